@@ -1,0 +1,1 @@
+"""A test bench for distributed training in TensorFlow."""

@@ -1,0 +1,188 @@
+"""Cluster specs: which tasks a run consists of, and how many replicas they hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from distbench.errors import BadInputError
+
+Kind = Literal["one", "mirrored", "central", "mwms", "ps"]
+Device = Literal["cpu", "gpu"]
+Role = Literal["worker", "chief", "ps"]
+
+GRAMMAR = (
+    "one | mirrored:R | central:R | mwms:W | mwms:WxR | ps:W+P, "
+    "each with @cpu or @gpu behind it if wanted; a number may be 'all'"
+)
+_NUMBER = r"(?:[1-9][0-9]{0,3}|all)"
+_PATTERNS: dict[str, re.Pattern[str]] = {
+    "one": re.compile(r"one"),
+    "mirrored": re.compile(rf"mirrored:(?P<replicas>{_NUMBER})"),
+    "central": re.compile(rf"central:(?P<replicas>{_NUMBER})"),
+    "mwms": re.compile(rf"mwms:(?P<workers>{_NUMBER})(?:x(?P<replicas>{_NUMBER}))?"),
+    "ps": re.compile(rf"ps:(?P<workers>{_NUMBER})\+(?P<servers>{_NUMBER})"),
+}
+_EXAMPLES = (
+    "one",
+    "mirrored:2",
+    "mirrored:4",
+    "mirrored:8",
+    "central:2",
+    "mwms:2",
+    "mwms:4",
+    "mwms:8",
+    "mwms:2x2",
+    "ps:2+1",
+    "ps:4+2",
+)
+
+ALL = 0
+"""Stands for the word `all` in a spec until `ClusterSpec.resolve` replaces it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One process of a cluster."""
+
+    role: Role
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.role}-{self.index}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """A parsed cluster spec.
+
+    Attributes:
+        kind: Which strategy the cluster trains with.
+        workers: Number of worker tasks; 1 for `one`, `mirrored` and `central`.
+        replicas_per_worker: Devices that each worker trains on.
+        parameter_servers: Number of parameter server tasks; 0 but for `ps`.
+        device: `cpu`, `gpu`, or None where the spec leaves the choice to the bench.
+    """
+
+    kind: Kind
+    workers: int = 1
+    replicas_per_worker: int = 1
+    parameter_servers: int = 0
+    device: Device | None = None
+
+    def __post_init__(self) -> None:
+        if (
+            self.kind == "mwms"
+            and self.device == "cpu"
+            and self.replicas_per_worker > 1
+        ):
+            raise BadInputError(
+                f"Cluster spec '{self}': MultiWorkerMirroredStrategy gives a CPU "
+                f"worker one device, so several replicas per worker need GPUs. "
+                f"Use 'mwms:{self.workers * self.replicas_per_worker}@cpu' or "
+                f"'mwms:{self.workers}x{self.replicas_per_worker}@gpu'."
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> ClusterSpec:
+        """Parse a spec such as `mwms:2` or `mirrored:all@gpu`.
+
+        Raises:
+            BadInputError: The text is not a spec; the message gives the grammar and
+                the nearest valid spec.
+        """
+        body, at, device = text.strip().partition("@")
+        if not at or device in ("cpu", "gpu"):
+            for kind, pattern in _PATTERNS.items():
+                if match := pattern.fullmatch(body):
+                    parts = match.groupdict()
+                    return cls(
+                        kind=kind,  # type: ignore[arg-type]  # keys are the kinds
+                        workers=_parse_number(parts.get("workers")),
+                        replicas_per_worker=_parse_number(parts.get("replicas")),
+                        parameter_servers=(
+                            _parse_number(parts["servers"]) if kind == "ps" else 0
+                        ),
+                        device=device if at else None,  # type: ignore[arg-type]
+                    )
+        nearest = difflib.get_close_matches(body.lower(), _EXAMPLES, n=1, cutoff=0.0)[0]
+        raise BadInputError(
+            f"Cluster spec {text!r} is not known. Expected {GRAMMAR}. "
+            f"Did you mean '{nearest}'?"
+        )
+
+    def __str__(self) -> str:
+        count = {ALL: "all"}
+        workers = count.get(self.workers, str(self.workers))
+        replicas = count.get(self.replicas_per_worker, str(self.replicas_per_worker))
+        servers = count.get(self.parameter_servers, str(self.parameter_servers))
+        body = {
+            "one": "one",
+            "mirrored": f"mirrored:{replicas}",
+            "central": f"central:{replicas}",
+            "mwms": f"mwms:{workers}"
+            + (f"x{replicas}" if self.replicas_per_worker != 1 else ""),
+            "ps": f"ps:{workers}+{servers}",
+        }[self.kind]
+        return body + (f"@{self.device}" if self.device else "")
+
+    def resolve(self, *, gpus: int, cpus: int) -> ClusterSpec:
+        """Replace `all` and an open device by what this machine has.
+
+        Args:
+            gpus: Number of GPUs that the bench may use.
+            cpus: Number of CPU cores; `all` without GPUs takes as many.
+
+        Raises:
+            BadInputError: The resolved spec is not possible (`mwms:2xall@cpu`).
+        """
+        device = self.device
+        if device is None:
+            wanted = [self.workers, self.replicas_per_worker]
+            enough = gpus >= (wanted[0] or 1) * (wanted[1] or 1) and self.kind != "ps"
+            device = "gpu" if gpus and enough else "cpu"
+        have = gpus if device == "gpu" else cpus
+        workers = self.workers
+        replicas = self.replicas_per_worker
+        if replicas == ALL:
+            replicas = max(1, have // (workers or 1)) if device == "gpu" else have
+        if workers == ALL:
+            workers = max(1, have // replicas)
+        return dataclasses.replace(
+            self,
+            workers=workers,
+            replicas_per_worker=replicas,
+            parameter_servers=(self.parameter_servers or 1 if self.kind == "ps" else 0),
+            device=device,
+        )
+
+    @property
+    def replicas(self) -> int:
+        """Number of replicas, `num_replicas_in_sync`.
+
+        Under `ps` each scheduled step runs on one worker by itself, so one replica.
+        """
+        return 1 if self.kind == "ps" else self.workers * self.replicas_per_worker
+
+    @property
+    def gpus_needed(self) -> int:
+        """Number of GPUs that a resolved spec needs."""
+        return self.workers * self.replicas_per_worker if self.device == "gpu" else 0
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Every task of a resolved spec; the first one decides what a step is."""
+        workers = tuple(Task(role="worker", index=i) for i in range(self.workers))
+        if self.kind != "ps":
+            return workers
+        servers = tuple(Task(role="ps", index=i) for i in range(self.parameter_servers))
+        return (Task(role="chief", index=0), *workers, *servers)
+
+
+def _parse_number(text: str | None) -> int:
+    if text is None:
+        return 1
+    return ALL if text == "all" else int(text)

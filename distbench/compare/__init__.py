@@ -1,0 +1,1 @@
+"""Holds observed values against expected ones; pure NumPy."""

@@ -1,0 +1,1 @@
+"""Turns wrong values into findings; pure functions."""

@@ -1,0 +1,68 @@
+"""Everything that a judgement of one run rests on: pure data, no processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value
+
+Tier = Literal["exact", "bounded", "free"]
+TIERS: tuple[Tier, ...] = ("exact", "bounded", "free")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One tier of one scenario, observed and expected.
+
+    Attributes:
+        tier: In `exact` and `bounded` the synchronised state is set from the reference
+            before each step, so a step is judged by itself. In `exact` the model
+            variables are moreover set back to their initial dyadic values, and every
+            bound is 0. In `free` nothing is set.
+        observed: What the cluster did. Loss and gradients of each replica; slots,
+            variables and iterations after each step on each replica that holds them;
+            the same at step `INITIAL`, before the first step.
+        reference: The single-device run. With replica `WHOLE`: the global batch as one
+            device computes it, and the state after each step. With replica r: loss and
+            local gradient of shard r by itself.
+        replays: The single-device update fed with an observed value, by the phase
+            where it was put in: `reduced_gradient` gives the applied gradient, slots,
+            variables and iterations that follow from each replica's observed reduced
+            gradient; `applied_gradient` gives what follows from the applied one.
+        twins: The reference again, mathematically equal (examples permuted, split in
+            another way, variables perturbed by one rounding): what they differ by is
+            noise. Only `WHOLE` values.
+        penalty: Gradient of the regularisation alone on one device, `local_gradient`
+            of `WHOLE`; None where the subject's penalty is not known apart.
+        shards_known: Whether the reference's value for replica r is what replica r has
+            to compute (a workload of the bench). If not, only sums over the replicas
+            can be wrong and the reference's shards merely help to explain.
+        loss_reduction: How the replicas' losses combine; None accepts sum and mean.
+    """
+
+    tier: Tier
+    observed: Trace
+    reference: Trace
+    replays: Mapping[Phase, Trace] = field(default_factory=dict)
+    twins: tuple[Trace, ...] = ()
+    penalty: Trace | None = None
+    shards_known: bool = True
+    loss_reduction: Literal["sum", "mean"] | None = "sum"
+
+    def get_before(self, step: int, phase: Phase, variable: str) -> Value | None:
+        """The reference's state before a step: what the step started from.
+
+        In the free tier a cluster that went wrong started from something else.
+        """
+        if self.tier == "exact" and phase == "variable":
+            step = 0
+        return self.reference.get(
+            TraceKey(
+                step=step - 1 if step > 0 else INITIAL,
+                phase=phase,
+                variable=variable,
+                replica=WHOLE,
+            )
+        )

@@ -1,0 +1,1 @@
+"""Starts the tasks of a cluster, watches them and ends them; knows no TensorFlow."""

@@ -1,0 +1,48 @@
+"""How a global batch is split over replicas."""
+
+from __future__ import annotations
+
+from distbench.errors import BadInputError
+
+
+def split_unevenly(examples: int, replicas: int) -> tuple[int, ...]:
+    """Give each replica a share that differs from the others' where it can.
+
+    Equal shards hide a mean of means (every shard then weighs the same), so the
+    shares fall linearly from 5/4 to 3/4 of the even share: 8 examples over two
+    replicas are 5 + 3. Every replica gets at least one example.
+
+    Args:
+        examples: Size of the global batch.
+        replicas: Number of shards.
+
+    Returns:
+        The shard sizes by replica; their sum is `examples`.
+
+    Raises:
+        BadInputError: There are fewer examples than replicas.
+    """
+    if examples < replicas:
+        raise BadInputError(
+            "The global batch must hold at least one example per replica. "
+            f"Received: {examples} examples, {replicas} replicas. "
+            f"Use {replicas} examples or more."
+        )
+    if replicas == 1:
+        return (examples,)
+    spare = examples - replicas
+    weights = [1.25 - 0.5 * r / (replicas - 1) for r in range(replicas)]
+    wanted = [w * examples / replicas - 1 for w in weights]
+    scale = spare / sum(w for w in wanted if w > 0) if spare else 0.0
+    exact = [max(w, 0.0) * scale for w in wanted]
+    sizes = [int(e) for e in exact]
+    by_remainder = sorted(range(replicas), key=lambda r: sizes[r] - exact[r])
+    for r in by_remainder[: spare - sum(sizes)]:
+        sizes[r] += 1
+    return tuple(s + 1 for s in sizes)
+
+
+def shard_slices(sizes: tuple[int, ...]) -> tuple[slice, ...]:
+    """Where each shard lies in the global batch, by replica."""
+    ends = [sum(sizes[: r + 1]) for r in range(len(sizes))]
+    return tuple(slice(e - s, e) for s, e in zip(sizes, ends, strict=True))

@@ -1,0 +1,303 @@
+"""What a run recorded: arrays keyed by (step, call, phase, variable, replica).
+
+A trace lies on disk as `NAME.npz` (the arrays, not pickled) and `NAME.json` (what each
+array is). Both are written under a temporary name and renamed, so a reader sees a whole
+trace or none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from distbench.errors import BadInputError
+
+Phase = Literal[
+    "loss",
+    "local_gradient",
+    "reduced_gradient",
+    "applied_gradient",
+    "slot",
+    "variable",
+    "iterations",
+]
+PHASES: tuple[Phase, ...] = (
+    "loss",
+    "local_gradient",
+    "reduced_gradient",
+    "applied_gradient",
+    "slot",
+    "variable",
+    "iterations",
+)
+"""In causal order: what is wrong in one shows in those after it."""
+
+WHOLE = -1
+"""Replica number of a value that belongs to the whole global batch on one device."""
+
+INITIAL = -1
+"""Step number of the state before the first step."""
+
+_SCHEMA = "distbench/trace/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class TraceKey:
+    """Names one observed value.
+
+    Attributes:
+        step: Step number from 0; `INITIAL` for the state before the first step.
+        call: Which `apply_gradients` call of the step, from 0; 0 for loss and state.
+        phase: One of `PHASES`.
+        variable: Path of the variable, `""` for the loss.
+        replica: Global replica number, or `WHOLE`.
+    """
+
+    step: int
+    phase: Phase
+    variable: str = ""
+    replica: int = WHOLE
+    call: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SparseRows:
+    """A sparse gradient as it was seen, rows neither sorted nor added up.
+
+    Attributes:
+        indices: int64 [k], row numbers, repeated where a row occurs several times.
+        values: [k, ...], one slice for each index.
+        shape: Shape of the dense gradient.
+    """
+
+    indices: npt.NDArray[np.int64]
+    values: npt.NDArray[np.generic]
+    shape: tuple[int, ...]
+
+    def to_dense(self) -> npt.NDArray[np.float64]:
+        """The dense gradient in float64, repeated rows added up."""
+        dense = np.zeros(self.shape, np.float64)
+        np.add.at(dense, self.indices, self.values.astype(np.float64))
+        return dense
+
+    def count_rows(self) -> npt.NDArray[np.int64]:
+        """How often each row occurs: int64 [rows]."""
+        return np.bincount(self.indices, minlength=self.shape[0]).astype(np.int64)
+
+
+Value = npt.NDArray[np.generic] | SparseRows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariableInfo:
+    """What is known of a variable of the subject.
+
+    Attributes:
+        path: Unique name, equal on one device and on the cluster.
+        role: `variable` (of the model), `slot` (any other state of the optimizer) or
+            `iterations` (an integer step counter).
+        of: Path of the model variable that a slot belongs to, or `""`.
+        shape: Shape of one replica's value.
+        dtype: NumPy name of the dtype.
+        synchronised: Whether all replicas are meant to hold the same value.
+        trainable: Whether the subject trains it.
+    """
+
+    path: str
+    role: Literal["variable", "slot", "iterations"]
+    shape: tuple[int, ...]
+    dtype: str
+    of: str = ""
+    synchronised: bool = True
+    trainable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """An immutable record of one run.
+
+    Attributes:
+        name: What was run, for messages: `reference`, `mwms:2`, ...
+        replicas: Number of replicas, N.
+        shards: Examples of each replica; the same in every step.
+        variables: Everything that the subject's state consists of.
+        values: The arrays; read-only.
+        notes: Facts about the run that diagnosis or report need, as JSON values.
+    """
+
+    name: str
+    replicas: int
+    shards: tuple[int, ...]
+    variables: tuple[VariableInfo, ...]
+    values: Mapping[TraceKey, Value]
+    notes: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for value in self.values.values():
+            for array in _list_arrays(value):
+                array.setflags(write=False)
+        object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
+
+    def get(self, key: TraceKey) -> Value | None:
+        """The value under a key, or None where it was not recorded."""
+        return self.values.get(key)
+
+    def select(
+        self,
+        *,
+        step: int | None = None,
+        phase: Phase | None = None,
+        variable: str | None = None,
+        replica: int | None = None,
+    ) -> Iterator[tuple[TraceKey, Value]]:
+        """All values that match, in the order of their keys."""
+        for key in sorted(self.values, key=_sort_key):
+            if (
+                (step is None or key.step == step)
+                and (phase is None or key.phase == phase)
+                and (variable is None or key.variable == variable)
+                and (replica is None or key.replica == replica)
+            ):
+                yield key, self.values[key]
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that were recorded."""
+        return 1 + max((key.step for key in self.values), default=-1)
+
+
+def merge_traces(name: str, parts: Iterable[Trace]) -> Trace:
+    """Join what the tasks of one cluster recorded; replica numbers are global.
+
+    Raises:
+        BadInputError: Two tasks name their variables differently.
+    """
+    parts = list(parts)
+    first = parts[0]
+    values: dict[TraceKey, Value] = {}
+    for part in parts:
+        if [v.path for v in part.variables] != [v.path for v in first.variables]:
+            raise BadInputError(
+                f"The tasks of '{name}' do not hold the same variables. "
+                f"Received: {[v.path for v in first.variables]} in {first.name!r}, "
+                f"{[v.path for v in part.variables]} in {part.name!r}. "
+                "Create variables in the same order in every task."
+            )
+        values.update(part.values)
+    notes: dict[str, object] = {}
+    for part in parts:
+        notes.update(part.notes)
+    return Trace(
+        name=name,
+        replicas=first.replicas,
+        shards=first.shards,
+        variables=first.variables,
+        values=values,
+        notes=notes,
+    )
+
+
+def write_trace(trace: Trace, folder: Path, stem: str) -> None:
+    """Write `stem.npz` and `stem.json` into a folder."""
+    arrays: dict[str, npt.NDArray[np.generic]] = {}
+    index: list[dict[str, object]] = []
+    for number, key in enumerate(sorted(trace.values, key=_sort_key)):
+        value = trace.values[key]
+        entry: dict[str, object] = {"key": asdict(key)}
+        if isinstance(value, SparseRows):
+            entry["shape"] = list(value.shape)
+            arrays[f"{number}.indices"] = value.indices
+        array = value.values if isinstance(value, SparseRows) else value
+        entry["dtype"] = array.dtype.name
+        arrays[f"{number}.values"] = _to_plain(array)
+        index.append(entry)
+    _write_renamed(folder / f"{stem}.npz", lambda path: _save_npz(path, arrays))
+    header = {
+        "schema": _SCHEMA,
+        "name": trace.name,
+        "replicas": trace.replicas,
+        "shards": list(trace.shards),
+        "variables": [asdict(v) for v in trace.variables],
+        "notes": dict(trace.notes),
+        "index": index,
+    }
+    text = json.dumps(header)
+    _write_renamed(folder / f"{stem}.json", lambda path: path.write_text(text))
+
+
+def read_trace(folder: Path, stem: str) -> Trace:
+    """Read what `write_trace` wrote. Executes nothing: no array is unpickled.
+
+    Raises:
+        BadInputError: The file is of another schema.
+    """
+    header = json.loads((folder / f"{stem}.json").read_text())
+    if header.get("schema") != _SCHEMA:
+        raise BadInputError(
+            f"Trace '{folder / stem}.json' has another format. Expected schema "
+            f"{_SCHEMA!r}. Received: {header.get('schema')!r}."
+        )
+    values: dict[TraceKey, Value] = {}
+    with np.load(folder / f"{stem}.npz", allow_pickle=False) as arrays:
+        for number, entry in enumerate(header["index"]):
+            array = _from_plain(arrays[f"{number}.values"], entry["dtype"])
+            if "shape" in entry:
+                values[TraceKey(**entry["key"])] = SparseRows(
+                    indices=arrays[f"{number}.indices"],
+                    values=array,
+                    shape=tuple(entry["shape"]),
+                )
+            else:
+                values[TraceKey(**entry["key"])] = array
+    return Trace(
+        name=header["name"],
+        replicas=header["replicas"],
+        shards=tuple(header["shards"]),
+        variables=tuple(
+            VariableInfo(**{**v, "shape": tuple(v["shape"])})
+            for v in header["variables"]
+        ),
+        values=values,
+        notes=header["notes"],
+    )
+
+
+def _sort_key(key: TraceKey) -> tuple[int, int, int, str, int]:
+    return (key.step, key.call, PHASES.index(key.phase), key.variable, key.replica)
+
+
+def _list_arrays(value: Value) -> tuple[npt.NDArray[np.generic], ...]:
+    if isinstance(value, SparseRows):
+        return (value.indices, value.values)
+    return (value,)
+
+
+def _to_plain(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """NumPy's file format has no bfloat16: its bits travel as integers."""
+    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+
+
+def _from_plain(array: npt.NDArray[np.generic], dtype: str) -> npt.NDArray[np.generic]:
+    if dtype != "bfloat16":
+        return array
+    # A bfloat16 is the upper half of a float32, so widening it is exact.
+    return (array.astype(np.uint32) << 16).view(np.float32)
+
+
+def _save_npz(path: Path, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # keyword is allow_pickle
+
+
+def _write_renamed(path: Path, write: Callable[[Path], object]) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    write(temporary)
+    temporary.replace(path)

@@ -1,0 +1,250 @@
+"""The outcome of a check: status and findings of each run, and their JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any, Literal
+
+from distbench.errors import BadInputError, VerdictFailedError
+
+SCHEMA = "distbench/verdict/1"
+
+
+class Status(str, Enum):
+    """How a run ended; the order is that of weight over several runs."""
+
+    FAIL = "fail"
+    ERROR = "error"
+    UNDECIDABLE = "undecidable"
+    VACUOUS = "vacuous"
+    PASS = "pass"
+    REFUSED = "refused"
+    SKIPPED = "skipped"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+_EXIT_CODES = {
+    Status.PASS: 0,
+    Status.FAIL: 1,
+    Status.ERROR: 3,
+    Status.UNDECIDABLE: 4,
+    Status.VACUOUS: 4,
+}
+EXIT_BAD_USAGE = 2
+_FINDING_NUMBERS = ("ratio", "error", "bound", "confidence")
+
+
+def combine_statuses(statuses: Iterable[Status]) -> Status:
+    """The status of several runs: the heaviest of those that were executed."""
+    executed = set(statuses) - {Status.REFUSED, Status.SKIPPED}
+    return next((status for status in Status if status in executed), Status.VACUOUS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One explained divergence.
+
+    Attributes:
+        code: One of the contract's codes (`distbench.codes.CODES`).
+        phase: First phase from which the wrong outcome follows.
+        step: Step number from 0; -1 for the state before the first step.
+        variable: Path of the variable, `""` for the loss.
+        replicas: Replicas that are wrong.
+        ratio: Observed over expected, fitted over all wrong tensors; None without one.
+        error: Largest absolute error.
+        bound: Error that a correct run may have; 0 where it must be exact.
+        explanation: One sentence: what happened and what to do.
+        confidence: Share of the residual's norm that the cause explains, 0 to 1.
+        origin: `framework` where a stock optimizer shows the same finding.
+        warning: The run passes all the same.
+        variables: All variables that show it, `variable` first.
+    """
+
+    code: str
+    phase: str
+    step: int
+    variable: str
+    replicas: tuple[int, ...]
+    ratio: float | None
+    error: float
+    bound: float
+    explanation: str
+    confidence: float
+    origin: Literal["subject", "framework"] = "subject"
+    warning: bool = False
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worst:
+    """The comparison that came nearest to its bound, or went farthest beyond it."""
+
+    phase: str
+    variable: str
+    error_over_bound: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The outcome of one scenario in one tier.
+
+    Attributes:
+        scenario: The scenario's id.
+        cluster: The resolved cluster spec.
+        path: The aggregation path.
+        tier: `exact`, `bounded` or `free`.
+        status: How it ended.
+        seconds: Wall time of the run, shared time split evenly among its tiers.
+        checked: Number of comparisons made.
+        worst: The comparison nearest to or farthest beyond its bound.
+        findings: In causal order: the first is the one to fix.
+        references: What each phase was compared with, by phase.
+        message: Why a run was refused, skipped, undecidable, vacuous or in error.
+        detail: Log tails and stacks that help to debug an error.
+    """
+
+    scenario: str
+    cluster: str
+    path: str
+    tier: str
+    status: Status
+    seconds: float = 0.0
+    checked: int = 0
+    worst: Worst | None = None
+    findings: tuple[Finding, ...] = ()
+    references: Mapping[str, str] = field(default_factory=dict)
+    message: str = ""
+    detail: str = ""
+    workload: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The outcome of a check."""
+
+    target: str
+    runs: tuple[Run, ...]
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def status(self) -> Status:
+        """The status over all runs."""
+        return combine_statuses(run.status for run in self.runs)
+
+    @property
+    def exit_code(self) -> int:
+        """The command line's exit code."""
+        return _EXIT_CODES[self.status]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of all runs."""
+        return tuple(finding for run in self.runs for finding in run.findings)
+
+    def __bool__(self) -> bool:
+        return self.status is Status.PASS
+
+    def raise_for_status(self) -> None:
+        """Fail the caller's test.
+
+        Raises:
+            VerdictFailedError: The status is not `pass`; the message is the diagnosis.
+        """
+        if self.status is not Status.PASS:
+            raise VerdictFailedError(describe_verdict(self))
+
+
+def describe_verdict(verdict: Verdict) -> str:
+    """The diagnosis as plain lines: one for each run that did not pass."""
+    lines = [f"{verdict.target}: {verdict.status}"]
+    for run in verdict.runs:
+        if run.status in (Status.PASS, Status.SKIPPED, Status.REFUSED):
+            continue
+        lines.append(
+            f"  {run.scenario} [{run.tier}]: {run.status} {run.message}".rstrip()
+        )
+        lines += [f"    {finding.explanation}" for finding in run.findings]
+        lines += [f"    | {line}" for line in run.detail.splitlines()]
+    return "\n".join(lines)
+
+
+def verdict_to_json(verdict: Verdict) -> str:
+    """The contract's JSON document."""
+    document = {
+        "schema": SCHEMA,
+        "target": verdict.target,
+        "status": str(verdict.status),
+        "environment": dict(verdict.environment),
+        "runs": [asdict(run) for run in verdict.runs],
+    }
+    return json.dumps(_encode(document), indent=1, allow_nan=False)
+
+
+def verdict_from_json(text: str) -> Verdict:
+    """Read a verdict back. Executes nothing.
+
+    Raises:
+        BadInputError: The text is not a verdict.
+    """
+    try:
+        document = json.loads(text)
+        if document["schema"] != SCHEMA:
+            raise BadInputError(
+                f"The verdict is of another schema. Expected {SCHEMA!r}. "
+                f"Received: {document['schema']!r}."
+            )
+        return Verdict(
+            target=document["target"],
+            environment=document["environment"],
+            runs=tuple(_decode_run(run) for run in document["runs"]),
+        )
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, BadInputError):
+            raise
+        raise BadInputError(
+            f"This is not a verdict ({type(error).__name__}: {error}). Expected the "
+            f"JSON that 'distbench check --json FILE' writes."
+        ) from error
+
+
+def _encode(value: Any) -> Any:  # walks any JSON document
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): _encode(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_encode(item) for item in value]
+    return value
+
+
+def _decode_number(value: Any) -> Any:
+    return float(value) if value in ("inf", "-inf", "nan") else value
+
+
+def _decode_run(document: dict[str, Any]) -> Run:
+    fields = dict(document)
+    fields["status"] = Status(fields["status"])
+    if fields.get("worst"):
+        worst = fields["worst"]
+        worst["error_over_bound"] = _decode_number(worst["error_over_bound"])
+        fields["worst"] = Worst(**worst)
+    fields["findings"] = tuple(
+        Finding(
+            **{
+                **finding,
+                **{name: _decode_number(finding[name]) for name in _FINDING_NUMBERS},
+                "replicas": tuple(finding["replicas"]),
+                "variables": tuple(finding.get("variables", ())),
+            }
+        )
+        for finding in fields.get("findings", ())
+    )
+    return Run(**fields)

@@ -1,0 +1,1 @@
+"""What runs inside a task: the only place that imports TensorFlow or Keras."""
