@@ -7,6 +7,9 @@ the command line turns each into its own exit code.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class BadInputError(ValueError):
     """The caller asked for something that cannot be run.
@@ -30,3 +33,21 @@ class ClusterError(RuntimeError):
 
 class VerdictFailedError(AssertionError):
     """A check ended with wrong numbers; the message is the diagnosis."""
+
+
+def make_unknown_name_error(
+    what: str, received: str, known: Iterable[str]
+) -> BadInputError:
+    """The error for a name that is not in a list: it gives the list and the nearest.
+
+    Args:
+        what: What the name stands for, as the first words of the message.
+        received: The name as it came in.
+        known: All names that would have been right.
+    """
+    names = list(known)
+    nearest = difflib.get_close_matches(received.lower(), names, n=1, cutoff=0.0)
+    hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+    return BadInputError(
+        f"{what} {received!r} is not known. Expected one of {', '.join(names)}.{hint}"
+    )

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from distbench.scenario import TIERS as TIERS
+from distbench.scenario import Tier as Tier
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value
-
-Tier = Literal["exact", "bounded", "free"]
-TIERS: tuple[Tier, ...] = ("exact", "bounded", "free")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,63 @@
+"""Codes for input pipelines and random numbers."""
+
+from distbench.codes.code import Code
+
+CODES = (
+    Code(
+        name="examples-repeated",
+        phases=("loss",),
+        signature="several replicas got the same examples",
+        meaning=(
+            "Replicas read the same records: the data set is not sharded, or it is "
+            "shuffled alike everywhere. N replicas then do the work of one."
+        ),
+        mathematics=(
+            "expected: shards are disjoint\n"
+            "observed: shard_r ∩ shard_s ≠ ∅ for some r ≠ s"
+        ),
+        wrong="dataset = tf.data.Dataset.from_tensor_slices(data).batch(local_batch)",
+        right=(
+            "def dataset_fn(context):\n"
+            "    data = tf.data.Dataset.from_tensor_slices(examples).shard(\n"
+            "        context.num_input_pipelines, context.input_pipeline_id)\n"
+            "    return data.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))"
+        ),
+        confirm="Let every replica print the indices of its examples.",
+        fix="Shard before shuffling, by input_pipeline_id, or use auto-sharding.",
+    ),
+    Code(
+        name="examples-missed",
+        phases=("loss",),
+        signature="some examples of the global batch reach no replica",
+        meaning=(
+            "Examples are lost on their way: a dropped remainder, a shard number "
+            "beyond "
+            "the number of pipelines, or files that auto-sharding gave to nobody."
+        ),
+        mathematics="expected: Σ_r n_r = G\nobserved: Σ_r n_r < G",
+        wrong="dataset.shard(num_workers + 1, worker_index)",
+        right="dataset.shard(context.num_input_pipelines, context.input_pipeline_id)",
+        confirm="Sum the replicas' example counts over one epoch.",
+        fix="Count the examples; avoid drop_remainder, or account for what it drops.",
+    ),
+    Code(
+        name="randomness-shared",
+        phases=("loss",),
+        signature="replicas draw the same random numbers",
+        meaning=(
+            "Every replica draws equal random numbers (dropout masks, augmentation, "
+            "noise), so N replicas do not average over N draws."
+        ),
+        mathematics=(
+            "expected: independent draws on each replica\n"
+            "observed: the same draw on all"
+        ),
+        wrong="mask = tf.random.stateless_uniform(shape, seed=[step, 0])",
+        right=(
+            "replica = tf.distribute.get_replica_context().replica_id_in_sync_group\n"
+            "mask = tf.random.stateless_uniform(shape, seed=[step, replica])"
+        ),
+        confirm="Let every replica print the first number that it draws.",
+        fix="Fold the replica's number into the seed.",
+    ),
+)

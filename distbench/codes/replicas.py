@@ -1,0 +1,52 @@
+"""Codes for replicas that do not agree with each other."""
+
+from distbench.codes.code import Code
+
+CODES = (
+    Code(
+        name="replicas-diverged",
+        phases=("variable",),
+        signature="a variable is not bitwise equal over the replicas",
+        meaning=(
+            "Copies of a variable that must be equal differ although every earlier "
+            "phase is equal over the replicas. Each step makes them differ more."
+        ),
+        mathematics=(
+            "expected: θ_r = θ_0 for every replica r, bit by bit\nobserved: θ_r ≠ θ_0"
+        ),
+        wrong=(
+            "variable.assign_sub(lr * g + tf.random.normal(shape))  # other noise each"
+        ),
+        right=(
+            "noise = tf.random.stateless_normal(shape, seed=[step, 0])  # equal on "
+            "all\n"
+            "variable.assign_sub(lr * g + noise)"
+        ),
+        confirm="Compare the variable over the replicas after each step.",
+        fix=(
+            "Find what differs by replica in the update: random numbers, the rank, "
+            "Python state, a branch on local data. Derive it from equal values."
+        ),
+    ),
+    Code(
+        name="statistics-not-synchronized",
+        phases=("variable",),
+        signature="moving statistics belong to one replica's shard",
+        meaning=(
+            "Statistics such as those of batch normalisation come from one replica "
+            "though the program means them to come from all. Evaluation then depends "
+            "on the replica that is read."
+        ),
+        mathematics=(
+            "expected: mean and variance over the global batch\n"
+            "observed: those of shard r, or a mean of the shards' variances"
+        ),
+        wrong="tf_keras.layers.BatchNormalization()",
+        right="tf_keras.layers.BatchNormalization(synchronized=True)",
+        confirm="Compare moving_mean and moving_variance over the replicas.",
+        fix=(
+            "Use synchronised batch normalisation. Where local statistics are meant, "
+            "say so with --expect statistics-not-synchronized."
+        ),
+    ),
+)

@@ -1,0 +1,64 @@
+"""Codes for parameter servers and their asynchronous steps."""
+
+from distbench.codes.code import Code
+
+_WRONG = "variable.assign(variable - lr * g)  # another worker writes in between"
+_RIGHT = "variable.assign_sub(lr * g, use_locking=True)"
+
+CODES = (
+    Code(
+        name="lost-update",
+        phases=("variable",),
+        signature="the variable lacks the update of a step that was completed",
+        meaning=(
+            "A scheduled step finished, but its update is not in the variable: another "
+            "worker read the old value before and wrote its own result after it."
+        ),
+        mathematics=(
+            "expected: θ = θ_0 − Σ_{all steps} u_t\nobserved: θ = θ_0 − Σ_{t ≠ k} u_t"
+        ),
+        wrong=_WRONG,
+        right=_RIGHT,
+        confirm="With one worker the finding disappears.",
+        fix="Use assign_add, assign_sub or the Apply ops, which change in place.",
+    ),
+    Code(
+        name="extra-update",
+        phases=("variable",),
+        signature="one step's update is in the variable twice",
+        meaning=(
+            "A step was applied more than once. ClusterCoordinator.schedule runs a "
+            "function at least once: when a worker fails, it is run again, and what it "
+            "already wrote stays written."
+        ),
+        mathematics="expected: θ = θ_0 − Σ_t u_t\nobserved: θ = θ_0 − Σ_t u_t − u_k",
+        wrong=(
+            "coordinator.schedule(step)  # writes several variables one after another"
+        ),
+        right=(
+            "# make a repeated step harmless, or count steps on the servers and\n"
+            "# restore a checkpoint after a failure"
+        ),
+        confirm="optimizer.iterations exceeds the number of scheduled steps.",
+        fix="Expect repetition after a failure: restore, or make steps idempotent.",
+    ),
+    Code(
+        name="stale-read",
+        phases=("variable",),
+        signature="a step was computed from an earlier value of the variables",
+        meaning=(
+            "A worker computed its gradient from values that other workers had already "
+            "replaced. That is how asynchronous training works, but here the delay is "
+            "longer than the number of workers allows, or the program means to wait."
+        ),
+        mathematics="expected: u_t = f(θ_t)\nobserved: u_t = f(θ_{t−k}), k ≥ 1",
+        wrong=(
+            "for _ in range(2): coordinator.schedule(step)  # the second may read early"
+        ),
+        right=(
+            "for _ in range(2):\n    coordinator.schedule(step)\n    coordinator.join()"
+        ),
+        confirm="Call coordinator.join() after each step: the finding disappears.",
+        fix="Join where a step must see the one before it; else allow for the delay.",
+    ),
+)

@@ -1,0 +1,111 @@
+"""What a check is asked to do, and how it tells of its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from distbench.cluster import ClusterSpec
+from distbench.codes import find_code
+from distbench.errors import BadInputError, make_unknown_name_error
+from distbench.scenario import TIERS, check_numbers, check_path, check_workload
+from distbench.verdict import Run
+
+ENGINES = ("local", "slurm", "ray")
+BUILT_ENGINES = ("local",)
+START_METHODS = ("fork", "spawn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """Which scenarios a check runs, and how.
+
+    Attributes:
+        clusters: Cluster specs.
+        paths: Aggregation paths.
+        tiers: Tiers, each judged on the same processes.
+        workloads: Workloads for an optimizer; empty takes the default ones.
+        steps: Steps of each scenario.
+        dtype: Dtype that the workloads train in.
+        seed: Seed of data and initial values.
+        only: Id of the one scenario to run.
+        keras: `legacy` or `3`; None keeps the user's `TF_USE_LEGACY_KERAS`.
+        jit: Whether XLA compiles the step; None leaves it to TensorFlow.
+        expect: Finding codes that are meant to be found.
+        require_gpus: Number of GPUs without which the check is no pass.
+        timeout_s: Deadline of each cluster, in seconds.
+        engine: Who starts the processes.
+        start: `fork` or `spawn`; None takes what the machine allows.
+    """
+
+    clusters: tuple[str, ...] = ("mirrored:2", "mwms:2")
+    paths: tuple[str, ...] = ("default",)
+    tiers: tuple[str, ...] = ("exact", "bounded")
+    workloads: tuple[str, ...] = ()
+    steps: int = 3
+    dtype: str = "float32"
+    seed: int = 1
+    only: str | None = None
+    keras: str | None = None
+    jit: bool | None = None
+    expect: tuple[str, ...] = ()
+    require_gpus: int = 0
+    timeout_s: float = 120.0
+    engine: str = "local"
+    start: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("clusters", "paths", "tiers"):
+            if not getattr(self, name):
+                raise BadInputError(f"{name} must name at least one. Received: none.")
+        for cluster in self.clusters:
+            ClusterSpec.parse(cluster)
+        for path in self.paths:
+            check_path(path)
+        for tier in self.tiers:
+            if tier not in TIERS:
+                raise make_unknown_name_error("Tier", tier, TIERS)
+        for workload in self.workloads:
+            check_workload(workload)
+        for code in self.expect:
+            find_code(code)
+        check_numbers(
+            steps=self.steps,
+            seed=self.seed,
+            timeout_s=self.timeout_s,
+            dtype=self.dtype,
+            keras=self.keras,
+        )
+        if self.require_gpus < 0:
+            raise BadInputError(
+                f"require_gpus must not be negative. Received: {self.require_gpus}."
+            )
+        self._check_engine()
+
+    def _check_engine(self) -> None:
+        if self.engine not in ENGINES:
+            raise make_unknown_name_error("Engine", self.engine, ENGINES)
+        if self.engine not in BUILT_ENGINES:
+            raise BadInputError(
+                f"Engine '{self.engine}' is not built yet. "
+                f"Expected {' or '.join(BUILT_ENGINES)}."
+            )
+        if self.start is not None and self.start not in START_METHODS:
+            raise make_unknown_name_error("Start method", self.start, START_METHODS)
+
+
+class Progress(Protocol):
+    """Who wants to know how far a check is. Called from one thread."""
+
+    def plan(self, scenario_ids: Sequence[str]) -> None:
+        """Called once, before the first scenario starts."""
+        ...
+
+    def start(self, scenario_id: str) -> None:
+        """Called when a scenario's cluster starts."""
+        ...
+
+    def finish(self, run: Run) -> None:
+        """Called when a run was judged; one scenario has a run for each tier."""
+        ...

@@ -1,0 +1,236 @@
+"""Scenarios: frozen, serialisable descriptions of what one cluster has to do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError, make_unknown_name_error
+from distbench.split import split_unevenly
+
+Tier = Literal["exact", "bounded", "free"]
+TIERS: tuple[Tier, ...] = ("exact", "bounded", "free")
+
+PATHS: Mapping[str, str] = MappingProxyType(
+    {
+        "default": "the optimizer sums the gradients over the replicas",
+        "aggregator": "a gradient_aggregator sums them with all_reduce",
+        "aggregator-mean": (
+            "a gradient_aggregator takes their mean, and the loss is scaled up by the "
+            "number of replicas"
+        ),
+        "aggregator-two-stage": (
+            "a gradient_aggregator sums dense and sparse gradients in two stages"
+        ),
+        "user": (
+            "the user calls all_reduce, then apply_gradients with "
+            "experimental_aggregate_gradients=False"
+        ),
+        "none": (
+            "experimental_aggregate_gradients=False and nobody reduces: a planted bug"
+        ),
+        "transformers": (
+            "gradient_transformers change the gradients after they were summed"
+        ),
+        "clipvalue": "the optimizer clips each element",
+        "clipnorm": "the optimizer clips the norm of each gradient",
+        "global-clipnorm": "the optimizer clips the norm of all gradients together",
+    }
+)
+"""Aggregation paths: who sums the gradients, and what else the optimizer does."""
+
+WORKLOADS: Mapping[str, str] = MappingProxyType(
+    {
+        "linear": "a linear model on dyadic data, where every sum is exact",
+        "mlp": "two dense layers on the UCI handwritten digits",
+        "embedding": "an embedding with rows that replicas share and repeat",
+        "regularized": "a model with an L2 penalty",
+        "constrained": (
+            "a model with a constrained variable and one that gets no gradient"
+        ),
+    }
+)
+"""Model, data and loss that the bench brings when the subject is an optimizer."""
+
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+KERAS_VERSIONS = ("legacy", "3")
+PROGRAM = ""
+"""Workload of a subject that brings its own: a train program or a Keras model."""
+
+_SCHEMA = "distbench/scenario/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What one cluster has to do, and on which data.
+
+    Attributes:
+        target: Label of the subject, `package.module:attribute` or a path.
+        workload: One of `WORKLOADS`, or `PROGRAM`.
+        cluster: Text of a cluster spec.
+        path: One of `PATHS`.
+        steps: Number of steps; odd by default, since pairs of errors cancel.
+        dtype: NumPy name of the dtype that the workload trains in.
+        seed: Seed of the data and the initial values.
+        keras: `legacy` or `3`; None keeps the user's `TF_USE_LEGACY_KERAS`.
+        jit: Whether the step is compiled by XLA; None leaves it to TensorFlow.
+        timeout_s: Deadline of the whole cluster, in seconds.
+        examples: Size of the global batch; 0 takes four for each replica, rounded up
+            to a power of two, so that dividing by it is exact.
+        split: Examples of each replica; empty splits the batch unevenly.
+    """
+
+    target: str
+    workload: str = PROGRAM
+    cluster: str = "mwms:2"
+    path: str = "default"
+    steps: int = 3
+    dtype: str = "float32"
+    seed: int = 1
+    keras: str | None = None
+    jit: bool | None = None
+    timeout_s: float = 120.0
+    examples: int = 0
+    split: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.target:
+            raise BadInputError("A scenario needs a target. Received an empty label.")
+        if self.workload != PROGRAM:
+            check_workload(self.workload)
+        check_path(self.path)
+        check_numbers(
+            steps=self.steps,
+            seed=self.seed,
+            timeout_s=self.timeout_s,
+            dtype=self.dtype,
+            keras=self.keras,
+        )
+        self._check_split(ClusterSpec.parse(self.cluster))
+
+    def _check_split(self, spec: ClusterSpec) -> None:
+        if not self.split and not self.examples:
+            return
+        replicas = spec.replicas
+        if not self.split:
+            if replicas:
+                split_unevenly(self.examples, replicas)
+            return
+        if replicas and len(self.split) != replicas:
+            raise BadInputError(
+                f"Scenario '{self.id}': the split must have one share per replica. "
+                f"Received: {len(self.split)} shares, {replicas} replicas."
+            )
+        if min(self.split) < 0 or sum(self.split) < 1:
+            raise BadInputError(
+                f"Scenario '{self.id}': shares must not be negative, and one must be "
+                f"positive. Received: {self.split}."
+            )
+        if self.examples not in (0, sum(self.split)):
+            raise BadInputError(
+                f"Scenario '{self.id}': the shares must add up to the global batch. "
+                f"Received: {self.split} for {self.examples} examples."
+            )
+
+    @property
+    def id(self) -> str:
+        """Unique within a check: `mlp-adam-mwms:2-aggregator`, `program-mwms:2`."""
+        if self.workload == PROGRAM:
+            path = () if self.path == "default" else (self.path,)
+            return "-".join((self.subject, self.cluster, *path))
+        return "-".join((self.workload, self.subject, self.cluster, self.path))
+
+    @property
+    def subject(self) -> str:
+        """Short name of the subject: the attribute of its target."""
+        name = self.target.rpartition(":")[2].rpartition("/")[2]
+        return re.sub(r"[^\w.]+", "_", name).strip("_") or "subject"
+
+    @property
+    def spec(self) -> ClusterSpec:
+        """The parsed cluster spec."""
+        return ClusterSpec.parse(self.cluster)
+
+    @property
+    def shards(self) -> tuple[int, ...]:
+        """Examples of each replica.
+
+        Raises:
+            BadInputError: The cluster spec still says `all`.
+        """
+        if self.split:
+            return self.split
+        replicas = self.spec.replicas
+        if not replicas:
+            raise BadInputError(
+                f"Scenario '{self.id}': the number of replicas is open. "
+                "Resolve the cluster spec first."
+            )
+        examples = self.examples or 1 << (4 * replicas - 1).bit_length()
+        return split_unevenly(examples, replicas)
+
+    @property
+    def global_batch(self) -> int:
+        """Number of examples of one step."""
+        return sum(self.shards)
+
+
+def check_workload(name: str) -> None:
+    """Raise BadInputError for a workload that does not exist."""
+    if name not in WORKLOADS:
+        raise make_unknown_name_error("Workload", name, WORKLOADS)
+
+
+def check_path(name: str) -> None:
+    """Raise BadInputError for an aggregation path that does not exist."""
+    if name not in PATHS:
+        raise make_unknown_name_error("Aggregation path", name, PATHS)
+
+
+def check_numbers(
+    *, steps: int, seed: int, timeout_s: float, dtype: str, keras: str | None
+) -> None:
+    """Raise BadInputError for settings that no scenario can have."""
+    if steps < 1:
+        raise BadInputError(f"steps must be 1 or more. Received: {steps}.")
+    if not 0 <= seed < 1 << 31:
+        raise BadInputError(f"seed must be from 0 to 2**31 - 1. Received: {seed}.")
+    if not 0 < timeout_s < float("inf"):
+        raise BadInputError(
+            f"timeout_s must be a positive number of seconds. Received: {timeout_s}."
+        )
+    if dtype not in DTYPES:
+        raise make_unknown_name_error("dtype", dtype, DTYPES)
+    if keras is not None and keras not in KERAS_VERSIONS:
+        raise make_unknown_name_error("keras", keras, KERAS_VERSIONS)
+
+
+def scenario_to_json(scenario: Scenario) -> str:
+    """The scenario as a JSON document."""
+    return json.dumps({"schema": _SCHEMA, **asdict(scenario)})
+
+
+def scenario_from_json(text: str) -> Scenario:
+    """Read a scenario back.
+
+    Raises:
+        BadInputError: The text is not a scenario.
+    """
+    try:
+        document: dict[str, Any] = json.loads(text)
+        if document.pop("schema") != _SCHEMA:
+            raise KeyError("schema")
+        document["split"] = tuple(document["split"])
+        return Scenario(**document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, BadInputError):
+            raise
+        raise BadInputError(
+            f"This is not a scenario ({type(error).__name__}: {error}). "
+            f"Expected JSON of schema {_SCHEMA!r}."
+        ) from error

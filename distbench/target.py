@@ -1,0 +1,277 @@
+"""Subjects on their way to the workers: by import path, by file or pickled by value."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.util
+import json
+import re
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from distbench.errors import BadInputError
+
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_FORMS = "'package.module:attribute' or 'path/to/file.py:attribute'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRef:
+    """Where a subject is found; plain data, nothing is imported.
+
+    Attributes:
+        kind: `import`, `file` or `pickle`.
+        module: Dotted name of the module, for `import`.
+        path: Absolute path of the Python file, or of the pickle.
+        attribute: Dotted name inside the module; the label, for `pickle`.
+        search_path: Folders to put on `sys.path` before loading.
+    """
+
+    kind: Literal["import", "file", "pickle"]
+    module: str = ""
+    path: str = ""
+    attribute: str = ""
+    search_path: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """The label: what the user would write to name the subject."""
+        if self.kind == "pickle":
+            return self.attribute
+        return f"{self.module or self.path}:{self.attribute}"
+
+
+def parse_target(text: str, folder: Path | None = None) -> TargetRef:
+    """Parse a TARGET without importing anything.
+
+    Args:
+        text: What the user wrote.
+        folder: Where relative paths start and modules are looked for; the current
+            folder by default.
+
+    Raises:
+        BadInputError: The text has another form, or the file does not exist.
+    """
+    folder = (folder or Path.cwd()).absolute()
+    place, colon, attribute = text.strip().rpartition(":")
+    if not colon:
+        raise BadInputError(
+            f"Target {text!r} names no attribute. Expected {_FORMS}."
+            f"{_suggest_attribute(text.strip(), folder)}"
+        )
+    if not _DOTTED.fullmatch(attribute):
+        raise BadInputError(
+            f"Target {text!r}: {attribute!r} is no name of an attribute. "
+            f"Expected {_FORMS}."
+        )
+    if place.endswith(".py") or "/" in place:
+        path = _find_file(text, Path(place).expanduser(), folder)
+        return TargetRef(
+            kind="file",
+            path=str(path),
+            attribute=attribute,
+            search_path=(str(path.parent),),
+        )
+    if not _DOTTED.fullmatch(place):
+        raise BadInputError(
+            f"Target {text!r}: {place!r} is neither a module nor a file. "
+            f"Expected {_FORMS}."
+        )
+    return TargetRef(
+        kind="import", module=place, attribute=attribute, search_path=(str(folder),)
+    )
+
+
+def write_pickled_target(subject: object, folder: Path, label: str = "") -> TargetRef:
+    """Write a subject of the running process to `folder/target.pkl`, by value.
+
+    A lambda, a local class or one from a test module that workers cannot import
+    travels with its code.
+
+    Raises:
+        BadInputError: The subject holds something that cannot be pickled.
+    """
+    import cloudpickle
+
+    name = label or str(
+        getattr(subject, "__qualname__", "") or type(subject).__qualname__
+    )
+    home = sys.modules.get(getattr(subject, "__module__", None) or "")
+    by_value = home if home is not None and _is_users_own(home) else None
+    if by_value is not None:
+        cloudpickle.register_pickle_by_value(by_value)
+    try:
+        data = cloudpickle.dumps(subject)
+    except Exception as error:  # noqa: BLE001  # any __reduce__ of the user's may raise
+        raise BadInputError(
+            f"The subject '{name}' cannot be sent to the workers "
+            f"({type(error).__name__}: {error}). Make what it refers to picklable, or "
+            "create it inside the function."
+        ) from None
+    finally:
+        if by_value is not None:
+            cloudpickle.unregister_pickle_by_value(by_value)
+    path = folder / "target.pkl"
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+    return TargetRef(
+        kind="pickle",
+        path=str(path.absolute()),
+        attribute=name,
+        search_path=tuple(p for p in sys.path if p and Path(p).is_dir()),
+    )
+
+
+def load_target(ref: TargetRef) -> Any:  # the subject may be anything
+    """Load the subject. Runs the user's code; only workers call it.
+
+    Raises:
+        BadInputError: The import failed or the attribute is missing; the message
+            names what failed and the user's line, without our own frames.
+    """
+    for folder in reversed(ref.search_path):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    if ref.kind == "pickle":
+        import pickle
+
+        return _guard(ref, lambda: pickle.loads(Path(ref.path).read_bytes()))
+    if ref.kind == "file":
+        module = _guard(ref, lambda: _import_file(Path(ref.path)))
+    else:
+        module = _guard(ref, lambda: importlib.import_module(ref.module))
+    value: Any = module
+    for part in ref.attribute.split("."):
+        value = _guard(ref, partial(_get_attribute, ref, value, part))
+    return value
+
+
+def target_to_json(ref: TargetRef) -> str:
+    """The reference as a JSON document."""
+    return json.dumps(asdict(ref))
+
+
+def target_from_json(text: str) -> TargetRef:
+    """Read a reference back."""
+    document = json.loads(text)
+    return TargetRef(**{**document, "search_path": tuple(document["search_path"])})
+
+
+def describe_user_error(error: BaseException) -> str:
+    """An exception of the user's code in one line, with the last line of theirs."""
+    text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    if isinstance(error, SyntaxError):
+        return f"{text}, in {error.filename} line {error.lineno}"
+    ours = str(Path(__file__).parent)
+    hidden = (ours, str(Path(importlib.__file__).parent), "<frozen importlib")
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(hidden)
+    ]
+    if not frames:
+        return text
+    # The user's own line says more than the library's that it called.
+    own = [frame for frame in frames if not _is_installed(frame.filename)] or frames
+    last = own[-1]
+    where = f"{last.filename} line {last.lineno}"
+    return f"{text}, at {where}" + (f": `{last.line}`" if last.line else "")
+
+
+def _get_attribute(ref: TargetRef, value: Any, name: str) -> Any:
+    if hasattr(value, name):
+        return getattr(value, name)
+    names = [n for n in dir(value) if not n.startswith("_")]
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+    holder = ref.module or ref.path if isinstance(value, ModuleType) else repr(value)
+    raise BadInputError(
+        f"Target '{ref.describe()}' could not be loaded: '{holder}' has no attribute "
+        f"'{name}'.{hint}"
+    )
+
+
+def _guard(ref: TargetRef, load: Callable[[], Any]) -> Any:
+    try:
+        return load()
+    except BadInputError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # the user's code
+        raise BadInputError(
+            f"Target '{ref.describe()}' could not be loaded: "
+            f"{describe_user_error(error)}"
+        ) from None
+
+
+def _import_file(path: Path) -> ModuleType:
+    """Import a file under a name that no other module has, equal in all processes."""
+    name = f"distbench_target_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _find_file(text: str, place: Path, folder: Path) -> Path:
+    path = folder / place
+    if path.suffix == ".py" and path.is_file():
+        return path.resolve()
+    if path.is_dir():
+        problem = f"'{path}' is a folder"
+    elif path.is_file():
+        problem = f"'{path}' does not end in '.py'"
+    else:
+        problem = f"there is no file '{path}'"
+    near = sorted(p.name for p in path.parent.glob("*.py")) if not path.is_dir() else []
+    nearest = difflib.get_close_matches(path.name, near, n=1, cutoff=0.5)
+    hint = f" Did you mean '{place.parent / nearest[0]}'?" if nearest else ""
+    if not path.parent.is_dir():
+        hint = f" There is no folder '{path.parent}' either."
+    raise BadInputError(f"Target {text!r}: {problem}. Expected {_FORMS}.{hint}")
+
+
+def _suggest_attribute(place: str, folder: Path) -> str:
+    """What the file defines on its top level, read and not run."""
+    path = folder / place
+    if not place.endswith(".py") or not path.is_file():
+        return ""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (SyntaxError, ValueError):
+        return ""
+    names = [n.name for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
+    public = [f"'{place}:{name}'" for name in names if not name.startswith("_")]
+    return f" Did you mean one of {', '.join(public[:5])}?" if public else ""
+
+
+def _is_users_own(module: ModuleType) -> bool:
+    """Whether a module may be unknown to the workers: not part of an installation."""
+    if module.__name__.partition(".")[0] == __package__:
+        return False
+    file = getattr(module, "__file__", None)
+    return bool(file) and not _is_installed(str(file))
+
+
+def _is_installed(file: str) -> bool:
+    folders = sysconfig.get_paths()
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    return file.startswith(tuple(folders[kind] for kind in kinds))
