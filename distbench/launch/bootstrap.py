@@ -1,0 +1,96 @@
+"""From a bare process to a running task: the same for forked and spawned ones.
+
+The first line on the channel is the start message. Everything that a task has to know
+comes with it, so the fork server knows nothing of tasks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import importlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from distbench.cluster import Task
+from distbench.launch.channel import Message, TaskChannel
+from distbench.launch.task import TaskContext, classify_as_bench, describe_failure
+
+EXIT_TASK_FAILED = 70
+"""Exit code of a task whose entry raised; the exception has been reported."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask Linux for SIGKILL when the parent dies; elsewhere the channel's EOF serves.
+
+    Args:
+        parent: The parent's pid, taken before the fork: it may have died since, and
+            then no signal would come any more.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(EXIT_TASK_FAILED)
+
+
+def resolve_entry(entry: str) -> Callable[..., Any]:
+    """Import `package.module:function`."""
+    module, _, name = entry.partition(":")
+    function = getattr(importlib.import_module(module), name)
+    assert callable(function)
+    return function  # type: ignore[no-any-return]  # callable, and called untyped
+
+
+def run_task(channel_fd: int) -> NoReturn:
+    """Wait for the start message, run the entry, and end the process.
+
+    The process ends by `os._exit`: the runtime's teardown of a fork would run exit
+    handlers of the fork server, and TensorFlow's threads may hang in theirs.
+    """
+    channel = TaskChannel(socket.socket(fileno=channel_fd))
+    code = 0
+    try:
+        start = channel.receive()
+        _apply_surroundings(start)
+        for module in start["preload"]:
+            importlib.import_module(module)
+        resolve_entry(start["entry"])(channel, _make_context(start))
+    except BaseException as error:  # noqa: BLE001 - it crosses to the bench
+        code = EXIT_TASK_FAILED
+        channel.send(describe_failure(error, channel, classify_as_bench))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _apply_surroundings(start: Message) -> None:
+    """Make this process see what the bench sees: environment, folder, import path."""
+    os.environ.clear()
+    os.environ.update(start["environment"])
+    os.chdir(start["cwd"])
+    sys.path[:] = start["sys_path"]
+    # Lines reach the log even if the task is killed the moment after.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    faulthandler.enable()
+    # Never closed: the signal handler writes to it until the process ends.
+    stacks = Path(start["stacks"]).open("w")  # noqa: SIM115
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+
+
+def _make_context(start: Message) -> TaskContext:
+    return TaskContext(
+        task=Task(**start["task"]),
+        spec=start["spec"],
+        folder=Path(start["folder"]),
+        addresses={role: tuple(found) for role, found in start["addresses"].items()},
+        context=start["context"],
+    )

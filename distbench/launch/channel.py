@@ -1,0 +1,129 @@
+"""A duplex stream of JSON lines between the bench and one task.
+
+Both ends are one Unix socket pair, so each side learns of the other's death by
+reading EOF, whatever killed it: no heartbeat and no timeout is needed.
+
+Bench to task, after the start message (`distbench.launch.bootstrap`):
+`{"job": name, "payload": {...}}`, and `{"exit": true}` as the polite end.
+
+Task to bench: `{"event": "progress", "step": 3, "phase": "loss"}`,
+`{"event": "finished", "result": {...}}` and `{"event": "failed", "kind": "subject",
+"exception": "ValueError", "message": ..., "traceback": ..., "step": ..., "phase": ...,
+"replica": ...}`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import socket
+import threading
+from typing import Any
+
+Message = dict[str, Any]
+
+EXIT_BENCH_GONE = 75
+"""Exit code of a task whose bench is gone; nobody is left to see it but a log."""
+
+_CHUNK_BYTES = 1 << 16
+
+
+def encode_message(message: Message) -> bytes:
+    """One line of JSON; `TypeError` or `ValueError` where the message is not JSON."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+class BenchChannel:
+    """The bench's end: reading never blocks, so one loop can watch many tasks."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._partial = bytearray()
+        self.at_eof = False
+
+    def fileno(self) -> int:
+        """The descriptor, for selectors."""
+        return self._sock.fileno()
+
+    def send(self, message: Message, *, timeout_s: float) -> bool:
+        """Send a message; False where the task is gone or does not read in time."""
+        self._sock.settimeout(timeout_s)
+        try:
+            self._sock.sendall(encode_message(message))
+        except OSError:
+            return False
+        else:
+            return True
+        finally:
+            self._sock.setblocking(False)
+
+    def receive(self) -> list[Message]:
+        """All messages that have arrived; sets `at_eof` when the task has gone."""
+        while not self.at_eof:
+            try:
+                chunk = self._sock.recv(_CHUNK_BYTES)
+            except BlockingIOError:
+                break
+            except ConnectionResetError:
+                # The task died with messages unread; what it had sent is lost.
+                chunk = b""
+            self._partial += chunk
+            self.at_eof = not chunk
+        *lines, rest = self._partial.split(b"\n")
+        self._partial = rest
+        return [json.loads(line) for line in lines]
+
+    def close(self) -> None:
+        """Close this end: the task ends itself."""
+        self._sock.close()
+
+
+class TaskChannel:
+    """The task's end.
+
+    A daemon thread reads, because the main thread is busy with a job when the bench
+    dies; it then ends the process at once.
+
+    Attributes:
+        step: Last step number reported by `report_progress`, or None.
+        phase: Last phase reported, or None.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._write_lock = threading.Lock()
+        self.step: int | None = None
+        self.phase: str | None = None
+        threading.Thread(target=self._read, name="bench-channel", daemon=True).start()
+
+    def receive(self) -> Message:
+        """Wait for the bench's next message, as long as the bench lives."""
+        return self._inbox.get()
+
+    def send(self, message: Message) -> None:
+        """Send a message to the bench; ends the process where the bench is gone."""
+        line = encode_message(message)
+        try:
+            with self._write_lock:
+                self._sock.sendall(line)
+        except OSError:
+            os._exit(EXIT_BENCH_GONE)
+
+    def report_progress(
+        self, *, step: int | None = None, phase: str | None = None
+    ) -> None:
+        """Tell the bench how far this task has come; shown when something fails."""
+        self.step = self.step if step is None else step
+        self.phase = phase
+        self.send({"event": "progress", "step": self.step, "phase": self.phase})
+
+    def _read(self) -> None:
+        try:
+            with self._sock.makefile("rb") as lines:
+                for line in lines:
+                    self._inbox.put(json.loads(line))
+        finally:
+            os._exit(EXIT_BENCH_GONE)

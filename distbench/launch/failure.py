@@ -1,0 +1,152 @@
+"""What is told when a task fails: who, how, where, and what everybody else did."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from distbench.cluster import Task
+from distbench.errors import ClusterError
+from distbench.launch.process import TaskProcess, signal_group, signal_task
+
+TAIL_LINES = 40
+_TAIL_BYTES = 1 << 16
+_POLL_S = 0.02
+
+
+class TaskFailedError(ClusterError):
+    """The first task that failed, with what the whole group had to say.
+
+    Attributes:
+        task: The task that is to blame.
+        kind: What the task's `classify` said (`subject`, `input`, `refused`, `port`,
+            `bench`), `died` where the process ended, or `timeout`.
+        reason: How it failed, in a few words.
+        exception: Name of the exception's type, or `""`.
+        message: The exception's text, or `""`.
+        traceback: The exception's traceback, or `""`.
+        exit_code: Exit code of a process that ended by itself.
+        signal: Number of the signal that ended the process.
+        step: Last step that the task reported.
+        phase: Last phase that the task reported.
+        replica: The replica that failed, where the task knew it.
+        waiting: The tasks that had not answered when it failed.
+        log_tails: The last lines of each task's output.
+        stacks: Python stacks of the tasks that were alive.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        kind: str,
+        reason: str,
+        job: str,
+        exception: str = "",
+        message: str = "",
+        traceback: str = "",
+        exit_code: int | None = None,
+        signal: int | None = None,
+        step: int | None = None,
+        phase: str | None = None,
+        replica: int | None = None,
+        waiting: tuple[Task, ...] = (),
+        log_tails: Mapping[Task, str] | None = None,
+        stacks: Mapping[Task, str] | None = None,
+    ) -> None:
+        self.task = task
+        self.kind = kind
+        self.reason = reason
+        self.exception = exception
+        self.message = message
+        self.traceback = traceback
+        self.exit_code = exit_code
+        self.signal = signal
+        self.step = step
+        self.phase = phase
+        self.replica = replica
+        self.waiting = waiting
+        self.log_tails = dict(log_tails or {})
+        self.stacks = dict(stacks or {})
+        where = describe_place(step, phase)
+        super().__init__(
+            f"Task {task} {reason} in job {job!r}{where}.", detail=self._make_detail()
+        )
+
+    def _make_detail(self) -> str:
+        sections = [("Traceback", self.task, self.traceback)]
+        sections += [
+            ("Python stacks", task, text) for task, text in self.stacks.items()
+        ]
+        sections += [
+            (f"Last {TAIL_LINES} lines of the log", task, text)
+            for task, text in self.log_tails.items()
+        ]
+        return "\n\n".join(
+            f"{title} of {task}:\n{text.rstrip()}"
+            for title, task, text in sections
+            if text.strip()
+        )
+
+
+def describe_place(step: int | None, phase: str | None) -> str:
+    """Where a task was last, as the end of a sentence; `""` if it never said."""
+    known = [f"step {step}"] if step is not None else []
+    known += [f"phase {phase}"] if phase is not None else []
+    return f", last at {', '.join(known)}" if known else ""
+
+
+def read_tail(path: Path, lines: int = TAIL_LINES) -> str:
+    """The last lines of a log, `""` where there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def collect_stacks(
+    processes: Mapping[Task, TaskProcess],
+    files: Mapping[Task, Path],
+    *,
+    timeout_s: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[Task, str]:
+    """Ask living tasks for the Python stacks of all their threads.
+
+    The dump is made by a signal handler in C, so it works for a task that waits inside
+    TensorFlow. A stopped task is continued, or it could not answer. A task that gives
+    no answer in time is left out.
+    """
+    before = {task: _measure_file(files[task]) for task in processes}
+    for process in processes.values():
+        signal_task(process, signal.SIGUSR1)
+        signal_group(process, signal.SIGCONT)
+    deadline = clock() + timeout_s
+    sizes = before
+    while clock() < deadline:
+        time.sleep(_POLL_S)
+        last, sizes = sizes, {task: _measure_file(files[task]) for task in processes}
+        # The handler writes a dump in many small pieces and marks no end.
+        if sizes == last and all(sizes[task] > before[task] for task in sizes):
+            break
+    stacks: dict[Task, str] = {}
+    for task in processes:
+        with contextlib.suppress(FileNotFoundError):
+            text = files[task].read_bytes()[before[task] :].decode(errors="replace")
+            if text:
+                stacks[task] = text
+    return stacks
+
+
+def _measure_file(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,270 @@
+"""The bench's side of fork servers: started lazily, shared, restarted when dead.
+
+There is one server per environment that modules are imported under, since what an
+import reads (`TF_USE_LEGACY_KERAS`) cannot be changed after it. A server lives as
+long as the bench.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from distbench.errors import ClusterError
+from distbench.launch.forkserver import PACKET_BYTES
+from distbench.launch.process import ExitStatus
+from distbench.launch.surroundings import make_python_environment
+
+DEFAULT_CHECK = "distbench.launch.forkserver:find_unfitness"
+READY_TIMEOUT_S = 180.0
+_FORK_TIMEOUT_S = 30.0
+_END_TIMEOUT_S = 5.0
+
+_Key = tuple[tuple[str, ...], frozenset[tuple[str, str]], str]
+
+
+class ServerDiedError(ClusterError):
+    """The fork server is gone; a new one may be started."""
+
+
+class UnfitError(ClusterError):
+    """The imported modules do not allow a fork; tasks have to be spawned."""
+
+
+class ForkServer:
+    """A running fork server. Starting does not wait; the first fork does."""
+
+    def __init__(
+        self,
+        preload: tuple[str, ...],
+        environment: Mapping[str, str],
+        *,
+        check: str = DEFAULT_CHECK,
+    ) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by _end_server
+        with theirs:
+            self._popen = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    __package__ + ".forkserver",
+                    f"{theirs.fileno()}",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                env=make_python_environment({**os.environ, **environment}),
+                cwd="/",
+                pass_fds=(theirs.fileno(),),
+                # Ctrl-C in the terminal reaches the bench alone, which then decides.
+                start_new_session=True,
+            )
+        self._lock = threading.RLock()
+        self._exits: dict[int, ExitStatus] = {}
+        self._ready = False
+        self._unfit = ""
+        self.dead = False
+        self._preload = preload
+        self._finalizer = weakref.finalize(
+            self, _end_server, self._control, self._popen, self._output, os.getpid()
+        )
+        self._send({"preload": preload, "check": check})
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._popen.pid
+
+    def fileno(self) -> int:
+        """The control socket's descriptor, for selectors."""
+        return self._control.fileno()
+
+    def wait_ready(self) -> None:
+        """Wait until the modules are imported.
+
+        Raises:
+            UnfitError: The process must not be forked after these imports.
+            ClusterError: An import failed, or took longer than `READY_TIMEOUT_S`.
+            ServerDiedError: The server died.
+        """
+        with self._lock:
+            if self._unfit:
+                raise UnfitError(self._unfit)
+            if self._ready:
+                return
+            report = self._receive(READY_TIMEOUT_S)
+            if "failed" in report:
+                self.close()
+                raise ClusterError(
+                    f"The fork server could not import {', '.join(self._preload)}. "
+                    f"Received: {report['failed'].strip().splitlines()[-1]}. Check "
+                    f"the installation with {sys.executable} -c 'import "
+                    f"{self._preload[0]}'."
+                    if self._preload
+                    else "The fork server could not run its check.",
+                    detail=report["failed"],
+                )
+            self._unfit = report.get("unfit", "")
+            self._ready = not self._unfit
+            if self._unfit:
+                raise UnfitError(self._unfit)
+
+    def fork(self, channel_fd: int, log_fd: int) -> ForkedProcess:
+        """Start a task on a channel, with its output in a log.
+
+        Raises:
+            ClusterError: The machine has no room for another process.
+            ServerDiedError: The server died.
+        """
+        with self._lock:
+            self.wait_ready()
+            self._send({}, (channel_fd, log_fd))
+            while True:
+                answer = self._receive(_FORK_TIMEOUT_S)
+                if "forked" in answer:
+                    # The pid may have belonged to a task of long ago.
+                    self._exits.pop(answer["forked"], None)
+                    return ForkedProcess(self, answer["forked"])
+                if "error" in answer:
+                    raise ClusterError(
+                        f"The fork server could not fork a task: {answer['error']}. "
+                        "Use a smaller cluster or free memory and processes."
+                    )
+                self._note_exit(answer)
+
+    def poll_exit(self, pid: int) -> ExitStatus | None:
+        """How a task ended, or None while it lives; takes it from the books."""
+        with self._lock:
+            while not self.dead:
+                try:
+                    self._note_exit(self._receive(0.0))
+                except BlockingIOError:
+                    return self._exits.pop(pid, None)
+                except ServerDiedError:
+                    break
+            # The kernel kills the tasks of a dead server, and init reaps them.
+            because = "its fork server died"
+            lost = ExitStatus(signal=signal.SIGKILL, because=because)
+            return self._exits.pop(pid, lost)
+
+    def close(self) -> None:
+        """End the server and all its tasks."""
+        self.dead = True
+        self._finalizer()
+
+    def _note_exit(self, packet: Mapping[str, Any]) -> None:
+        status = ExitStatus.from_wait_status(packet["status"])
+        self._exits[packet["exited"]] = status
+
+    def _send(self, packet: Mapping[str, Any], fds: tuple[int, ...] = ()) -> None:
+        try:
+            socket.send_fds(self._control, [json.dumps(packet).encode()], fds)
+        except OSError as error:
+            raise self._make_died_error() from error
+
+    def _receive(self, timeout_s: float) -> dict[str, Any]:
+        self._control.settimeout(timeout_s)
+        try:
+            packet = self._control.recv(PACKET_BYTES)
+        except ConnectionError as error:
+            raise self._make_died_error() from error
+        except TimeoutError as error:
+            self.close()
+            raise ClusterError(
+                f"The fork server (pid {self.pid}) gave no answer in {timeout_s:g} s. "
+                "The machine may be short of memory or processors."
+            ) from error
+        if not packet:
+            raise self._make_died_error()
+        return json.loads(packet)  # type: ignore[no-any-return]  # our own protocol
+
+    def _make_died_error(self) -> ServerDiedError:
+        output = ""
+        if not self._output.closed:
+            self._output.seek(0)
+            output = self._output.read().decode(errors="replace")[-4000:]
+        self.close()
+        return ServerDiedError(
+            f"The fork server (pid {self.pid}) died. "
+            f"Received: exit code {self._popen.returncode}.",
+            detail=output,
+        )
+
+
+class ForkedProcess:
+    """A task that a fork server made, and reaps."""
+
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self.server = server
+        self.pid = pid
+        self._exit: ExitStatus | None = None
+
+    def poll(self) -> ExitStatus | None:
+        """How it ended, or None while it lives."""
+        self._exit = self._exit or self.server.poll_exit(self.pid)
+        return self._exit
+
+
+_SERVERS: dict[_Key, ForkServer] = {}
+_SERVERS_LOCK = threading.Lock()
+
+
+def get_fork_server(
+    preload: tuple[str, ...],
+    environment: Mapping[str, str],
+    *,
+    check: str = DEFAULT_CHECK,
+) -> ForkServer:
+    """The living server for these imports under this environment.
+
+    Args:
+        preload: Modules to import before the first fork.
+        environment: What the imports have to see beyond the bench's own environment.
+        check: `module:function` that returns why the process must not be forked.
+    """
+    key = (preload, frozenset(environment.items()), check)
+    with _SERVERS_LOCK:
+        server = _SERVERS.get(key)
+        if server is None or server.dead:
+            server = _SERVERS[key] = ForkServer(preload, environment, check=check)
+        return server
+
+
+def _end_server(
+    control: socket.socket,
+    popen: subprocess.Popen[bytes],
+    output: Any,  # a temporary file, whose type is private
+    owner: int,
+) -> None:
+    control.close()
+    output.close()
+    if os.getpid() != owner:
+        return  # a fork of the bench must not end the bench's server
+    try:
+        popen.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        # It is still importing, or stopped.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(popen.pid, signal.SIGKILL)
+        popen.wait()
+
+
+def _forget_servers() -> None:
+    """In a fork of the bench: leave the bench's servers alone, start others."""
+    for server in _SERVERS.values():
+        server.close()
+    _SERVERS.clear()
+
+
+os.register_at_fork(after_in_child=_forget_servers)

@@ -1,0 +1,183 @@
+"""The fork server: imports once, then forks every task from itself.
+
+Run as `python -m distbench.launch.forkserver CONTROL_FD`. The control socket keeps
+packets apart (SOCK_SEQPACKET), so a packet is one JSON object:
+
+- to the server, first: `{"preload": [modules], "check": "module:function"}`;
+- from the server: `{"ready": true}`, `{"unfit": reason}` or `{"failed": traceback}`;
+- to the server, for each task: `{}` with two descriptors, its channel and its log;
+- from the server: `{"forked": pid}` or `{"error": reason}`;
+- from the server, whenever a task ends: `{"exited": pid, "status": wait status}`.
+
+EOF on the control socket means that the bench is gone: the server ends its tasks and
+itself. A fork copies only the calling thread, and locks that others held stay locked
+for ever, so the server has one thread and proves it before the first fork.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+from distbench.launch.bootstrap import die_with_parent, resolve_entry, run_task
+
+PACKET_BYTES = 1 << 16
+"""No packet is longer: descriptors and pids are all that travels here."""
+
+
+def find_unfitness() -> str:
+    """Why this process must not be forked, or `""`.
+
+    A CUDA driver that has been initialised does not survive a fork. It keeps the
+    device files open from its first call on, while a library that is only loaded
+    has none.
+    """
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    if threads != 1:
+        return f"it has {threads} threads after the imports, and a fork needs one"
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the listing's own descriptor is gone
+            if str(link.readlink()).startswith("/dev/nvidia"):
+                return f"the CUDA driver was initialised by an import ({link})"
+    return ""
+
+
+class _Server:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._children: set[int] = set()
+        self._wake, self._wake_writer = socket.socketpair()
+        self._wake.setblocking(False)
+        self._wake_writer.setblocking(False)
+
+    def serve(self) -> None:
+        """Fork and reap until the bench is gone."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
+        try:
+            while True:
+                ready, _, _ = select.select([self._control, self._wake], [], [])
+                if self._wake in ready:
+                    self._wake.recv(PACKET_BYTES)
+                    self._reap()
+                if self._control in ready and not self._accept():
+                    break
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the bench died while it was being written to
+        finally:
+            for pid in self._children:
+                _kill_group(pid)
+
+    def _accept(self) -> bool:
+        """Fork one task; False at EOF."""
+        packet, ancillary, _, _ = self._control.recvmsg(
+            PACKET_BYTES, socket.CMSG_LEN(2 * array.array("i").itemsize)
+        )
+        if not packet:
+            return False
+        received = array.array("i")
+        for _, _, data in ancillary:
+            received.frombytes(data)
+        channel_fd, log_fd = received
+        try:
+            answer: dict[str, object] = {"forked": self._fork(channel_fd, log_fd)}
+        except OSError as error:
+            answer = {"error": str(error)}
+        # A copy left here would keep the channel open after the task's death, and
+        # would be inherited by every later task.
+        os.close(channel_fd)
+        os.close(log_fd)
+        self._send(answer)
+        return True
+
+    def _fork(self, channel_fd: int, log_fd: int) -> int:
+        server = os.getpid()
+        # No handler of the server may run in the child.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        pid = os.fork()
+        if pid == 0:
+            self._become_task(channel_fd, log_fd, server)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        self._children.add(pid)
+        return pid
+
+    def _become_task(self, channel_fd: int, log_fd: int, server: int) -> NoReturn:
+        try:
+            os.setsid()
+            die_with_parent(server)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            for sock in (self._control, self._wake, self._wake_writer):
+                sock.close()
+            null = os.open(os.devnull, os.O_RDONLY)
+            for source, target in ((null, 0), (log_fd, 1), (log_fd, 2)):
+                os.dup2(source, target)
+            os.close(null)
+            os.close(log_fd)
+            os.set_inheritable(channel_fd, False)
+            run_task(channel_fd)
+        finally:
+            # Whatever went wrong, the server's loop must never run twice.
+            os._exit(1)
+
+    def _reap(self) -> None:
+        while self._children:
+            # The body stays until its group has been killed: its pid, which names
+            # the group, cannot be given to another process meanwhile.
+            info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if info is None:
+                return
+            _kill_group(info.si_pid)
+            pid, status = os.waitpid(info.si_pid, 0)
+            self._children.discard(pid)
+            self._send({"exited": pid, "status": status})
+
+    def _send(self, packet: dict[str, object]) -> None:
+        self._control.send(json.dumps(packet).encode())
+
+
+def _kill_group(pid: int) -> None:
+    # It may have no group yet, or be out of reach of us after a setuid.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def main(control_fd: int) -> None:
+    """Preload, say whether this process may be forked, and serve."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Inherited by tasks: until their stack dump is registered, a request for one
+    # must not kill them.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    with socket.socket(fileno=control_fd) as control:
+        orders = json.loads(control.recv(PACKET_BYTES))
+        try:
+            for module in orders["preload"]:
+                importlib.import_module(module)
+            unfit = resolve_entry(orders["check"])()
+        except BaseException:  # noqa: BLE001 - it crosses to the bench
+            report: dict[str, object] = {"failed": traceback.format_exc()[-8000:]}
+        else:
+            report = {"unfit": unfit} if unfit else {"ready": True}
+        # Frozen objects are not visited by the collector, so tasks share their pages.
+        gc.collect()
+        gc.freeze()
+        control.send(json.dumps(report).encode())
+        if "ready" in report:
+            _Server(control).serve()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

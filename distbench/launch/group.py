@@ -1,0 +1,360 @@
+"""The supervisor: starts the tasks of a cluster, gives them jobs, blames and ends them.
+
+One loop watches every channel and the fork server. The first failure ends a call: the
+peers of a broken task wait for it in collectives that have no deadline of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from distbench.cluster import Task
+from distbench.errors import ClusterError
+from distbench.launch.channel import BenchChannel, Message
+from distbench.launch.failure import (
+    TaskFailedError,
+    collect_stacks,
+    describe_place,
+    read_tail,
+)
+from distbench.launch.forkclient import ForkServer
+from distbench.launch.process import ExitStatus, TaskProcess, signal_group
+
+Payload = Mapping[str, Any]
+OnProgress = Callable[[Task, int | None, str | None], None]
+
+GRACE_S = 0.3
+"""How long a task's death may come in after its peers' errors and still be the cause.
+
+A worker whose peer dies gets a gRPC error within milliseconds; the peer's exit status
+takes the way through the fork server.
+"""
+_EXIT_STATUS_S = 2.0
+_STACKS_S = 1.0
+_SEND_S = 10.0
+_TICK_S = 0.05
+_POLITE_S = 2.0
+_TERMINATE_S = 1.0
+_KILL_S = 10.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One task of a group, and all that is known of it."""
+
+    task: Task
+    channel: BenchChannel
+    process: TaskProcess
+    log: Path
+    stacks: Path
+    step: int | None = None
+    phase: str | None = None
+    result: dict[str, Any] | None = None
+    failure: Message | None = None
+    exit: ExitStatus | None = None
+    eof_at_s: float | None = None
+
+
+class Group:
+    """The running tasks of one cluster; made by `distbench.launch.start.start_group`.
+
+    Attributes:
+        tasks: The tasks, in the spec's order.
+        attempts: How many clusters were started until one got its ports.
+        first: Results of the job that `start_group` was given.
+        started_by: `fork` or `spawn`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        members: Iterable[Member],
+        *,
+        server: ForkServer | None = None,
+        release: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._members = {member.task: member for member in members}
+        self._server = server
+        self._clock = clock
+        self._broken: list[Member] = []
+        self._selector = selectors.DefaultSelector()
+        for member in self._members.values():
+            self._selector.register(member.channel, selectors.EVENT_READ, member)
+        if server is not None:
+            self._selector.register(server, selectors.EVENT_READ, None)
+        self.tasks = tuple(self._members)
+        self.attempts = 1
+        self.first: dict[Task, dict[str, Any]] = {}
+        self.started_by = "spawn" if server is None else "fork"
+        self._finalizer = weakref.finalize(
+            self,
+            _release_all,
+            tuple(self._members.values()),
+            self._selector,
+            release,
+            os.getpid(),
+        )
+
+    @property
+    def pids(self) -> dict[Task, int]:
+        """The process id of each task."""
+        return {task: member.process.pid for task, member in self._members.items()}
+
+    @property
+    def closed(self) -> bool:
+        """Whether the tasks have been ended."""
+        return not self._finalizer.alive
+
+    def call(
+        self,
+        job: str,
+        payload: Payload | Mapping[Task, Payload],
+        *,
+        timeout_s: float,
+        tasks: Iterable[Task] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> dict[Task, dict[str, Any]]:
+        """Have tasks run a job at the same time, and wait for all of them.
+
+        Args:
+            job: Name of the job, a key of the task's handlers.
+            payload: One JSON object for all tasks, or one for each task.
+            timeout_s: Deadline for all of them together.
+            tasks: Who runs it; by default every task, or those that `payload` names.
+            on_progress: Called with task, step and phase whenever a task reports.
+
+        Returns:
+            What each task's handler returned.
+
+        Raises:
+            TaskFailedError: A task of the group failed, whether it runs the job or
+                not, or the deadline passed. The group has been ended.
+            ClusterError: The group had ended before.
+        """
+        if self.closed:
+            raise ClusterError(
+                f"Job {job!r} cannot run: the tasks of '{self._name}' have been ended. "
+                "Start a new group."
+            )
+        payloads = _assign_payloads(payload, tasks or (), self.tasks)
+        deadline = self._clock() + timeout_s
+        try:
+            for task, own in payloads.items():
+                member = self._members[task]
+                member.result = None
+                member.channel.send({"job": job, "payload": own}, timeout_s=_SEND_S)
+            self._wait_results(job, tuple(payloads), deadline, timeout_s, on_progress)
+        except BaseException:
+            self._end(polite=False)
+            raise
+        return {task: self._members[task].result or {} for task in payloads}
+
+    def close(self) -> None:
+        """End all tasks: by request, then by SIGTERM, then by SIGKILL."""
+        if not self.closed:
+            self._end(polite=True)
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self.closed:
+            self._end(polite=kind is None)
+
+    def _wait_results(
+        self,
+        job: str,
+        tasks: tuple[Task, ...],
+        deadline: float,
+        timeout_s: float,
+        on_progress: OnProgress | None,
+    ) -> None:
+        while True:
+            self._pump(deadline - self._clock(), on_progress)
+            if self._broken:
+                raise self._make_failure(job, tasks)
+            if not self._list_waiting(tasks):
+                return
+            if self._clock() >= deadline:
+                raise self._make_timeout(job, tasks, timeout_s)
+
+    def _list_waiting(self, tasks: Iterable[Task]) -> tuple[Task, ...]:
+        return tuple(task for task in tasks if self._members[task].result is None)
+
+    def _pump(self, timeout_s: float, on_progress: OnProgress | None = None) -> None:
+        """Take in what has happened, or what happens next within the timeout."""
+        if any(m.eof_at_s is not None and m.exit is None for m in self._alive()):
+            # The exit status of a gone task comes without a descriptor to wait on
+            # where it was spawned.
+            timeout_s = min(timeout_s, _TICK_S)
+        for key, _ in self._selector.select(max(0.0, timeout_s)):
+            if key.data is not None:
+                self._read(key.data, on_progress)
+            elif self._server is not None:
+                self._server.poll_exit(0)
+                if self._server.dead:
+                    self._selector.unregister(key.fileobj)
+        for member in self._alive():
+            self._check_exit(member, on_progress)
+
+    def _alive(self) -> list[Member]:
+        return [member for member in self._members.values() if member.exit is None]
+
+    def _read(self, member: Member, on_progress: OnProgress | None) -> None:
+        for message in member.channel.receive():
+            event = message["event"]
+            if event == "finished":
+                member.result = message["result"]
+            elif event == "failed":
+                member.failure = message
+                self._broken.append(member)
+            else:
+                member.step, member.phase = message["step"], message["phase"]
+                if on_progress is not None:
+                    on_progress(member.task, member.step, member.phase)
+        if member.channel.at_eof and member.eof_at_s is None:
+            member.eof_at_s = self._clock()
+            self._selector.unregister(member.channel)
+
+    def _check_exit(self, member: Member, on_progress: OnProgress | None) -> None:
+        member.exit = member.process.poll()
+        if member.exit is None:
+            overdue = (
+                member.eof_at_s is not None
+                and self._clock() > member.eof_at_s + _EXIT_STATUS_S
+            )
+            if not overdue:
+                return
+            member.exit = ExitStatus(because="it closed its channel and lives on")
+        # What it said before it died counts first.
+        self._read(member, on_progress)
+        if member.failure is None:
+            self._broken.append(member)
+
+    def _make_failure(self, job: str, tasks: tuple[Task, ...]) -> TaskFailedError:
+        """Find who is to blame: a task that died before those that complain."""
+        until = self._clock() + GRACE_S
+        while not (died := [m for m in self._broken if m.failure is None]):
+            left = until - self._clock()
+            if left <= 0 or len(self._broken) == len(self._members):
+                break
+            self._pump(left)
+        culprit = (died or self._broken)[0]
+        failure = culprit.failure or {}
+        if culprit.failure:
+            reason = "failed with {exception}: {message}".format(**culprit.failure)
+        else:
+            reason = str(culprit.exit)
+        return TaskFailedError(
+            task=culprit.task,
+            job=job,
+            kind=failure.get("kind", "died"),
+            reason=reason,
+            exception=failure.get("exception", ""),
+            message=failure.get("message", ""),
+            traceback=failure.get("traceback", ""),
+            exit_code=culprit.exit.code if culprit.exit else None,
+            signal=culprit.exit.signal if culprit.exit else None,
+            step=failure.get("step", culprit.step),
+            phase=failure.get("phase", culprit.phase),
+            replica=failure.get("replica"),
+            waiting=self._list_waiting(tasks),
+            stacks=self._collect_stacks(),
+            log_tails=self._read_tails(),
+        )
+
+    def _make_timeout(
+        self, job: str, tasks: tuple[Task, ...], timeout_s: float
+    ) -> TaskFailedError:
+        waiting = self._list_waiting(tasks)
+        late = [self._members[task] for task in waiting]
+        places = [f"{m.task}{describe_place(m.step, m.phase)}" for m in late]
+        first = late[0]
+        return TaskFailedError(
+            task=first.task,
+            job=job,
+            kind="timeout",
+            reason=f"gave no answer in {timeout_s:g} s "
+            f"({len(waiting)} of {len(tasks)} tasks did not: {'; '.join(places)})",
+            step=first.step,
+            phase=first.phase,
+            waiting=waiting,
+            stacks=self._collect_stacks(),
+            log_tails=self._read_tails(),
+        )
+
+    def _collect_stacks(self) -> dict[Task, str]:
+        asked = [m for m in self._alive() if m.failure is None]
+        return collect_stacks(
+            {m.task: m.process for m in asked},
+            {m.task: m.stacks for m in asked},
+            timeout_s=_STACKS_S,
+        )
+
+    def _read_tails(self) -> dict[Task, str]:
+        return {member.task: read_tail(member.log) for member in self._members.values()}
+
+    def _end(self, *, polite: bool) -> None:
+        try:
+            if polite:
+                for member in self._alive():
+                    member.channel.send({"exit": True}, timeout_s=_TICK_S)
+                self._wait_ended(_POLITE_S)
+            for number, wait_s in (
+                (signal.SIGTERM, _TERMINATE_S),
+                (signal.SIGKILL, _KILL_S),
+            ):
+                for member in self._alive():
+                    signal_group(member.process, number)
+                self._wait_ended(wait_s)
+        finally:
+            self._finalizer()
+
+    def _wait_ended(self, timeout_s: float) -> None:
+        deadline = self._clock() + timeout_s
+        while self._alive() and (left := deadline - self._clock()) > 0:
+            self._pump(left)
+
+
+def _assign_payloads(
+    payload: Payload | Mapping[Task, Payload],
+    tasks: Iterable[Task],
+    everyone: tuple[Task, ...],
+) -> dict[Task, Payload]:
+    own = {key: value for key, value in payload.items() if isinstance(key, Task)}
+    if own:
+        return {task: own[task] for task in (tuple(tasks) or own)}
+    names: Any = payload  # without a task among its keys it is one task's payload
+    return dict.fromkeys(tuple(tasks) or everyone, names)
+
+
+def _release_all(
+    members: tuple[Member, ...],
+    selector: selectors.BaseSelector,
+    release: Callable[[], None],
+    owner: int,
+) -> None:
+    """Leave nothing behind; also runs when a group is forgotten or the bench exits."""
+    selector.close()
+    if os.getpid() == owner:  # a fork of the bench must not end the bench's tasks
+        for member in members:
+            signal_group(member.process, signal.SIGKILL)
+    for member in members:
+        member.channel.close()
+    release()

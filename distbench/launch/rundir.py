@@ -1,0 +1,84 @@
+"""The folder of one run, and the name of every file in it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from distbench.cluster import Task
+from distbench.errors import ClusterError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFiles:
+    """The files of one group of tasks: a run may start several, one after another."""
+
+    folder: Path
+
+    def name_log(self, task: Task) -> Path:
+        """Where a task's standard output and error go."""
+        return self.folder / "logs" / f"{task}.log"
+
+    def name_stacks(self, task: Task) -> Path:
+        """Where a task writes its Python stacks when asked to."""
+        return self.folder / "stacks" / f"{task}.txt"
+
+
+class RunDirectory:
+    """A private temporary folder (mode 0700) that is removed when it is closed.
+
+    Attributes:
+        path: The folder.
+    """
+
+    def __init__(self, base: Path | None = None) -> None:
+        """Make the folder.
+
+        Args:
+            base: Where to make it; by default the system's temporary folder.
+
+        Raises:
+            ClusterError: No folder can be made there.
+        """
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix="distbench-", dir=base))
+        except OSError as error:
+            where = f"'{base}'" if base else "the system's temporary folder"
+            raise ClusterError(
+                f"The run needs a folder in {where}, which cannot be written: {error}. "
+                "Set TMPDIR to a folder that you can write to."
+            ) from error
+        self._groups = 0
+
+    def make_folder(self, name: str) -> Path:
+        """A subfolder for the caller's own files, made if it is not there."""
+        folder = self.path / name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    def add_group(self) -> GroupFiles:
+        """Make the folders for one more group's logs and stacks."""
+        self._groups += 1
+        folder = self.path / f"group-{self._groups}"
+        for name in ("logs", "stacks"):
+            (folder / name).mkdir(mode=0o700, parents=True)
+        return GroupFiles(folder=folder)
+
+    def close(self) -> None:
+        """Remove the folder with all that is in it."""
+        # A task's grandchild may still be writing; what is left is the system's.
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def __enter__(self) -> RunDirectory:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

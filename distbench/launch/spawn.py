@@ -1,0 +1,56 @@
+"""Starts a task as a new Python process, where a fork server cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+
+from distbench.launch.process import ExitStatus
+from distbench.launch.surroundings import make_python_environment
+
+
+class SpawnedProcess:
+    """A task that is the bench's own child."""
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        self._popen = popen
+        self.pid = popen.pid
+
+    def poll(self) -> ExitStatus | None:
+        """How it ended, or None while it lives."""
+        code = self._popen.poll()
+        if code is None:
+            return None
+        return ExitStatus(signal=-code) if code < 0 else ExitStatus(code=code)
+
+
+def spawn_task(
+    channel_fd: int, log_fd: int, environment: Mapping[str, str]
+) -> SpawnedProcess:
+    """Start a task on a channel, with its output in a log."""
+    # The kernel's signal at the parent's death is one at the death of the parent's
+    # *thread*, and only the main thread lives as long as the bench. Without it the
+    # channel's EOF ends the task, unless the task is stopped or holds the GIL.
+    is_main = threading.current_thread() is threading.main_thread()
+    parent = os.getpid() if is_main else 0
+    return SpawnedProcess(
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                __package__ + ".spawned",
+                str(channel_fd),
+                str(parent),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log_fd,
+            stderr=log_fd,
+            env=make_python_environment(environment),
+            cwd="/",
+            pass_fds=(channel_fd,),
+            start_new_session=True,
+        )
+    )

@@ -1,0 +1,235 @@
+"""Starts a group: ports, environment, processes, and a second try with other ports."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from distbench.cluster import ClusterSpec, Task
+from distbench.errors import ClusterError
+from distbench.launch.channel import BenchChannel, Message
+from distbench.launch.failure import TaskFailedError
+from distbench.launch.forkclient import (
+    DEFAULT_CHECK,
+    ForkServer,
+    ServerDiedError,
+    UnfitError,
+    get_fork_server,
+)
+from distbench.launch.group import Group, Member, OnProgress
+from distbench.launch.ports import lease_ports
+from distbench.launch.process import TaskProcess, signal_group
+from distbench.launch.rundir import RunDirectory
+from distbench.launch.spawn import spawn_task
+from distbench.launch.surroundings import Start, choose_start, make_task_environment
+from distbench.launch.tf_config import assign_addresses, count_ports, make_tf_config
+
+_START_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job that belongs to the start: it is where servers bind their ports.
+
+    Attributes:
+        name: Name of the job.
+        payload: Its payload, for every task or by task.
+        timeout_s: Its deadline.
+        on_progress: See `Group.call`.
+    """
+
+    name: str
+    payload: Mapping[str, Any] | Mapping[Task, Mapping[str, Any]] = field(
+        default_factory=dict
+    )
+    timeout_s: float = 60.0
+    on_progress: OnProgress | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    spec: ClusterSpec
+    run_directory: RunDirectory
+    entry: str
+    preload: tuple[str, ...]
+    environment: Mapping[str, str]
+    environment_by_task: Mapping[Task, Mapping[str, str]]
+    context: Mapping[str, Any]
+    clock: Callable[[], float]
+
+
+def start_group(
+    spec: ClusterSpec,
+    *,
+    run_directory: RunDirectory,
+    entry: str,
+    preload: tuple[str, ...] = (),
+    environment: Mapping[str, str] | None = None,
+    environment_by_task: Mapping[Task, Mapping[str, str]] | None = None,
+    context: Mapping[str, Any] | None = None,
+    start: Start | None = None,
+    first: Job | None = None,
+    attempts: int = 3,
+    check: str = DEFAULT_CHECK,
+    clock: Callable[[], float] = time.monotonic,
+    log: Callable[[str], None] = lambda _: None,
+) -> Group:
+    """Start one fresh process for every task of a cluster, all at the same time.
+
+    Args:
+        spec: The resolved cluster spec.
+        run_directory: Where logs, stacks and results go.
+        entry: `module:function`, called in each task with a `TaskChannel` and a
+            `TaskContext`; see `distbench.launch.task`.
+        preload: Modules that are imported before tasks are forked.
+        environment: Variables to set, seen by the imports as well.
+        environment_by_task: Variables of single tasks, set after the imports.
+        context: JSON object for the tasks' contexts.
+        start: `fork` or `spawn`; by default a fork where it is safe.
+        first: Job to run at once. If it (or the entry) fails with kind `port`, the
+            whole cluster is started anew with other ports.
+        attempts: How many clusters to start at most.
+        check: `module:function` that says why the fork server must not fork.
+        clock: Monotonic time in seconds.
+        log: Told what the user should know.
+
+    Raises:
+        BadInputError: This system cannot start tasks so.
+        ClusterError: The machine cannot hold the cluster.
+        TaskFailedError: A task failed in the first job.
+    """
+    plan = _Plan(
+        spec=spec,
+        run_directory=run_directory,
+        entry=entry,
+        preload=preload,
+        environment=environment or {},
+        environment_by_task=environment_by_task or {},
+        context=context or {},
+        clock=clock,
+    )
+    server = _find_server(plan, start, check, log)
+    for attempt in range(1, attempts + 1):
+        try:
+            group = _start_once(plan, server)
+        except ServerDiedError:
+            # It was killed after the last group; the new one has not been used.
+            log("The fork server had died; another one is started.")
+            server = _find_server(plan, start, check, log)
+            group = _start_once(plan, server)
+        group.attempts = attempt
+        if first is None:
+            return group
+        try:
+            group.first = group.call(
+                first.name,
+                first.payload,
+                timeout_s=first.timeout_s,
+                on_progress=first.on_progress,
+            )
+        except TaskFailedError as error:
+            if error.kind != "port" or attempt == attempts:
+                raise
+            log(f"{error} Starting '{spec}' anew with other ports ({attempt}).")
+        else:
+            return group
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _find_server(
+    plan: _Plan, start: Start | None, check: str, log: Callable[[str], None]
+) -> ForkServer | None:
+    """The fork server to use, or None where tasks are spawned."""
+    if choose_start(start) == "spawn":
+        return None
+    server = get_fork_server(plan.preload, plan.environment, check=check)
+    try:
+        server.wait_ready()
+    except UnfitError as error:
+        if start == "fork":
+            raise ClusterError(
+                f"The fork server must not fork: {error}. Use start='spawn'."
+            ) from error
+        log(f"Tasks are spawned, which is slower: the fork server says that {error}.")
+        return None
+    return server
+
+
+def _start_once(plan: _Plan, server: ForkServer | None) -> Group:
+    lease = lease_ports(count_ports(plan.spec))
+    addresses = assign_addresses(plan.spec, lease.ports)
+    files = plan.run_directory.add_group()
+    members: list[Member] = []
+    with ExitStack() as undo:
+        undo.callback(lease.close)
+        messages: list[Message] = []
+        for task in plan.spec.tasks:
+            message = _make_start_message(plan, task, addresses)
+            message["stacks"] = str(files.name_stacks(task))
+            ours, theirs = socket.socketpair()
+            undo.callback(ours.close)
+            with theirs, files.name_log(task).open("ab") as log_file:
+                process: TaskProcess
+                if server is not None:
+                    process = server.fork(theirs.fileno(), log_file.fileno())
+                else:
+                    process = spawn_task(
+                        theirs.fileno(), log_file.fileno(), message["environment"]
+                    )
+            undo.callback(_kill, process)
+            messages.append(message)
+            members.append(
+                Member(
+                    task=task,
+                    channel=BenchChannel(ours),
+                    process=process,
+                    log=files.name_log(task),
+                    stacks=files.name_stacks(task),
+                )
+            )
+        # A worker that does not find its peers waits for a second before it looks
+        # again, so no task starts until all are there.
+        for member, message in zip(members, messages, strict=True):
+            member.channel.send(message, timeout_s=_START_S)
+        undo.pop_all()
+    return Group(
+        str(plan.spec), members, server=server, release=lease.close, clock=plan.clock
+    )
+
+
+def _kill(process: TaskProcess) -> None:
+    deadline = time.monotonic() + _START_S
+    signal_group(process, signal.SIGKILL)
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _make_start_message(
+    plan: _Plan, task: Task, addresses: Mapping[str, tuple[str, ...]]
+) -> Message:
+    return {
+        "entry": plan.entry,
+        "preload": plan.preload,
+        "environment": make_task_environment(
+            os.environ,
+            plan.environment,
+            plan.environment_by_task.get(task, {}),
+            tf_config=make_tf_config(task, addresses),
+        ),
+        "cwd": str(Path.cwd()),
+        "sys_path": sys.path,
+        "task": dataclasses.asdict(task),
+        "spec": str(plan.spec),
+        "folder": str(plan.run_directory.path),
+        "addresses": addresses,
+        "context": dict(plan.context),
+    }

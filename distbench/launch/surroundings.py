@@ -1,0 +1,71 @@
+"""What every Python process of the bench is started with, and by which means."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from distbench.errors import BadInputError
+
+Start = Literal["fork", "spawn"]
+
+_ROOT = str(Path(__file__).parents[2])
+
+
+def make_task_environment(
+    base: Mapping[str, str], *changes: Mapping[str, str], tf_config: str | None
+) -> dict[str, str]:
+    """The environment of one task.
+
+    Args:
+        base: The bench's own environment.
+        changes: Variables to set, the later ones winning.
+        tf_config: Text of TF_CONFIG. None removes it: a TF_CONFIG that the bench was
+            started with describes another cluster.
+    """
+    # NumPy starts a thread per processor otherwise, in every task.
+    environment = {"OPENBLAS_NUM_THREADS": "1"}
+    environment.update(base)
+    for change in changes:
+        environment.update(change)
+    environment.pop("TF_CONFIG", None)
+    if tf_config is not None:
+        environment["TF_CONFIG"] = tf_config
+    return environment
+
+
+def make_python_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment that a Python process starts under.
+
+    It finds what the bench finds, this package included, and NumPy starts no thread
+    in it. Tasks get their own environment back with the start message.
+    """
+    path = [entry for entry in sys.path if entry]
+    return {
+        **environment,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys([*path, _ROOT])),
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def choose_start(wanted: Start | None, platform: str = sys.platform) -> Start:
+    """How tasks are started on this system.
+
+    Raises:
+        BadInputError: The system has no such start, or none at all.
+    """
+    if platform not in ("linux", "darwin"):
+        raise BadInputError(
+            f"The bench cannot start tasks on {platform!r}. Expected Linux or macOS. "
+            "Use WSL or a container."
+        )
+    if platform == "darwin" and wanted == "fork":
+        # Its system libraries start threads that a fork loses.
+        raise BadInputError(
+            "start='fork' is not possible on macOS: a forked process cannot use its "
+            "system libraries. Use start='spawn'."
+        )
+    return wanted or ("fork" if platform == "linux" else "spawn")

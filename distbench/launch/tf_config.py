@@ -1,0 +1,38 @@
+"""TF_CONFIG: how TensorFlow tells a task who its peers are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from distbench.cluster import ClusterSpec, Task
+
+LOOPBACK = "127.0.0.1"
+"""TensorFlow's servers have no authentication, so nothing but this host may connect."""
+
+
+def count_ports(spec: ClusterSpec) -> int:
+    """How many ports the cluster listens on: one a task, none for a single process."""
+    return len(spec.tasks) if spec.kind in ("mwms", "ps") else 0
+
+
+def assign_addresses(
+    spec: ClusterSpec, ports: Sequence[int]
+) -> dict[str, tuple[str, ...]]:
+    """The address of each task, by role and then by index; empty without ports."""
+    addresses: dict[str, tuple[str, ...]] = {}
+    if count_ports(spec):
+        for task, port in zip(spec.tasks, ports, strict=True):
+            known = addresses.get(task.role, ())
+            addresses[task.role] = (*known, f"{LOOPBACK}:{port}")
+    return addresses
+
+
+def make_tf_config(task: Task, addresses: Mapping[str, Sequence[str]]) -> str | None:
+    """The JSON text for one task, or None where TF_CONFIG must not be set."""
+    if not addresses:
+        return None
+    cluster = {role: list(found) for role, found in addresses.items()}
+    return json.dumps(
+        {"cluster": cluster, "task": {"type": task.role, "index": task.index}}
+    )
