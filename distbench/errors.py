@@ -10,6 +10,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_LISTED = 12
+"""A longer list of names would bury the message."""
+
 
 class BadInputError(ValueError):
     """The caller asked for something that cannot be run.
@@ -38,7 +41,7 @@ class VerdictFailedError(AssertionError):
 def make_unknown_name_error(
     what: str, received: str, known: Iterable[str]
 ) -> BadInputError:
-    """The error for a name that is not in a list: it gives the list and the nearest.
+    """The error for a name that is not in a list: it gives the nearest ones.
 
     Args:
         what: What the name stands for, as the first words of the message.
@@ -46,8 +49,10 @@ def make_unknown_name_error(
         known: All names that would have been right.
     """
     names = list(known)
-    nearest = difflib.get_close_matches(received.lower(), names, n=1, cutoff=0.0)
+    nearest = difflib.get_close_matches(received.lower(), names, n=3, cutoff=0.0)
     hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+    if len(names) > _LISTED:
+        names = [*nearest, f"{len(names) - len(nearest)} others (see 'distbench list')"]
     return BadInputError(
         f"{what} {received!r} is not known. Expected one of {', '.join(names)}.{hint}"
     )

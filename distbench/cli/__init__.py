@@ -1,0 +1,65 @@
+"""The command line. Each command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Annotated
+
+import typer
+
+from distbench.cli.check import check
+from distbench.cli.outcome import guard
+from distbench.cli.tell import doctor, explain, list_all
+
+app = typer.Typer(
+    help="A test bench for distributed training in TensorFlow.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    # Rich would cost half of the time that --help takes.
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"distbench {version('distbench')}")
+        raise typer.Exit
+
+
+@app.callback()
+def run(
+    version: Annotated[
+        bool | None,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Show the version.",
+        ),
+    ] = None,
+) -> None:
+    """Check that distributed training computes what one device computes.
+
+    Exit codes: 0 pass, 1 fail, 2 bad usage, 3 error of the cluster or machine,
+    4 undecidable or vacuous.
+    """
+
+
+app.command("check")(guard(check))
+app.command("list")(guard(list_all))
+app.command("explain")(guard(explain))
+app.command("doctor")(guard(doctor))
+
+
+def main() -> None:
+    """Entry point of the `distbench` command."""
+    for stream in (sys.stdout, sys.stderr):
+        # Formulas hold letters that the terminal's encoding may lack.
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    app(prog_name="distbench")

@@ -1,0 +1,207 @@
+"""`distbench check`: run the scenarios and tell what came out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from distbench.errors import BadInputError, ClusterError
+
+if TYPE_CHECKING:
+    from distbench.options import CheckOptions
+    from distbench.verdict import Verdict
+
+Names = list[str] | None
+Text = str | None
+File = Path | None
+
+
+def check(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="package.module:attribute or path/to/file.py:attribute",
+        ),
+    ],
+    cluster: Annotated[
+        Names,
+        typer.Option(
+            "-c",
+            "--cluster",
+            metavar="SPEC",
+            help="Cluster: one, mirrored:R, central:R, mwms:W, mwms:WxR, ps:W+P, "
+            "each with @gpu or @cpu if wanted; may be repeated. "
+            "[default: mirrored:2, mwms:2]",
+        ),
+    ] = None,
+    path: Annotated[
+        Names,
+        typer.Option(
+            metavar="PATH", help="Aggregation path; may be repeated. [default: default]"
+        ),
+    ] = None,
+    tier: Annotated[
+        Names,
+        typer.Option(
+            metavar="exact|bounded|free",
+            help="Tier; may be repeated. [default: exact, bounded]",
+        ),
+    ] = None,
+    steps: Annotated[int, typer.Option(metavar="K", help="Steps of training.")] = 3,
+    workload: Annotated[
+        Names,
+        typer.Option(
+            metavar="NAME", help="Workload for an optimizer; may be repeated."
+        ),
+    ] = None,
+    dtype: Annotated[
+        str, typer.Option(metavar="D", help="Dtype of the workloads.")
+    ] = "float32",
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed of data and initial values.")
+    ] = 1,
+    only: Annotated[
+        Text, typer.Option(metavar="ID", help="Run this one scenario.")
+    ] = None,
+    keras: Annotated[
+        Text,
+        typer.Option(
+            metavar="legacy|3",
+            help="Which Keras tf.keras is. [default: as TF_USE_LEGACY_KERAS says]",
+        ),
+    ] = None,
+    jit: Annotated[
+        Text, typer.Option(metavar="on|off", help="Compile the step with XLA.")
+    ] = None,
+    expect: Annotated[
+        Names,
+        typer.Option(
+            metavar="CODE",
+            help="A finding that is meant: it passes alone; may be repeated.",
+        ),
+    ] = None,
+    require_gpus: Annotated[
+        int,
+        typer.Option(metavar="N", help="Fail where fewer GPUs are there, never skip."),
+    ] = 0,
+    timeout: Annotated[
+        float, typer.Option(metavar="S", help="Deadline of each cluster, in seconds.")
+    ] = 120.0,
+    engine: Annotated[
+        str,
+        typer.Option(metavar="local|slurm|ray", help="Who starts the processes."),
+    ] = "local",
+    json: Annotated[
+        File, typer.Option(metavar="FILE", help="Write the verdict as JSON.")
+    ] = None,
+    html: Annotated[
+        File, typer.Option(metavar="FILE", help="Write the report as an HTML page.")
+    ] = None,
+    junit: Annotated[
+        File, typer.Option(metavar="FILE", help="Write the runs as JUnit XML.")
+    ] = None,
+) -> int:
+    """Train with TARGET on real clusters and compare with one device."""
+    from distbench.options import CheckOptions
+    from distbench.target import parse_target
+
+    ref = parse_target(target)
+    defaults = CheckOptions()
+    options = CheckOptions(
+        clusters=_distinct(cluster) or defaults.clusters,
+        paths=_distinct(path) or defaults.paths,
+        tiers=_distinct(tier) or defaults.tiers,
+        workloads=_distinct(workload),
+        steps=steps,
+        dtype=dtype,
+        seed=seed,
+        only=only,
+        keras=keras,
+        jit=_parse_switch("--jit", jit),
+        expect=_distinct(expect),
+        require_gpus=require_gpus,
+        timeout_s=timeout,
+        engine=engine,
+    )
+    for file in (json, html, junit):
+        _check_writable(file)
+
+    from distbench.check import check_target
+    from distbench.expect import apply_expectations
+    from distbench.report.progress import make_progress
+    from distbench.report.table import make_console
+
+    with make_progress(make_console(stderr=True)) as progress:
+        verdict = check_target(ref, options, progress)
+    verdict = apply_expectations(verdict, options.expect)
+    _write_reports(verdict, options, json=json, html=html, junit=junit)
+    _print_report(verdict, options)
+    return verdict.exit_code
+
+
+def _print_report(verdict: Verdict, options: CheckOptions) -> None:
+    from distbench.report.table import make_console, render_verdict
+
+    make_console().print(render_verdict(verdict, options))
+
+
+def _write_reports(
+    verdict: Verdict,
+    options: CheckOptions,
+    *,
+    json: Path | None,
+    html: Path | None,
+    junit: Path | None,
+) -> None:
+    from distbench.report.junit import verdict_to_junit
+    from distbench.report.page import verdict_to_html
+    from distbench.verdict import verdict_to_json
+
+    if json:
+        _write_file(json, verdict_to_json(verdict) + "\n")
+    if html:
+        _write_file(html, verdict_to_html(verdict, options))
+    if junit:
+        _write_file(junit, verdict_to_junit(verdict))
+
+
+def _distinct(values: list[str] | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values or ()))
+
+
+def _parse_switch(name: str, text: str | None) -> bool | None:
+    if text not in (None, "on", "off"):
+        raise BadInputError(f"{name} must be 'on' or 'off'. Received: {text!r}.")
+    return None if text is None else text == "on"
+
+
+def _check_writable(path: Path | None) -> None:
+    """Refuse a report's place before minutes were spent on its content."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise BadInputError(f"'{path}' is a folder. Expected the name of a file.")
+    if not path.parent.is_dir():
+        raise BadInputError(
+            f"'{path}' cannot be written: there is no folder '{path.parent}'."
+        )
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise BadInputError(f"'{path}' cannot be written: permission denied.")
+
+
+def _write_file(path: Path, text: str) -> None:
+    """Readers see a whole file or none; a device (`/dev/stdout`) is written to."""
+    data = text.encode("utf-8", errors="backslashreplace")
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError as error:
+        raise ClusterError(f"'{path}' could not be written: {error}.") from error

@@ -1,0 +1,81 @@
+"""From exceptions to one clear message and the contract's exit code."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec
+
+import typer
+
+from distbench.errors import BadInputError, ClusterError
+
+EXIT_BAD_USAGE = 2
+EXIT_BROKEN = 3
+_EXIT_INTERRUPTED = 128 + 2
+_EXIT_PIPE_CLOSED = 128 + 13
+
+P = ParamSpec("P")
+
+
+def guard(command: Callable[P, int]) -> Callable[P, None]:
+    """Turn what a command returns or raises into an exit code.
+
+    Nothing but the command line does this, and no traceback of ours is shown: the
+    one of a bug is written to a file.
+    """
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        raise typer.Exit(_run_command(functools.partial(command, *args, **kwargs)))
+
+    return run
+
+
+def _run_command(command: Callable[[], int]) -> int:
+    try:
+        code = command()
+        sys.stdout.flush()
+    except BadInputError as error:
+        _say(str(error))
+        return EXIT_BAD_USAGE
+    except ClusterError as error:
+        _say(str(error))
+        if error.detail:
+            _say(error.detail, prefix="")
+        return EXIT_BROKEN
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return _EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`| head`) has gone. Python would complain again on exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _EXIT_PIPE_CLOSED
+    except Exception as error:  # noqa: BLE001 - the last resort, see the docstring
+        return _report_bug(error)
+    return code
+
+
+def _report_bug(error: Exception) -> int:
+    last = traceback.format_exception_only(error)[-1].strip()
+    text = "".join(traceback.format_exception(error))
+    try:
+        handle, name = tempfile.mkstemp(prefix="distbench-bug-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(f"{sys.argv}\nPython {sys.version}\n\n{text}")
+        where = f"the traceback is in {Path(name)}"
+    except OSError as failure:
+        where = f"the traceback could not be written ({failure})"
+    _say(f"a bug in distbench: {last}; {where}")
+    return EXIT_BROKEN
+
+
+def _say(text: str, *, prefix: str = "distbench: ") -> None:
+    from distbench.report.escape import escape_controls
+
+    print(prefix + escape_controls(text, keep="\n\t"), file=sys.stderr, flush=True)

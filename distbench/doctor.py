@@ -1,0 +1,174 @@
+"""Can this machine run the bench, and if not, why."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from distbench.errors import BadInputError, ClusterError
+from distbench.machine import SERVER_BYTES, TASK_BYTES, count_cores, count_gpus
+
+_NEEDED_BYTES = SERVER_BYTES + 2 * TASK_BYTES
+_FREE_DISK_BYTES = 200 * 2**20
+_MINOR_VERSIONS = range(10, 14)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One line of the doctor's report.
+
+    Attributes:
+        name: What was looked at.
+        ok: Whether the bench can work with it.
+        found: What was found, or why it is not enough and what to do.
+    """
+
+    name: str
+    ok: bool
+    found: str
+
+
+Probe = Callable[[], Iterable[Check]]
+
+
+def examine_machine(probes: Iterable[Probe] | None = None) -> Iterator[Check]:
+    """Look at everything that a run depends on, the cheap things first."""
+    for probe in PROBES if probes is None else probes:
+        yield from probe()
+
+
+def check_system() -> Iterator[Check]:
+    """Operating system and Python."""
+    supported = sys.platform in ("linux", "darwin")
+    yield Check(
+        name="system",
+        ok=supported,
+        found=f"{platform.system()} {platform.release()} {platform.machine()}"
+        + ("" if supported else "; expected Linux or macOS: use WSL or a container"),
+    )
+    version = platform.python_version()
+    known = sys.version_info[0] == 3 and sys.version_info[1] in _MINOR_VERSIONS
+    yield Check(
+        name="python",
+        ok=known,
+        found=f"{version} at {sys.executable}"
+        + ("" if known else "; expected 3.10 to 3.13"),
+    )
+
+
+def check_packages() -> Iterator[Check]:
+    """Versions, read from the installation; nothing is imported."""
+    versions: dict[str, str] = {}
+    for name in ("tensorflow", "tf_keras", "keras", "numpy"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found = f"not installed in {sys.prefix}: pip install {name}"
+            yield Check(name=name, ok=False, found=found)
+            continue
+        yield Check(name=name, ok=True, found=versions[name])
+    pair = [versions.get(name, "") for name in ("tensorflow", "tf_keras")]
+    minors = [version.split(".")[:2] for version in pair]
+    if all(pair) and minors[0] != minors[1]:
+        yield Check(
+            name="tf_keras matches",
+            ok=False,
+            found=f"tensorflow {pair[0]} needs tf_keras "
+            f"{'.'.join(minors[0])}, have {pair[1]}: "
+            f"pip install 'tf_keras~={'.'.join(minors[0])}.0'",
+        )
+    yield Check(
+        name="TF_USE_LEGACY_KERAS",
+        ok=True,
+        found=os.environ.get("TF_USE_LEGACY_KERAS", "not set: tf.keras is Keras 3"),
+    )
+
+
+def check_resources() -> Iterator[Check]:
+    """Cores, memory, disk, GPUs."""
+    import psutil
+
+    yield Check(name="cores", ok=True, found=str(count_cores()))
+    memory = psutil.virtual_memory()
+    yield _check_space("memory", memory.available, memory.total, _NEEDED_BYTES)
+    folders = {"temporary folder": Path(tempfile.gettempdir())}
+    if Path("/dev/shm").is_dir():
+        folders["shared memory"] = Path("/dev/shm")
+    for name, folder in folders.items():
+        usage = shutil.disk_usage(folder)
+        # NCCL alone needs shared memory; the bench's own files are in the first one.
+        needed = _FREE_DISK_BYTES if name == "temporary folder" else 0
+        yield _check_space(f"{name} {folder}", usage.free, usage.total, needed)
+    yield Check(
+        name="GPUs",
+        ok=True,
+        found=f"{count_gpus()}"
+        + (
+            f" (CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']!r})"
+            if "CUDA_VISIBLE_DEVICES" in os.environ
+            else ""
+        ),
+    )
+
+
+def check_ports() -> Iterator[Check]:
+    """Whether a server can listen on the loopback interface."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            with socket.create_connection(("127.0.0.1", port), timeout=5):
+                pass
+    except OSError as error:
+        found = f"127.0.0.1 cannot be used: {error}; a sandbox or firewall forbids it"
+        yield Check(name="ports", ok=False, found=found)
+        return
+    yield Check(name="ports", ok=True, found="127.0.0.1 takes servers and connections")
+
+
+def check_fork_server() -> Iterator[Check]:
+    """Whether TensorFlow can be imported once and tasks forked from it."""
+    from distbench.launch.forkclient import UnfitError, get_fork_server
+    from distbench.launch.surroundings import choose_start
+
+    name = "fork server"
+    try:
+        if choose_start(None) == "spawn":
+            found = "not used on this system; tasks are spawned, which is slower"
+            yield Check(name=name, ok=True, found=found)
+            return
+        get_fork_server(("tensorflow",), {}).wait_ready()
+    except UnfitError as error:
+        found = f"not used, tasks are spawned, which is slower: {error}"
+        yield Check(name=name, ok=True, found=found)
+    except (ClusterError, BadInputError) as error:
+        yield Check(name=name, ok=False, found=str(error))
+    else:
+        found = "imports TensorFlow and stays fit to fork"
+        yield Check(name=name, ok=True, found=found)
+
+
+PROBES: tuple[Probe, ...] = (
+    check_system,
+    check_packages,
+    check_resources,
+    check_ports,
+    check_fork_server,
+)
+
+
+def _check_space(name: str, free: int, total: int, needed: int) -> Check:
+    text = f"{free / 2**30:.1f} GiB free of {total / 2**30:.1f} GiB"
+    short = free < needed
+    return Check(
+        name=name,
+        ok=not short,
+        found=text + (f"; need {needed / 2**30:.1f} GiB" if short else ""),
+    )

@@ -1,0 +1,95 @@
+"""What this machine has, and what a cluster would need of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from distbench.cluster import ClusterSpec
+
+TASK_BYTES = 120 * 2**20
+"""Private memory of one forked task: TensorFlow's own beyond what forks share."""
+
+SERVER_BYTES = 700 * 2**20
+"""Memory of the fork server, in which TensorFlow is imported once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What the bench may use.
+
+    Attributes:
+        cores: CPU cores that this process may run on.
+        memory_bytes: Memory that is free for new processes.
+        gpus: Number of GPUs.
+    """
+
+    cores: int
+    memory_bytes: int
+    gpus: int
+
+    def find_lack(self, spec: ClusterSpec) -> str:
+        """What a cluster needs and the machine lacks, or an empty text."""
+        resolved = spec.resolve(gpus=self.gpus, cpus=self.cores)
+        if resolved.gpus_needed > self.gpus:
+            return f"need {resolved.gpus_needed} GPUs, have {self.gpus}"
+        needed = SERVER_BYTES + TASK_BYTES * len(resolved.tasks)
+        if needed > self.memory_bytes:
+            return (
+                f"need {needed / 2**30:.1f} GiB of free memory, "
+                f"have {self.memory_bytes / 2**30:.1f} GiB"
+            )
+        return ""
+
+
+def inspect_machine() -> Machine:
+    """Look at this machine without starting TensorFlow or a CUDA driver."""
+    import psutil
+
+    return Machine(
+        cores=count_cores(),
+        memory_bytes=int(psutil.virtual_memory().available),
+        gpus=count_gpus(),
+    )
+
+
+def count_cores() -> int:
+    """CPU cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def count_gpus(devices: Path = Path("/dev")) -> int:
+    """Number of GPUs that TensorFlow would see.
+
+    Asks nvidia-smi, or counts /dev/nvidia*, so that no driver is initialised in this
+    process: a process that was forked afterwards could not use it. An empty or
+    negative CUDA_VISIBLE_DEVICES hides GPUs, a list of numbers limits them.
+    """
+    present = _count_present(devices)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return present
+    names = [name.strip() for name in visible.split(",")]
+    # CUDA stops at the first name that it does not know.
+    count = next(
+        (i for i, name in enumerate(names) if not name or name.startswith("-")),
+        len(names),
+    )
+    return min(present, count)
+
+
+def _count_present(devices: Path) -> int:
+    if program := shutil.which("nvidia-smi"):
+        try:
+            listed = subprocess.run(
+                [program, "-L"], capture_output=True, text=True, timeout=20, check=True
+            ).stdout
+            return sum(line.startswith("GPU ") for line in listed.splitlines())
+        except (OSError, subprocess.SubprocessError):
+            pass  # a broken driver: the device files say more
+    return sum(path.name[6:].isdigit() for path in devices.glob("nvidia*"))

@@ -1,0 +1,29 @@
+"""Names from user code, made safe to print: a variable may be called anything."""
+
+from __future__ import annotations
+
+import unicodedata
+
+
+def escape_controls(text: str, *, keep: str = "") -> str:
+    r"""Replace what steers a terminal by a visible escape such as `\x1b`.
+
+    Control and format characters (among them those that reverse the direction of
+    text), surrogates and line separators never reach a terminal or a file.
+
+    Args:
+        text: Any text.
+        keep: Characters that stay, such as a line feed.
+    """
+    return "".join(c if c in keep or not _is_control(c) else _spell(c) for c in text)
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
+def _spell(character: str) -> str:
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,80 @@
+"""The verdict as JUnit XML, for the pages of CI systems."""
+
+from __future__ import annotations
+
+import math
+from xml.etree import ElementTree
+
+from distbench.report.escape import escape_controls
+from distbench.report.words import name_place
+from distbench.verdict import Run, Status, Verdict
+
+_TAGS: dict[Status, str] = {
+    Status.FAIL: "failure",
+    Status.ERROR: "error",
+    # No judgement was reached: CI has to see it, and it is not the subject's fault.
+    Status.UNDECIDABLE: "error",
+    Status.VACUOUS: "error",
+    Status.REFUSED: "skipped",
+    Status.SKIPPED: "skipped",
+}
+_KEEP = "\n\t"
+
+
+def verdict_to_junit(verdict: Verdict) -> str:
+    """One test suite with a test case for each run."""
+    tags = [_TAGS.get(run.status, "") for run in verdict.runs]
+    suite = ElementTree.Element(
+        "testsuite",
+        name="distbench",
+        tests=str(len(tags)),
+        failures=str(tags.count("failure")),
+        errors=str(tags.count("error")),
+        skipped=str(tags.count("skipped")),
+        time=_format_seconds(sum(run.seconds for run in verdict.runs)),
+    )
+    properties = ElementTree.SubElement(suite, "properties")
+    for name, value in verdict.environment.items():
+        ElementTree.SubElement(
+            properties,
+            "property",
+            name=escape_controls(str(name)),
+            value=escape_controls(str(value)),
+        )
+    for run in verdict.runs:
+        _add_case(suite, verdict, run)
+    root = ElementTree.Element("testsuites")
+    root.append(suite)
+    ElementTree.indent(root)
+    body = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{body}\n'
+
+
+def _add_case(suite: ElementTree.Element, verdict: Verdict, run: Run) -> None:
+    case = ElementTree.SubElement(
+        suite,
+        "testcase",
+        classname=escape_controls(verdict.target),
+        name=escape_controls(f"{run.scenario}[{run.tier}]"),
+        time=_format_seconds(run.seconds),
+    )
+    tag = _TAGS.get(run.status)
+    if tag is None:
+        return
+    codes = ", ".join(finding.code for finding in run.findings)
+    outcome = ElementTree.SubElement(
+        case,
+        tag,
+        type=str(run.status),
+        message=escape_controls(run.message or codes or str(run.status)),
+    )
+    lines = [
+        f"{finding.code}: {name_place(finding)}\n{finding.explanation}"
+        for finding in run.findings
+    ]
+    text = "\n\n".join([*lines, run.detail] if run.detail else lines)
+    outcome.text = escape_controls(text, keep=_KEEP)
+
+
+def _format_seconds(seconds: float) -> str:
+    return f"{seconds if math.isfinite(seconds) else 0.0:.3f}"

@@ -1,0 +1,128 @@
+"""The report on the terminal: a table of runs, then every finding in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from distbench.options import CheckOptions
+from distbench.report.escape import escape_controls
+from distbench.report.words import (
+    Sighting,
+    collect_findings,
+    describe_environment,
+    format_command,
+    format_number,
+    join_words,
+    name_place,
+    name_run,
+    summarise,
+)
+from distbench.verdict import Run, Status, Verdict
+
+STYLES: dict[Status, str] = {
+    Status.PASS: "green",
+    Status.FAIL: "bold red",
+    Status.ERROR: "bold magenta",
+    Status.UNDECIDABLE: "yellow",
+    Status.VACUOUS: "yellow",
+    Status.REFUSED: "dim",
+    Status.SKIPPED: "dim",
+}
+_PLAIN_WIDTH = 200
+
+
+def make_console(*, stderr: bool = False, width: int | None = None) -> Console:
+    """A console that never shortens a name in a file or a pipe.
+
+    Rich honours NO_COLOR, FORCE_COLOR and TERM=dumb by itself.
+    """
+    console = Console(stderr=stderr, highlight=False, width=width)
+    if width is None and not console.is_terminal:
+        console.width = max(_PLAIN_WIDTH, console.width)
+    return console
+
+
+def render_verdict(verdict: Verdict, options: CheckOptions) -> RenderableType:
+    """Everything that the user gets to read of a check."""
+    parts: list[RenderableType] = []
+    if verdict.runs:
+        parts.append(make_table(verdict))
+    parts += _render_remarks(verdict)
+    for number, sighting in enumerate(collect_findings(verdict), 1):
+        parts += _render_sighting(number, sighting, verdict, options)
+    parts.append(Text())
+    if environment := describe_environment(verdict):
+        parts.append(Text(environment, style="dim"))
+    parts.append(Text(summarise(verdict), style=STYLES[verdict.status]))
+    return Group(*parts)
+
+
+def make_table(verdict: Verdict) -> Table:
+    """One row for each run."""
+    table = Table(
+        title=Text(escape_controls(verdict.target)), title_justify="left", box=None
+    )
+    table.add_column("scenario", overflow="fold")
+    table.add_column("tier")
+    table.add_column("status")
+    table.add_column("checked", justify="right")
+    table.add_column("error/bound", justify="right")
+    table.add_column("seconds", justify="right")
+    for run in verdict.runs:
+        table.add_row(
+            Text(escape_controls(run.scenario)),
+            Text(escape_controls(run.tier)),
+            Text(str(run.status), style=STYLES[run.status]),
+            str(run.checked) if run.checked else "-",
+            format_number(run.worst.error_over_bound if run.worst else None),
+            f"{run.seconds:.1f}",
+        )
+    return table
+
+
+def _render_remarks(verdict: Verdict) -> Iterator[RenderableType]:
+    """Why a run was refused, skipped, undecided or in error; shared reasons once."""
+    reasons: dict[tuple[Status, str, str], list[Run]] = {}
+    for run in verdict.runs:
+        if run.message or run.detail:
+            reasons.setdefault((run.status, run.message, run.detail), []).append(run)
+    for (status, message, detail), runs in reasons.items():
+        yield Text()
+        text = Text(f"{status} ", style=STYLES[status])
+        text.append(
+            f"{join_words(name_run(run) for run in runs)}: "
+            f"{escape_controls(message, keep=chr(10))}",
+            style="default",
+        )
+        yield text
+        if detail:
+            yield Padding(
+                Text(escape_controls(detail, keep="\n\t"), style="dim"), (0, 0, 0, 4)
+            )
+
+
+def _render_sighting(
+    number: int, sighting: Sighting, verdict: Verdict, options: CheckOptions
+) -> Iterator[RenderableType]:
+    finding, first = sighting.finding, sighting.runs[0]
+    label = "warning " if finding.warning else ""
+    heading = Text(f"{number}. ")
+    heading.append(
+        escape_controls(f"{label}{finding.code}"),
+        style="yellow" if finding.warning else "bold red",
+    )
+    heading.append(f"  {name_place(finding)}")
+    lines = [
+        Text(escape_controls(finding.explanation)),
+        Text(f"found in   {join_words(name_run(run) for run in sighting.runs)}"),
+        Text(f"reproduce  {format_command(verdict.target, first, options)}"),
+        Text(escape_controls(f"read more  distbench explain {finding.code}")),
+    ]
+    yield Text()
+    yield heading
+    yield Padding(Group(*lines), (0, 0, 0, 3))

@@ -1,0 +1,120 @@
+"""Numbers, findings and commands as plain words; pure functions of text."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from distbench.options import CheckOptions
+from distbench.report.escape import escape_controls
+from distbench.verdict import Finding, Run, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """A finding, with every run that shows it."""
+
+    finding: Finding
+    runs: tuple[Run, ...]
+
+
+def collect_findings(verdict: Verdict) -> tuple[Sighting, ...]:
+    """The findings of all runs, each kind once, in the order of their first run."""
+    found: dict[tuple[str, str, str, str], tuple[Finding, list[Run]]] = {}
+    for run in verdict.runs:
+        for finding in run.findings:
+            key = (finding.code, finding.phase, finding.variable, finding.origin)
+            _, runs = found.setdefault(key, (finding, []))
+            if run not in runs:
+                runs.append(run)
+    return tuple(Sighting(finding=f, runs=tuple(r)) for f, r in found.values())
+
+
+def format_number(value: float | None) -> str:
+    """Three digits, or a dash."""
+    return "-" if value is None else f"{value:.3g}"
+
+
+def name_run(run: Run) -> str:
+    """Scenario and tier."""
+    return escape_controls(f"{run.scenario} [{run.tier}]")
+
+
+def name_place(finding: Finding) -> str:
+    """Where a finding is: step, phase, variable, replicas, ratio."""
+    parts = ["before step 0" if finding.step < 0 else f"step {finding.step}"]
+    parts.append(finding.phase)
+    if finding.variable:
+        more = len(set(finding.variables) - {finding.variable})
+        parts.append(finding.variable + (f" and {more} more" if more else ""))
+    if finding.replicas:
+        word = "replica" if len(finding.replicas) == 1 else "replicas"
+        parts.append(f"{word} {join_words(str(r) for r in finding.replicas)}")
+    if finding.ratio is not None:
+        parts.append(f"ratio {format_number(finding.ratio)}")
+    parts.append(
+        f"error {format_number(finding.error)} with a bound of "
+        f"{format_number(finding.bound)}"
+    )
+    if finding.origin == "framework":
+        parts.append("a stock optimizer shows it too")
+    return escape_controls(", ".join(part for part in parts if part))
+
+
+def join_words(words: Iterable[str], limit: int = 6) -> str:
+    """`0, 1 and 2`; beyond the limit `0, 1, 2 and 7 more`."""
+    items = list(words)
+    if len(items) > limit:
+        items = [*items[: limit - 1], f"{len(items) - limit + 1} more"]
+    return " and ".join([", ".join(items[:-1]), items[-1]] if items[1:] else items)
+
+
+def format_command(target: str, run: Run, options: CheckOptions) -> str:
+    """The shell command that runs one scenario of a check again."""
+    words: list[str] = ["distbench", "check", target, "-c", run.cluster]
+    defaults = CheckOptions()
+    if run.path != "default":
+        words += ["--path", run.path]
+    if run.tier:
+        words += ["--tier", run.tier]
+    if run.workload:
+        words += ["--workload", run.workload]
+    for name in ("steps", "dtype", "seed", "keras", "engine"):
+        value = getattr(options, name)
+        if value != getattr(defaults, name):
+            words += [f"--{name}", str(value)]
+    if options.jit is not None:
+        words += ["--jit", "on" if options.jit else "off"]
+    if options.timeout_s != defaults.timeout_s:
+        words += ["--timeout", f"{options.timeout_s:g}"]
+    return escape_controls(shlex.join(words))
+
+
+def summarise(verdict: Verdict) -> str:
+    """One line: the status and how many runs ended how."""
+    counts: dict[str, int] = {}
+    for run in verdict.runs:
+        counts[str(run.status)] = counts.get(str(run.status), 0) + 1
+    parts = ", ".join(f"{number} {status}" for status, number in counts.items())
+    seconds = sum(run.seconds for run in verdict.runs)
+    return f"{verdict.status}: {parts or 'no runs'} in {seconds:.1f} s"
+
+
+def describe_environment(verdict: Verdict) -> str:
+    """Versions and devices in one line."""
+    known = verdict.environment
+    parts = [
+        f"{label} {known[key]}"
+        for key, label in (
+            ("tensorflow", "TensorFlow"),
+            ("tf_keras", "tf_keras"),
+            ("keras", "Keras"),
+            ("python", "Python"),
+        )
+        if known.get(key)
+    ]
+    devices = known.get("devices")
+    if isinstance(devices, Sequence) and not isinstance(devices, str) and devices:
+        parts.append(join_words(str(device) for device in devices))
+    return escape_controls(", ".join(parts))
