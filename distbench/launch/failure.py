@@ -10,11 +10,15 @@ from pathlib import Path
 
 from distbench.cluster import Task
 from distbench.errors import ClusterError
-from distbench.launch.process import TaskProcess, signal_group, signal_task
+from distbench.launch.process import TaskProcess
 
 TAIL_LINES = 40
 _TAIL_BYTES = 1 << 16
 _POLL_S = 0.02
+
+_READER = '/launch/channel.py", line '
+_BOTTOM = '/launch/bootstrap.py", line '
+"""Frames from here on down are the bench's own start of the task."""
 
 
 class TaskFailedError(ClusterError):
@@ -24,7 +28,6 @@ class TaskFailedError(ClusterError):
         task: The task that is to blame.
         kind: What the task's `classify` said (`subject`, `input`, `refused`, `port`,
             `bench`), `died` where the process ended, or `timeout`.
-        reason: How it failed, in a few words.
         exception: Name of the exception's type, or `""`.
         message: The exception's text, or `""`.
         traceback: The exception's traceback, or `""`.
@@ -40,11 +43,10 @@ class TaskFailedError(ClusterError):
 
     def __init__(
         self,
+        summary: str,
         *,
         task: Task,
         kind: str,
-        reason: str,
-        job: str,
         exception: str = "",
         message: str = "",
         traceback: str = "",
@@ -59,7 +61,6 @@ class TaskFailedError(ClusterError):
     ) -> None:
         self.task = task
         self.kind = kind
-        self.reason = reason
         self.exception = exception
         self.message = message
         self.traceback = traceback
@@ -71,32 +72,18 @@ class TaskFailedError(ClusterError):
         self.waiting = waiting
         self.log_tails = dict(log_tails or {})
         self.stacks = dict(stacks or {})
-        where = describe_place(step, phase)
-        super().__init__(
-            f"Task {task} {reason} in job {job!r}{where}.", detail=self._make_detail()
-        )
+        super().__init__(summary, detail=self._make_detail())
 
     def _make_detail(self) -> str:
         sections = [("Traceback", self.task, self.traceback)]
-        sections += [
-            ("Python stacks", task, text) for task, text in self.stacks.items()
-        ]
-        sections += [
-            (f"Last {TAIL_LINES} lines of the log", task, text)
-            for task, text in self.log_tails.items()
-        ]
+        sections += [("Python stacks", *item) for item in self.stacks.items()]
+        title = f"Last {TAIL_LINES} lines of the log"
+        sections += [(title, *item) for item in self.log_tails.items()]
         return "\n\n".join(
             f"{title} of {task}:\n{text.rstrip()}"
             for title, task, text in sections
             if text.strip()
         )
-
-
-def describe_place(step: int | None, phase: str | None) -> str:
-    """Where a task was last, as the end of a sentence; `""` if it never said."""
-    known = [f"step {step}"] if step is not None else []
-    known += [f"phase {phase}"] if phase is not None else []
-    return f", last at {', '.join(known)}" if known else ""
 
 
 def read_tail(path: Path, lines: int = TAIL_LINES) -> str:
@@ -126,11 +113,11 @@ def collect_stacks(
     """
     before = {task: _measure_file(files[task]) for task in processes}
     for process in processes.values():
-        signal_task(process, signal.SIGUSR1)
-        signal_group(process, signal.SIGCONT)
+        process.send_signal(signal.SIGUSR1)
+        process.send_signal(signal.SIGCONT)
     deadline = clock() + timeout_s
     sizes = before
-    while clock() < deadline:
+    while processes and clock() < deadline:
         time.sleep(_POLL_S)
         last, sizes = sizes, {task: _measure_file(files[task]) for task in processes}
         # The handler writes a dump in many small pieces and marks no end.
@@ -139,10 +126,22 @@ def collect_stacks(
     stacks: dict[Task, str] = {}
     for task in processes:
         with contextlib.suppress(FileNotFoundError):
-            text = files[task].read_bytes()[before[task] :].decode(errors="replace")
-            if text:
+            dump = files[task].read_bytes()[before[task] :].decode(errors="replace")
+            if text := trim_stacks(dump):
                 stacks[task] = text
     return stacks
+
+
+def trim_stacks(dump: str) -> str:
+    """Take out of a dump what every task shows: the bench's own frames."""
+    threads = []
+    for thread in dump.strip().split("\n\n"):
+        lines = thread.splitlines()
+        if any(_READER in line and line.endswith(" in _read") for line in lines):
+            continue
+        ends = (i for i, line in enumerate(lines) if _BOTTOM in line)
+        threads.append("\n".join(lines[: next(ends, len(lines))]))
+    return "\n\n".join(threads)
 
 
 def _measure_file(path: Path) -> int:

@@ -22,7 +22,7 @@ from typing import Any
 
 from distbench.errors import ClusterError
 from distbench.launch.forkserver import PACKET_BYTES
-from distbench.launch.process import ExitStatus
+from distbench.launch.process import ExitStatus, TaskProcess
 from distbench.launch.surroundings import make_python_environment
 
 DEFAULT_CHECK = "distbench.launch.forkserver:find_unfitness"
@@ -72,6 +72,7 @@ class ForkServer:
             )
         self._lock = threading.RLock()
         self._exits: dict[int, ExitStatus] = {}
+        self._reaped = 0
         self._ready = False
         self._unfit = ""
         self.dead = False
@@ -129,19 +130,30 @@ class ForkServer:
         """
         with self._lock:
             self.wait_ready()
-            self._send({}, (channel_fd, log_fd))
-            while True:
-                answer = self._receive(_FORK_TIMEOUT_S)
-                if "forked" in answer:
-                    # The pid may have belonged to a task of long ago.
-                    self._exits.pop(answer["forked"], None)
-                    return ForkedProcess(self, answer["forked"])
-                if "error" in answer:
-                    raise ClusterError(
-                        f"The fork server could not fork a task: {answer['error']}. "
-                        "Use a smaller cluster or free memory and processes."
-                    )
-                self._note_exit(answer)
+            try:
+                return self._fork(channel_fd, log_fd)
+            except ClusterError:
+                raise
+            except BaseException:
+                # Interrupted between question and answer: the next answer would be
+                # taken for that of another question.
+                self.close()
+                raise
+
+    def _fork(self, channel_fd: int, log_fd: int) -> ForkedProcess:
+        self._send({}, (channel_fd, log_fd))
+        while True:
+            answer = self._receive(_FORK_TIMEOUT_S)
+            if "forked" in answer:
+                # The pid may have belonged to a task of long ago.
+                self._exits.pop(answer["forked"], None)
+                return ForkedProcess(self, answer["forked"])
+            if "error" in answer:
+                raise ClusterError(
+                    f"The fork server could not fork a task: {answer['error']}. "
+                    "Use a smaller cluster or free memory and processes."
+                )
+            self._note_exit(answer)
 
     def poll_exit(self, pid: int) -> ExitStatus | None:
         """How a task ended, or None while it lives; takes it from the books."""
@@ -164,7 +176,8 @@ class ForkServer:
         self._finalizer()
 
     def _note_exit(self, packet: Mapping[str, Any]) -> None:
-        status = ExitStatus.from_wait_status(packet["status"])
+        self._reaped += 1
+        status = ExitStatus.from_wait_status(packet["status"], order=self._reaped)
         self._exits[packet["exited"]] = status
 
     def _send(self, packet: Mapping[str, Any], fds: tuple[int, ...] = ()) -> None:
@@ -202,7 +215,7 @@ class ForkServer:
         )
 
 
-class ForkedProcess:
+class ForkedProcess(TaskProcess):
     """A task that a fork server made, and reaps."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:

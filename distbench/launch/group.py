@@ -12,22 +12,14 @@ import signal
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from distbench.cluster import Task
 from distbench.errors import ClusterError
-from distbench.launch.channel import BenchChannel, Message
-from distbench.launch.failure import (
-    TaskFailedError,
-    collect_stacks,
-    describe_place,
-    read_tail,
-)
+from distbench.launch.blame import Member, make_failure, make_timeout
 from distbench.launch.forkclient import ForkServer
-from distbench.launch.process import ExitStatus, TaskProcess, signal_group
+from distbench.launch.process import ExitStatus, kill_processes
 
 Payload = Mapping[str, Any]
 OnProgress = Callable[[Task, int | None, str | None], None]
@@ -39,29 +31,10 @@ A worker whose peer dies gets a gRPC error within milliseconds; the peer's exit 
 takes the way through the fork server.
 """
 _EXIT_STATUS_S = 2.0
-_STACKS_S = 1.0
-_SEND_S = 10.0
 _TICK_S = 0.05
 _POLITE_S = 2.0
 _TERMINATE_S = 1.0
 _KILL_S = 10.0
-
-
-@dataclass(slots=True, kw_only=True)
-class Member:
-    """One task of a group, and all that is known of it."""
-
-    task: Task
-    channel: BenchChannel
-    process: TaskProcess
-    log: Path
-    stacks: Path
-    step: int | None = None
-    phase: str | None = None
-    result: dict[str, Any] | None = None
-    failure: Message | None = None
-    exit: ExitStatus | None = None
-    eof_at_s: float | None = None
 
 
 class Group:
@@ -153,7 +126,10 @@ class Group:
             for task, own in payloads.items():
                 member = self._members[task]
                 member.result = None
-                member.channel.send({"job": job, "payload": own}, timeout_s=_SEND_S)
+                member.channel.send(
+                    {"job": job, "payload": own},
+                    timeout_s=max(_TICK_S, deadline - self._clock()),
+                )
             self._wait_results(job, tuple(payloads), deadline, timeout_s, on_progress)
         except BaseException:
             self._end(polite=False)
@@ -185,17 +161,17 @@ class Group:
         timeout_s: float,
         on_progress: OnProgress | None,
     ) -> None:
+        everyone = self._members.values()
         while True:
             self._pump(deadline - self._clock(), on_progress)
-            if self._broken:
-                raise self._make_failure(job, tasks)
-            if not self._list_waiting(tasks):
+            culprit = self._find_culprit() if self._broken else None
+            waiting = tuple(t for t in tasks if self._members[t].result is None)
+            if culprit is not None:
+                raise make_failure(self._name, job, culprit, everyone, waiting)
+            if not waiting:
                 return
             if self._clock() >= deadline:
-                raise self._make_timeout(job, tasks, timeout_s)
-
-    def _list_waiting(self, tasks: Iterable[Task]) -> tuple[Task, ...]:
-        return tuple(task for task in tasks if self._members[task].result is None)
+                raise make_timeout(self._name, job, timeout_s, everyone, waiting)
 
     def _pump(self, timeout_s: float, on_progress: OnProgress | None = None) -> None:
         """Take in what has happened, or what happens next within the timeout."""
@@ -247,68 +223,15 @@ class Group:
         if member.failure is None:
             self._broken.append(member)
 
-    def _make_failure(self, job: str, tasks: tuple[Task, ...]) -> TaskFailedError:
-        """Find who is to blame: a task that died before those that complain."""
+    def _find_culprit(self) -> Member:
+        """Who is to blame: one that died before those that complain."""
         until = self._clock() + GRACE_S
         while not (died := [m for m in self._broken if m.failure is None]):
             left = until - self._clock()
             if left <= 0 or len(self._broken) == len(self._members):
-                break
+                return self._broken[0]
             self._pump(left)
-        culprit = (died or self._broken)[0]
-        failure = culprit.failure or {}
-        if culprit.failure:
-            reason = "failed with {exception}: {message}".format(**culprit.failure)
-        else:
-            reason = str(culprit.exit)
-        return TaskFailedError(
-            task=culprit.task,
-            job=job,
-            kind=failure.get("kind", "died"),
-            reason=reason,
-            exception=failure.get("exception", ""),
-            message=failure.get("message", ""),
-            traceback=failure.get("traceback", ""),
-            exit_code=culprit.exit.code if culprit.exit else None,
-            signal=culprit.exit.signal if culprit.exit else None,
-            step=failure.get("step", culprit.step),
-            phase=failure.get("phase", culprit.phase),
-            replica=failure.get("replica"),
-            waiting=self._list_waiting(tasks),
-            stacks=self._collect_stacks(),
-            log_tails=self._read_tails(),
-        )
-
-    def _make_timeout(
-        self, job: str, tasks: tuple[Task, ...], timeout_s: float
-    ) -> TaskFailedError:
-        waiting = self._list_waiting(tasks)
-        late = [self._members[task] for task in waiting]
-        places = [f"{m.task}{describe_place(m.step, m.phase)}" for m in late]
-        first = late[0]
-        return TaskFailedError(
-            task=first.task,
-            job=job,
-            kind="timeout",
-            reason=f"gave no answer in {timeout_s:g} s "
-            f"({len(waiting)} of {len(tasks)} tasks did not: {'; '.join(places)})",
-            step=first.step,
-            phase=first.phase,
-            waiting=waiting,
-            stacks=self._collect_stacks(),
-            log_tails=self._read_tails(),
-        )
-
-    def _collect_stacks(self) -> dict[Task, str]:
-        asked = [m for m in self._alive() if m.failure is None]
-        return collect_stacks(
-            {m.task: m.process for m in asked},
-            {m.task: m.stacks for m in asked},
-            timeout_s=_STACKS_S,
-        )
-
-    def _read_tails(self) -> dict[Task, str]:
-        return {member.task: read_tail(member.log) for member in self._members.values()}
+        return min(died, key=lambda m: m.exit.order if m.exit else 0)
 
     def _end(self, *, polite: bool) -> None:
         try:
@@ -321,7 +244,7 @@ class Group:
                 (signal.SIGKILL, _KILL_S),
             ):
                 for member in self._alive():
-                    signal_group(member.process, number)
+                    member.process.signal_group(number)
                 self._wait_ended(wait_s)
         finally:
             self._finalizer()
@@ -353,8 +276,7 @@ def _release_all(
     """Leave nothing behind; also runs when a group is forgotten or the bench exits."""
     selector.close()
     if os.getpid() == owner:  # a fork of the bench must not end the bench's tasks
-        for member in members:
-            signal_group(member.process, signal.SIGKILL)
+        kill_processes(member.process for member in members)
     for member in members:
         member.channel.close()
     release()

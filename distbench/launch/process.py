@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+
+_POLL_S = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,52 +21,71 @@ class ExitStatus:
         code: Exit code.
         signal: Number of the signal that ended it.
         because: What is known beyond that, for the message.
+        order: Grows with every process that one parent has reaped: of two deaths that
+            are noticed together, the one with the smaller number came first.
     """
 
     code: int | None = None
     signal: int | None = None
     because: str = ""
+    order: int = 0
 
     @classmethod
-    def from_wait_status(cls, status: int) -> ExitStatus:
+    def from_wait_status(cls, status: int, *, order: int = 0) -> ExitStatus:
         """Decode what `waitpid` returned."""
         if os.WIFSIGNALED(status):
-            return cls(signal=os.WTERMSIG(status))
-        return cls(code=os.WEXITSTATUS(status))
+            return cls(signal=os.WTERMSIG(status), order=order)
+        return cls(code=os.WEXITSTATUS(status), order=order)
 
     def __str__(self) -> str:
-        if self.signal is None:
+        if self.signal is not None:
+            text = f"was killed by {signal.Signals(self.signal).name}"
+        elif self.code is not None:
             text = f"ended with exit code {self.code}"
         else:
-            text = f"was killed by {signal.Signals(self.signal).name}"
+            text = "was lost"
         return f"{text} ({self.because})" if self.because else text
 
 
-class TaskProcess(Protocol):
-    """A started process; it leads a session and a process group of its own."""
+class TaskProcess(ABC):
+    """A started process; it leads a session and a process group of its own.
 
-    @property
-    def pid(self) -> int:
-        """The process id, which is the group's id as well."""
+    Attributes:
+        pid: The process id, which is the group's id as well.
+    """
 
+    pid: int
+
+    @abstractmethod
     def poll(self) -> ExitStatus | None:
         """How it ended, reaping it, or None while it lives; never waits."""
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the task alone, if it lives."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, number)
 
-def signal_task(process: TaskProcess, number: signal.Signals) -> None:
-    """Send a signal to a living task alone, not to what it started."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(process.pid, number)
-
-
-def signal_group(process: TaskProcess, number: signal.Signals) -> None:
-    """Send a signal to a living task and to everything it started."""
-    if process.poll() is not None:
-        return
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    def signal_group(self, number: signal.Signals) -> None:
+        """Send a signal to the task and to everything it started, if it lives."""
+        if self.poll() is not None:
+            return
         try:
-            os.killpg(process.pid, number)
+            os.killpg(self.pid, number)
         except ProcessLookupError:
             # Just forked: it has not made its own group yet.
-            os.kill(process.pid, number)
+            self.send_signal(number)
+        except PermissionError:
+            pass  # macOS answers so for a group of which only a zombie is left
+
+
+def kill_processes(processes: Iterable[TaskProcess], *, timeout_s: float = 5.0) -> None:
+    """Kill and reap what still lives."""
+    left = list(processes)
+    for process in left:
+        process.signal_group(signal.SIGKILL)
+    deadline = time.monotonic() + timeout_s
+    while left := [process for process in left if process.poll() is None]:
+        if time.monotonic() > deadline:
+            return  # it is stuck in the kernel, which ends it when it can
+        time.sleep(_POLL_S)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
 
-from distbench.launch.process import ExitStatus
+from distbench.launch.process import ExitStatus, TaskProcess
 from distbench.launch.surroundings import make_python_environment
 
 
-class SpawnedProcess:
+class SpawnedProcess(TaskProcess):
     """A task that is the bench's own child."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
@@ -21,9 +23,15 @@ class SpawnedProcess:
 
     def poll(self) -> ExitStatus | None:
         """How it ended, or None while it lives."""
+        lives = self._popen.returncode is None
         code = self._popen.poll()
         if code is None:
             return None
+        if lives:
+            # What the task started goes with it. While any of that is alive the
+            # group's number cannot be given away.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
         return ExitStatus(signal=-code) if code < 0 else ExitStatus(code=code)
 
 

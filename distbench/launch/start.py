@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
 import socket
 import sys
 import time
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec, Task
-from distbench.errors import ClusterError
+from distbench.errors import BadInputError, ClusterError
+from distbench.launch.blame import Member
 from distbench.launch.channel import BenchChannel, Message
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.forkclient import (
@@ -25,9 +25,9 @@ from distbench.launch.forkclient import (
     UnfitError,
     get_fork_server,
 )
-from distbench.launch.group import Group, Member, OnProgress
+from distbench.launch.group import Group, OnProgress
 from distbench.launch.ports import lease_ports
-from distbench.launch.process import TaskProcess, signal_group
+from distbench.launch.process import TaskProcess, kill_processes
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.spawn import spawn_task
 from distbench.launch.surroundings import Start, choose_start, make_task_environment
@@ -107,6 +107,11 @@ def start_group(
         ClusterError: The machine cannot hold the cluster.
         TaskFailedError: A task failed in the first job.
     """
+    if not spec.tasks:
+        raise BadInputError(
+            f"Cluster spec '{spec}' does not say how many tasks to start. Call "
+            "`resolve` on it first."
+        )
     plan = _Plan(
         spec=spec,
         run_directory=run_directory,
@@ -185,7 +190,7 @@ def _start_once(plan: _Plan, server: ForkServer | None) -> Group:
                     process = spawn_task(
                         theirs.fileno(), log_file.fileno(), message["environment"]
                     )
-            undo.callback(_kill, process)
+            undo.callback(kill_processes, (process,))
             messages.append(message)
             members.append(
                 Member(
@@ -204,13 +209,6 @@ def _start_once(plan: _Plan, server: ForkServer | None) -> Group:
     return Group(
         str(plan.spec), members, server=server, release=lease.close, clock=plan.clock
     )
-
-
-def _kill(process: TaskProcess) -> None:
-    deadline = time.monotonic() + _START_S
-    signal_group(process, signal.SIGKILL)
-    while process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
 
 
 def _make_start_message(

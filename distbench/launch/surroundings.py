@@ -43,10 +43,11 @@ def make_python_environment(environment: Mapping[str, str]) -> dict[str, str]:
     It finds what the bench finds, this package included, and NumPy starts no thread
     in it. Tasks get their own environment back with the start message.
     """
-    path = [entry for entry in sys.path if entry]
+    # Processes start in another folder, so relative entries would mean another place.
+    path = [str(Path(entry).absolute()) for entry in [*sys.path, _ROOT]]
     return {
         **environment,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys([*path, _ROOT])),
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
         "OPENBLAS_NUM_THREADS": "1",
     }
 
