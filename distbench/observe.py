@@ -1,0 +1,233 @@
+"""Runs one scenario: single-device reference, cluster, replay; returns the evidence.
+
+This is where scenario, launcher and worker program meet. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from distbench.cluster import ClusterSpec, Task
+from distbench.errors import BadInputError, ClusterError
+from distbench.evidence import Evidence, Tier
+from distbench.launch.failure import TaskFailedError
+from distbench.launch.group import Group
+from distbench.launch.rundir import RunDirectory
+from distbench.launch.start import Job, start_group
+from distbench.launch.surroundings import Start
+from distbench.scenario import Scenario, scenario_to_json
+from distbench.target import TargetRef, target_to_json
+from distbench.trace import merge_traces, read_trace
+
+ENTRY = "distbench.worker.main:run_task"
+_ONE = ClusterSpec(kind="one", device="cpu")
+_OPEN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What became of a scenario.
+
+    Attributes:
+        evidence: By tier, where the run got to its end.
+        failure: The task that failed on the cluster, if one did.
+        seconds: Wall time.
+        environment: Versions, devices and settings of the tasks.
+    """
+
+    evidence: Mapping[Tier, Evidence] = field(default_factory=dict)
+    failure: TaskFailedError | None = None
+    seconds: float = 0.0
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How the tasks of a check are started.
+
+    Attributes:
+        directory: Folder of the check; every scenario gets a subfolder.
+        keras: `legacy` or `3`; None keeps the user's `TF_USE_LEGACY_KERAS`.
+        start: `fork` or `spawn`; None takes what is safe here.
+        log: Told what the user should know.
+    """
+
+    directory: RunDirectory
+    keras: str | None = None
+    start: Start | None = None
+    log: Callable[[str], None] = lambda _: None
+
+    def start_cluster(self, spec: ClusterSpec, first: Job) -> Group:
+        """Start the tasks of a cluster and run their first job."""
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_FAIL_FAST": "use_caller"}
+        if self.keras is not None:
+            environment["TF_USE_LEGACY_KERAS"] = "1" if self.keras == "legacy" else "0"
+        if spec.device == "cpu":
+            # Keeps TensorFlow from looking for a driver that nobody will use.
+            environment["CUDA_VISIBLE_DEVICES"] = "-1"
+        return start_group(
+            spec,
+            run_directory=self.directory,
+            entry=ENTRY,
+            preload=list_preloads(),
+            environment=environment,
+            environment_by_task=_assign_gpus(spec),
+            start=self.start,
+            first=first,
+            log=self.log,
+        )
+
+
+def list_preloads() -> tuple[str, ...]:
+    """Modules that the fork server imports for all tasks: all that run no op."""
+    extra = ("sklearn.datasets",) if importlib.util.find_spec("sklearn") else ()
+    return ("tensorflow", "tf_keras", "keras", "distbench.worker.main", *extra)
+
+
+def describe_subject(target: TargetRef, launch: Launch) -> str:
+    """Load the subject in a task of its own and say what kind it is."""
+    with launch.start_cluster(_ONE, Job(name="open", payload={"seed": 0})) as group:
+        try:
+            answers = group.call(
+                "describe", {"target": target_to_json(target)}, timeout_s=_OPEN_S
+            )
+        except TaskFailedError as error:
+            raise translate_failure(error, target) from error
+    return str(next(iter(answers.values()))["kind"])
+
+
+def observe(
+    target: TargetRef,
+    scenario: Scenario,
+    spec: ClusterSpec,
+    tiers: tuple[Tier, ...],
+    launch: Launch,
+) -> Observation:
+    """Run a scenario on one device and on its cluster.
+
+    Args:
+        target: The subject.
+        scenario: What to run.
+        spec: Its resolved cluster spec.
+        tiers: Which tiers; those that the workload cannot have are left out.
+        launch: How tasks are started.
+
+    Raises:
+        BadInputError: The subject fails on one device already.
+        ClusterError: The bench's own part failed.
+    """
+    start_s = time.monotonic()
+    deadline_s = start_s + scenario.timeout_s
+    folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
+    payload = {
+        "target": target_to_json(target),
+        "scenario": scenario_to_json(scenario),
+        "folder": str(folder),
+        "replicas": spec.replicas,
+        "tiers": list(tiers),
+        "cluster": str(spec),
+    }
+    opening = Job(name="open", payload={"seed": scenario.seed}, timeout_s=_OPEN_S)
+
+    def left() -> float:
+        return max(0.1, deadline_s - time.monotonic())
+
+    with launch.start_cluster(_ONE, opening) as one:
+        environment = dict(next(iter(one.first.values()))["environment"])
+        try:
+            with launch.start_cluster(spec, opening) as cluster:
+                answer = _call_reference(one, payload, target, left())
+                payload = {
+                    **payload,
+                    "shards": answer["shards"],
+                    "tiers": list(answer["twins"]),
+                }
+                trainers = _list_trainers(spec)
+                cluster.call("train", payload, timeout_s=left(), tasks=trainers)
+        except TaskFailedError as error:
+            return Observation(
+                failure=error,
+                seconds=time.monotonic() - start_s,
+                environment=environment,
+            )
+        replayed = one.call(
+            "replay",
+            {**payload, "tasks": [str(task) for task in trainers]},
+            timeout_s=left(),
+        )
+        replays = next(iter(replayed.values()))["replays"]
+
+    def read_evidence(tier: str) -> Evidence:
+        parts = [read_trace(folder, f"observed-{tier}-{task}") for task in trainers]
+        return Evidence(
+            tier=tier,  # type: ignore[arg-type]  # the keys that were asked for
+            observed=merge_traces(str(spec), parts),
+            reference=read_trace(folder, f"reference-{tier}"),
+            replays={
+                phase: read_trace(folder, f"replay-{tier}-{phase}")
+                for phase in replays[tier]
+            },
+            twins=tuple(
+                read_trace(folder, f"twin-{tier}-{number}")
+                for number in range(answer["twins"][tier])
+            ),
+            penalty=read_trace(folder, "penalty") if answer["penalty"] else None,
+            shards_known=answer["shards_known"],
+            loss_reduction=answer["loss_reduction"],
+        )
+
+    evidence = {tier: read_evidence(tier) for tier in answer["twins"]}
+    return Observation(
+        evidence=evidence,
+        seconds=time.monotonic() - start_s,
+        environment={**environment, "python": sys.version.split()[0]},
+    )
+
+
+def _call_reference(
+    one: Group, payload: Mapping[str, Any], target: TargetRef, timeout_s: float
+) -> dict[str, Any]:
+    try:
+        answers = one.call("reference", payload, timeout_s=timeout_s)
+    except TaskFailedError as error:
+        raise translate_failure(error, target) from error
+    return next(iter(answers.values()))
+
+
+def translate_failure(error: TaskFailedError, target: TargetRef) -> Exception:
+    """Say what a failure on one device means: the input's or the bench's."""
+    if error.kind == "input":
+        return BadInputError(error.message)
+    if error.kind == "subject":
+        where = f" in {error.phase}" if error.phase else ""
+        return BadInputError(
+            f"Subject '{target.describe()}' fails on one device already{where}: "
+            f"{error.exception}: {error.message}. A cluster can only be compared with "
+            "a single-device run that works."
+        )
+    return ClusterError(str(error), detail=error.detail)
+
+
+def _list_trainers(spec: ClusterSpec) -> tuple[Task, ...]:
+    """The tasks that run the program: the chief under `ps`, else every worker."""
+    return spec.tasks[:1] if spec.kind == "ps" else spec.tasks
+
+
+def _assign_gpus(spec: ClusterSpec) -> dict[Task, dict[str, str]]:
+    """Give each worker of a multi-worker cluster its own GPUs."""
+    if spec.kind != "mwms" or spec.device != "gpu":
+        return {}
+    each = spec.replicas_per_worker
+    return {
+        task: {
+            "CUDA_VISIBLE_DEVICES": ",".join(
+                str(task.index * each + i) for i in range(each)
+            )
+        }
+        for task in spec.tasks
+    }

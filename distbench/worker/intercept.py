@@ -1,0 +1,61 @@
+"""Put a function in front of a method of one instance, without AutoGraph noticing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+_MISSING = object()
+
+
+def intercept(
+    instance: Any, name: str, replacement: Callable[..., Any]
+) -> Callable[[], None]:
+    """Replace a method of one instance.
+
+    Args:
+        instance: The object whose method is replaced; its class is left alone.
+        name: Name of the method.
+        replacement: Called as `replacement(original, *args, **kwargs)`.
+
+    Returns:
+        A function that puts the original back.
+    """
+    original = getattr(instance, name)
+    before = vars(instance).get(name, _MISSING)
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return replacement(original, *args, **kwargs)
+
+    _hide_from_autograph(wrapper)
+    # The optimizers' own __setattr__ tracks values or redirects hyperparameters.
+    object.__setattr__(instance, name, wrapper)
+
+    def restore() -> None:
+        if before is _MISSING:
+            object.__delattr__(instance, name)
+        else:
+            object.__setattr__(instance, name, before)
+
+    return restore
+
+
+def call_converted(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a user's function as the framework would: converted where it is on.
+
+    A function called from Python code that AutoGraph skipped would lose its
+    conversion (`if tensor:` then raises), so the status of the caller is passed on.
+    """
+    status = tf.__internal__.autograph.control_status_ctx()
+    return tf.__internal__.autograph.tf_convert(function, status)(*args, **kwargs)
+
+
+def _hide_from_autograph(function: Any) -> None:
+    # AutoGraph calls what bears this mark as it is and leaves its status unchanged
+    # (tensorflow/python/autograph/impl/api.py, is_autograph_artifact);
+    # `do_not_convert` would switch the conversion off for the user's code below.
+    function.autograph_info__ = {}

@@ -1,0 +1,292 @@
+"""The jobs of a task: what the bench can ask a fresh process to do."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pickle
+import re
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError
+from distbench.launch.channel import TaskChannel
+from distbench.launch.task import TaskContext, serve
+from distbench.scenario import Scenario, scenario_from_json
+from distbench.target import load_target, target_from_json
+from distbench.trace import (
+    INITIAL,
+    WHOLE,
+    Trace,
+    TraceKey,
+    Value,
+    merge_traces,
+    read_trace,
+    write_trace,
+)
+from distbench.worker.programs import Program, make_program, recognise_subject
+from distbench.worker.reference import Reference, count_batch, cut_batch
+from distbench.worker.runners import Runner, make_runner
+from distbench.worker.session import Session, SubjectError, find_cause
+from distbench.worker.strategies import (
+    configure_runtime,
+    make_strategy,
+    serve_forever,
+)
+
+_LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
+
+
+def run_task(channel: TaskChannel, context: TaskContext) -> None:
+    """Entry of every task that the bench starts."""
+    worker = Worker(channel, context)
+    serve(
+        channel,
+        {
+            "open": worker.open,
+            "describe": worker.describe,
+            "reference": worker.make_reference,
+            "train": worker.train,
+            "replay": worker.replay,
+            "call": worker.call,
+        },
+        classify=classify_failure,
+    )
+
+
+class Worker:
+    """State of one task between its jobs."""
+
+    def __init__(self, channel: TaskChannel, context: TaskContext) -> None:
+        self._channel = channel
+        self._context = context
+        self._spec = ClusterSpec.parse(context.spec)
+        self._strategy: tf.distribute.Strategy | None = None
+        self._server: Any = None
+        self._reference: Reference | None = None
+
+    def open(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Start TensorFlow: threads, devices, ports and the strategy."""
+        task = self._context.task
+        configure_runtime(self._spec, payload["seed"])
+        if self._spec.kind == "ps" and task.role != "chief":
+            self._server = serve_forever(self._spec, task)
+        else:
+            self._strategy = make_strategy(self._spec)
+        return {"environment": describe_environment()}
+
+    def describe(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Say what kind of subject a target is."""
+        subject = load_target(target_from_json(payload["target"]))
+        return {"kind": recognise_subject(subject)}
+
+    def make_reference(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run the scenario on one device; writes a trace for each tier."""
+        scenario = scenario_from_json(payload["scenario"])
+        session = self._make_session(payload, scenario)
+        reference = Reference(session, scenario, payload["replicas"])
+        self._reference = reference
+        program = session.program
+        folder = Path(payload["folder"])
+        twins: dict[str, int] = {}
+        proved = program.prove_exact(scenario.steps, reference.shards)
+        for tier in payload["tiers"]:
+            if tier == "exact" and not proved:
+                continue
+            trace, copies = reference.record(tier)
+            notes = {**trace.notes, "exact_proved": tier == "exact"}
+            write_trace(_with_notes(trace, notes), folder, f"reference-{tier}")
+            for number, twin in enumerate(copies):
+                write_trace(twin, folder, f"twin-{tier}-{number}")
+            twins[tier] = len(copies)
+        penalty = reference.record_penalty()
+        if penalty is not None:
+            write_trace(penalty, folder, "penalty")
+        return {
+            "shards_known": program.shards_known,
+            "loss_reduction": program.loss_reduction,
+            "shards": list(reference.shards),
+            "twins": twins,
+            "penalty": penalty is not None,
+        }
+
+    def train(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run the scenario on the cluster; writes this task's part of the traces."""
+        scenario = scenario_from_json(payload["scenario"])
+        folder = Path(payload["folder"])
+        self._channel.report_progress(phase="build")
+        session = self._make_session(payload, scenario)
+        runner = make_runner(session)
+        shards = tuple(payload["shards"])
+        with session.guard("data"):
+            batch = session.program.data(0)
+        if count_batch(batch) != sum(shards):
+            raise BadInputError(
+                f"data(0) of '{scenario.target}' must return the same batch in every "
+                f"process. Expected {sum(shards)} examples, as on one device. "
+                f"Received: {count_batch(batch)}."
+            )
+        self._channel.report_progress(phase="first step")
+        runner.prepare(list(cut_batch(batch, shards)))
+        initial = session.read_state()
+        for tier in payload["tiers"]:
+            session.restore_state(initial)
+            reference = read_trace(folder, f"reference-{tier}")
+            values: dict[TraceKey, Value] = {}
+            session.collect_state(INITIAL, initial, values)
+            for step in range(scenario.steps):
+                self._channel.report_progress(step=step, phase=tier)
+                if tier != "free":
+                    session.write_state(_select_state(reference, tier, step))
+                self._run_step(session, runner, step, shards, values)
+            trace = Trace(
+                name=str(self._spec),
+                replicas=self._spec.replicas,
+                shards=shards,
+                variables=session.variables,
+                values=values,
+                notes={"tier": tier},
+            )
+            write_trace(trace, folder, f"observed-{tier}-{self._context.task}")
+        return {}
+
+    def _run_step(
+        self,
+        session: Session,
+        runner: Runner,
+        step: int,
+        shards: tuple[int, ...],
+        values: dict[TraceKey, Value],
+    ) -> None:
+        with session.guard("data"):
+            batch = session.program.data(step)
+        runner.run(list(cut_batch(batch, shards)))
+        session.collect_taps(step, values)
+        session.collect_state(step, session.read_state(), values)
+
+    def replay(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Feed what the cluster observed into the single-device update."""
+        if self._reference is None:
+            raise RuntimeError("replay was asked for before the reference")
+        folder = Path(payload["folder"])
+        written: dict[str, list[str]] = {}
+        for tier in payload["tiers"]:
+            parts = [
+                read_trace(folder, f"observed-{tier}-{task}")
+                for task in payload["tasks"]
+            ]
+            observed = merge_traces(str(payload["cluster"]), parts)
+            replays = self._reference.replay(tier, observed)
+            for phase, trace in replays.items():
+                write_trace(trace, folder, f"replay-{tier}-{phase}")
+            written[tier] = list(replays)
+        return {"replays": written}
+
+    def call(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run a function of the user's in this task; writes what it returns."""
+        import cloudpickle
+
+        folder = Path(payload["folder"])
+        try:
+            function, args = pickle.loads((folder / "function.pkl").read_bytes())
+            value = function(*args)
+        except Exception as error:
+            raise SubjectError("call", None) from error
+        path = folder / f"result-{self._context.task}.pkl"
+        temporary = path.with_suffix(".tmp")
+        temporary.write_bytes(cloudpickle.dumps(value))
+        temporary.replace(path)
+        return {}
+
+    def _make_session(self, payload: Mapping[str, Any], scenario: Scenario) -> Session:
+        if self._strategy is None:
+            raise RuntimeError("a job was given before the task was opened")
+        subject = load_target(target_from_json(payload["target"]))
+        program: Program = make_program(subject, scenario)
+        return Session(program, self._strategy, self._spec, self._context.task)
+
+
+def classify_failure(error: BaseException) -> Mapping[str, Any]:
+    """Whose failure an exception is: the input's, the subject's or the bench's."""
+    if find_cause(error, BadInputError) is not None:
+        return {"kind": "input", "message": str(find_cause(error, BadInputError))}
+    if _LOST_PORT.search(str(error)):
+        return {"kind": "port"}
+    if isinstance(error, SubjectError) and error.__cause__ is not None:
+        cause = error.__cause__
+        return {
+            "kind": "subject",
+            "exception": type(cause).__name__,
+            "message": clean_message(cause),
+            "phase": error.place,
+            "replica": error.replica,
+            "traceback": "".join(traceback.format_exception(cause)),
+        }
+    return {"kind": "bench"}
+
+
+def clean_message(error: BaseException) -> str:
+    """An exception's own words, without the code that AutoGraph puts before them."""
+    text = str(error).strip()
+    if text.startswith("in user code:"):
+        paragraphs = [part for part in re.split(r"\n\s*\n", text) if part.strip()]
+        text = " ".join(line.strip() for line in paragraphs[-1].splitlines())
+        text = re.sub(rf"^{type(error).__name__}: ", "", text)
+    return text
+
+
+def describe_environment() -> Mapping[str, Any]:
+    """Versions, devices and settings that a result depends on."""
+    versions = {
+        name.replace("-", "_"): _find_version(name)
+        for name in ("tensorflow", "tf-keras", "keras", "numpy")
+    }
+    names = ("TF_USE_LEGACY_KERAS", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS", "TF_XLA_FLAGS",
+             "TF_DETERMINISTIC_OPS", "NCCL_ALGO", "NCCL_PROTO", "CUDA_VISIBLE_DEVICES")  # fmt: skip
+    return {
+        **versions,
+        "devices": [device.name for device in tf.config.list_logical_devices()],
+        "variables": {name: os.environ[name] for name in names if name in os.environ},
+    }
+
+
+def _find_version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _select_state(reference: Trace, tier: str, step: int) -> dict[str, Any]:
+    """The synchronised state from which a step starts."""
+    state: dict[str, Any] = {}
+    for variable in reference.variables:
+        if not variable.synchronised:
+            continue
+        restart = step == 0 or (tier == "exact" and variable.role == "variable")
+        key = TraceKey(
+            step=INITIAL if restart else step - 1,
+            phase=variable.role,
+            variable=variable.path,
+            replica=WHOLE,
+        )
+        value = reference.get(key)
+        if value is not None:
+            state[variable.path] = value
+    return state
+
+
+def _with_notes(trace: Trace, notes: Mapping[str, object]) -> Trace:
+    return Trace(
+        name=trace.name,
+        replicas=trace.replicas,
+        shards=trace.shards,
+        variables=trace.variables,
+        values=trace.values,
+        notes=notes,
+    )

@@ -1,0 +1,285 @@
+"""The single-device run: what every replica should have done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from distbench.evidence import Tier
+from distbench.scenario import Scenario
+from distbench.split import shard_slices, split_unevenly
+from distbench.trace import (
+    INITIAL,
+    WHOLE,
+    SparseRows,
+    Trace,
+    TraceKey,
+    Value,
+)
+from distbench.worker.programs import OptimizerProgram, count_batch
+from distbench.worker.session import Session, State
+
+_TWINS = 3
+
+
+class Reference:
+    """Runs a scenario's subject on one device, and once more for every question.
+
+    Args:
+        session: The subject, built under the default strategy.
+        scenario: What to run.
+        replicas: Number of replicas, N, of the cluster that is judged.
+    """
+
+    def __init__(self, session: Session, scenario: Scenario, replicas: int) -> None:
+        self.session = session
+        self.scenario = scenario
+        self.replicas = replicas
+        program = session.program
+        with session.guard("data"):
+            batch = program.data(0)
+        self.examples = count_batch(batch)
+        self.shards = scenario.split or split_unevenly(self.examples, replicas)
+        self._whole = session.make_step()
+        # The share of a penalty is a constant of the trace, so the step of a shard
+        # needs a trace of its own.
+        self._shard = session.make_step() if program.shards_known else self._whole
+        session.prepare(self._whole, self._place(batch))
+        self.initial = session.read_state()
+
+    def _place(self, batch: Any) -> Any:
+        return self.session.distribute([batch])
+
+    def run_whole(self, batch: Any) -> None:
+        """One step on the global batch."""
+        self.session.program.replicas = 1
+        with self.session.guard("step"):
+            self._whole(self._place(batch))
+
+    def run_shard(self, batch: Any) -> None:
+        """One step on a shard, as one of N replicas computes its loss."""
+        self.session.program.replicas = self.replicas
+        with self.session.guard("step"):
+            self._shard(self._place(batch))
+
+    def record(self, tier: Tier) -> tuple[Trace, tuple[Trace, ...]]:
+        """Run all steps of a tier; returns the reference and its twins."""
+        values: dict[TraceKey, Value] = {}
+        twins: list[dict[TraceKey, Value]] = [{} for _ in range(_TWINS)]
+        session = self.session
+        self._collect(INITIAL, values, self.initial)
+        state = self.initial
+        twin_states = [self.initial] * _TWINS
+        for step in range(self.scenario.steps):
+            before = self.start_of(tier, step, state)
+            batch = session.program.data(step)
+            for replica, shard in enumerate(cut_batch(batch, self.shards)):
+                session.restore_state(before)
+                self.run_shard(shard)
+                self._collect_taps(step, values, replica, ("loss", "local_gradient"))
+            session.restore_state(before)
+            self.run_whole(batch)
+            state = session.read_state()
+            self._collect_taps(step, values, WHOLE, None)
+            self._collect(step, values, state)
+            if tier == "exact":
+                continue
+            for number, twin in enumerate(twins):
+                start = twin_states[number] if tier == "free" else before
+                twin_states[number] = self._run_twin(number, step, start, batch, twin)
+        trace = self._make_trace("reference", tier, values)
+        made = tuple(
+            self._make_trace(f"twin {number}", tier, twin)
+            for number, twin in enumerate(twins)
+            if twin
+        )
+        return trace, made
+
+    def start_of(self, tier: Tier, step: int, state: State) -> State:
+        """The state from which a step starts, given that after the one before."""
+        if tier != "exact" or step == 0:
+            return state
+        model = {v.path for v in self.session.variables if v.role == "variable"}
+        return {
+            key: self.initial[key] if key[0] in model else array
+            for key, array in state.items()
+        }
+
+    def _run_twin(
+        self,
+        number: int,
+        step: int,
+        start: State,
+        batch: Any,
+        values: dict[TraceKey, Value],
+    ) -> State:
+        """A run that differs from the reference by rounding alone."""
+        rng = np.random.default_rng((self.scenario.seed, number, step))
+        if number > 0:
+            start = {key: _perturb(array, rng) for key, array in start.items()}
+        order = rng.permutation(self.examples)
+        self.session.restore_state(start)
+        self.run_whole(tf.nest.map_structure(lambda a: np.asarray(a)[order], batch))
+        state = self.session.read_state()
+        self._collect_taps(step, values, WHOLE, None)
+        self._collect(step, values, state)
+        return state
+
+    def record_penalty(self) -> Trace | None:
+        """The gradient of the regularisation alone, where the workload knows it."""
+        program = self.session.program
+        if not isinstance(program, OptimizerProgram):
+            return None
+        self.session.restore_state(self.initial)
+        pairs = program.compute_penalty_gradient()
+        if not pairs:
+            return None
+        values: dict[TraceKey, Value] = {
+            TraceKey(
+                step=0,
+                phase="local_gradient",
+                variable=self.session.table.find_path(variable),
+            ): np.array(tf.convert_to_tensor(gradient).numpy())
+            for variable, gradient in pairs
+        }
+        return self._make_trace("penalty", "bounded", values)
+
+    def replay(self, tier: Tier, observed: Trace) -> Mapping[str, Trace]:
+        """Feed observed values into the single-device update.
+
+        Returns:
+            By the phase where they were fed: what follows from each replica's observed
+            reduced gradient; where the applied gradient is not what follows, also what
+            follows from that; where the state is not, what would follow from each
+            replica's local gradient.
+        """
+        replays = {"reduced_gradient": self._feed(tier, observed, "reduced_gradient")}
+        reduced = replays["reduced_gradient"]
+        if _differ(observed, reduced, ("applied_gradient",)):
+            replays["applied_gradient"] = self._feed(tier, observed, "applied_gradient")
+        if _differ(observed, reduced, ("slot", "variable")):
+            replays["local_gradient"] = self._feed(
+                tier, observed, "reduced_gradient", source="local_gradient"
+            )
+        return replays
+
+    def _feed(
+        self, tier: Tier, observed: Trace, phase: Any, source: Any = None
+    ) -> Trace:
+        session, board = self.session, self.session.board
+        values: dict[TraceKey, Value] = {}
+        board.forget()
+        board.feeding = phase
+        fed_step = session.make_step()
+        state = self.initial
+        try:
+            for step in range(observed.steps):
+                before = self.start_of(tier, step, state)
+                batch = session.program.data(step)
+                for replica in range(observed.replicas):
+                    board.fed = {
+                        (key.call, phase, key.variable): value
+                        for key, value in observed.select(
+                            step=step, phase=source or phase, replica=replica
+                        )
+                    }
+                    if not board.fed:
+                        continue
+                    session.restore_state(before)
+                    self._run_fed(fed_step, batch)
+                    self._collect_taps(step, values, replica, None)
+                    self._collect(step, values, session.read_state(), replica)
+                session.restore_state(before)
+                self.run_whole(batch)
+                state = session.read_state()
+        finally:
+            board.feeding, board.fed = None, {}
+        return self._make_trace(f"replay of {source or phase}", tier, values)
+
+    def _run_fed(self, step: Any, batch: Any) -> None:
+        placed = self._place(batch)
+        self.session.program.replicas = 1
+        with self.session.guard("step"):
+            # The feeds come into being while the step is traced.
+            step.get_concrete_function(placed)
+            self.session.board.set_feeds()
+            step(placed)
+
+    def _collect_taps(
+        self,
+        step: int,
+        values: dict[TraceKey, Value],
+        replica: int,
+        phases: tuple[str, ...] | None,
+    ) -> None:
+        seen: dict[TraceKey, Value] = {}
+        self.session.collect_taps(step, seen)
+        for key, value in seen.items():
+            if phases is None or key.phase in phases:
+                values[replace(key, replica=replica)] = value
+
+    def _collect(
+        self,
+        step: int,
+        values: dict[TraceKey, Value],
+        state: State,
+        replica: int = WHOLE,
+    ) -> None:
+        seen: dict[TraceKey, Value] = {}
+        self.session.collect_state(step, state, seen)
+        for key, value in seen.items():
+            values[replace(key, replica=replica)] = value
+
+    def _make_trace(
+        self, name: str, tier: Tier, values: dict[TraceKey, Value]
+    ) -> Trace:
+        return Trace(
+            name=name,
+            replicas=self.replicas,
+            shards=self.shards,
+            variables=self.session.variables,
+            values=values,
+            notes={"tier": tier},
+        )
+
+
+def cut_batch(batch: Any, shards: tuple[int, ...]) -> Iterator[Any]:
+    """The shard of each replica."""
+    for part in shard_slices(shards):
+        yield tf.nest.map_structure(lambda a, part=part: np.asarray(a)[part], batch)
+
+
+def _perturb(array: Any, rng: np.random.Generator) -> Any:
+    """Move every floating-point element by one rounding, up or down."""
+    if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
+        return array
+    unit = np.finfo(np.float32).eps if array.dtype.itemsize > 2 else 2.0**-8
+    if array.dtype == np.float64:
+        unit = np.finfo(np.float64).eps
+    elif array.dtype == np.float16:
+        unit = np.finfo(np.float16).eps
+    signs = rng.choice([-0.5, 0.5], size=array.shape)
+    return (array.astype(np.float64) * (1 + signs * unit)).astype(array.dtype)
+
+
+def _differ(observed: Trace, expected: Trace, phases: tuple[str, ...]) -> bool:
+    return any(
+        not _are_equal(observed.get(key), value)
+        for key, value in expected.values.items()
+        if key.phase in phases
+    )
+
+
+def _are_equal(left: Value | None, right: Value) -> bool:
+    if left is None:
+        return True
+    if isinstance(left, SparseRows) or isinstance(right, SparseRows):
+        dense = [
+            v.to_dense() if isinstance(v, SparseRows) else v for v in (left, right)
+        ]
+        return bool(np.array_equal(dense[0], dense[1]))
+    return left.tobytes() == right.tobytes()

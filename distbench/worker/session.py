@@ -1,0 +1,238 @@
+"""One subject, built once in this task, run step by step with taps on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from distbench.cluster import ClusterSpec, Task
+from distbench.errors import BadInputError
+from distbench.trace import Phase, TraceKey, Value, VariableInfo
+from distbench.worker.families import install_taps, name_family
+from distbench.worker.intercept import call_converted
+from distbench.worker.programs import Program
+from distbench.worker.state import (
+    VariableTable,
+    find_optimizers,
+    list_state,
+    read_component,
+    write_component,
+)
+from distbench.worker.taps import TapBoard
+
+State = dict[tuple[str, int], npt.NDArray[np.generic]]
+"""Values by path and local number of the component."""
+
+
+class SubjectError(Exception):
+    """The user's code raised; `__cause__` is what it raised.
+
+    Attributes:
+        place: What the bench was doing: loading, building, a step.
+        replica: Global number of the replica whose code raised, if it is known.
+    """
+
+    def __init__(self, place: str, replica: int | None) -> None:
+        super().__init__(place)
+        self.place = place
+        self.replica = replica
+
+
+class Session:
+    """A built subject in one task.
+
+    Args:
+        program: What to train.
+        strategy: Under which it trains.
+        spec: The resolved cluster spec.
+        task: Which task of it this is.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        strategy: tf.distribute.Strategy,
+        spec: ClusterSpec,
+        task: Task,
+    ) -> None:
+        self.program = program
+        self.strategy = strategy
+        self.spec = spec
+        is_server = spec.kind == "ps"
+        self.first_replica = (
+            task.index * spec.replicas_per_worker if spec.kind == "mwms" else 0
+        )
+        self.local_replicas = 1 if is_server else spec.replicas_per_worker
+        self.board = TapBoard(
+            first_replica=self.first_replica,
+            device="/job:chief/device:CPU:0" if is_server else "/device:CPU:0",
+        )
+        self._failed_replica: int | None = None
+        with self.guard("build"), strategy.scope():
+            program.build(strategy)
+            self.optimizers = find_optimizers(
+                list(program.optimizers()), lambda item: name_family(item) is not None
+            )
+            variables = list(program.variables())
+        self._model_variables = variables
+        self.table = VariableTable(list_state(variables, [], set()))
+        for optimizer in self.optimizers:
+            install_taps(optimizer, self.board, self.table)
+        _watch_tapes(self.board, self.table)
+
+    @contextmanager
+    def guard(self, place: str) -> Iterator[None]:
+        """Mark what is raised inside as the subject's doing."""
+        self._failed_replica = None
+        try:
+            yield
+        except (BadInputError, SubjectError):
+            raise
+        except Exception as error:
+            if (bad_input := find_cause(error, BadInputError)) is not None:
+                raise bad_input from None
+            raise SubjectError(place, self._failed_replica) from error
+
+    def make_step(self) -> Callable[[Any], Any]:
+        """A traced step of its own: what it traced is not shared with another."""
+
+        def replica_step(batch: Any) -> Any:
+            with self.board.enter_replica() as replica:
+                try:
+                    loss = call_converted(self.program.replica_step, batch)
+                except Exception:
+                    if self._failed_replica is None:
+                        self._failed_replica = replica
+                    raise
+                return self.board.tap("loss", "", tf.convert_to_tensor(loss))
+
+        replica_step.autograph_info__ = {}  # type: ignore[attr-defined]
+
+        @tf.function
+        def step(batch: Any) -> Any:
+            return self.strategy.run(replica_step, args=(batch,))
+
+        return step
+
+    def prepare(self, step: Any, batch: Any) -> None:
+        """Trace a step without running it, so that every variable exists.
+
+        Slots are created while the first step is traced; their initial values can
+        then be read before anything trains.
+        """
+        with self.guard("first step"):
+            step.get_concrete_function(batch)
+        self.refresh_state()
+
+    def refresh_state(self) -> None:
+        """List the variables anew."""
+        self.table.replace(
+            list_state(self._model_variables, self.optimizers, self.board.variables)
+        )
+
+    def distribute(self, shards: Sequence[Any]) -> Any:
+        """Hand each replica its shard (by global replica number)."""
+        if self.spec.kind == "one":
+            return tf.nest.map_structure(tf.constant, shards[0])
+
+        def pick(context: Any) -> Any:
+            shard = shards[int(context.replica_id_in_sync_group)]
+            return tf.nest.map_structure(tf.constant, shard)
+
+        return self.strategy.experimental_distribute_values_from_function(pick)
+
+    def read_state(self) -> State:
+        """Every variable of the subject that this task can see."""
+        return {
+            (variable.info.path, number): read_component(component)
+            for variable in self.table.state
+            for number, component in enumerate(variable.components)
+        }
+
+    def write_state(self, values: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        """Set variables on every replica of this task; others are left alone."""
+        for variable in self.table.state:
+            if variable.info.path in values:
+                for component in variable.components:
+                    write_component(component, values[variable.info.path])
+
+    def restore_state(self, state: State) -> None:
+        """Set every component to what `read_state` returned."""
+        for variable in self.table.state:
+            for number, component in enumerate(variable.components):
+                write_component(component, state[variable.info.path, number])
+
+    @property
+    def variables(self) -> tuple[VariableInfo, ...]:
+        """What is known of each variable, in the table's order."""
+        return tuple(variable.info for variable in self.table.state)
+
+    def collect_taps(self, step: int, values: dict[TraceKey, Value]) -> None:
+        """Add to a trace what the taps saw in the step that ran last."""
+        for point, value in self.board.read().items():
+            key = TraceKey(
+                step=step,
+                call=point.call,
+                phase=point.phase,
+                variable=point.variable,
+                replica=point.replica,
+            )
+            values[key] = value
+
+    def collect_state(
+        self, step: int, state: State, values: dict[TraceKey, Value]
+    ) -> None:
+        """Add a state to a trace, as that after a step."""
+        phases = {v.path: phase_of(v) for v in self.variables}
+        for (path, number), array in state.items():
+            key = TraceKey(
+                step=step,
+                phase=phases[path],
+                variable=path,
+                replica=self.first_replica + number,
+            )
+            values[key] = array
+
+
+def phase_of(variable: VariableInfo) -> Phase:
+    """The phase in which a variable's value belongs: its role."""
+    return variable.role
+
+
+def find_cause(error: BaseException, kind: type[BaseException]) -> Any:
+    """The first exception of a kind along the chain of causes, or None."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        if isinstance(current, kind):
+            return current
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    return None
+
+
+def _watch_tapes(board: TapBoard, table: VariableTable) -> None:
+    """Let tapes tell which gradients they gave, for users who reduce by themselves.
+
+    The class is changed, which is safe: the process runs one subject and ends.
+    """
+
+    def gradient(original: Any, target: Any, sources: Any, *a: Any, **k: Any) -> Any:
+        result = original(target, sources, *a, **k)
+        pairs = zip(tf.nest.flatten(sources), tf.nest.flatten(result), strict=False)
+        for source, value in pairs:
+            if table.has(source) and tf.distribute.get_replica_context() is not None:
+                board.remember_gradient(table.find_path(source), value)
+        return result
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return gradient(unwatched.__get__(self), *args, **kwargs)
+
+    unwatched = tf.GradientTape.gradient
+    method.autograph_info__ = {}  # type: ignore[attr-defined]
+    tf.GradientTape.gradient = method

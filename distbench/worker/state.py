@@ -1,0 +1,276 @@
+"""The state of a subject: finding every variable, naming it, reading and setting it."""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from distbench.errors import BadInputError
+from distbench.trace import VariableInfo
+
+_LEAVES = (
+    str, bytes, int, float, complex, bool, type(None), np.ndarray, np.generic,
+    tf.Tensor, tf.DType, tf.TensorShape, tf.Graph, tf.Operation, tf.distribute.Strategy,
+    type, types.ModuleType, types.BuiltinFunctionType,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateVariable:
+    """One variable of the subject.
+
+    Attributes:
+        info: What the trace says of it.
+        container: The variable as the subject holds it.
+        components: The plain variables behind it that this task can see: one for each
+            replica of the task, or one where all share it.
+    """
+
+    info: VariableInfo
+    container: Any
+    components: tuple[Any, ...]
+
+
+class VariableTable:
+    """Names of the variables, looked up by any object that stands for one."""
+
+    def __init__(self, state: Iterable[StateVariable]) -> None:
+        self._by_id: dict[int, StateVariable] = {}
+        self.replace(state)
+
+    def replace(self, state: Iterable[StateVariable]) -> None:
+        """Take a new list, after more variables were created."""
+        self.state = tuple(state)
+        self._by_id = {}
+        for variable in self.state:
+            for stand_in in (variable.container, *variable.components):
+                self._by_id[id(stand_in)] = variable
+                self._by_id[id(_unwrap_cast(stand_in))] = variable
+
+    def find_path(self, variable: Any) -> str:
+        """The path of a variable that the subject or the framework passes around.
+
+        Raises:
+            BadInputError: The variable is none that the subject listed.
+        """
+        known = self._by_id.get(id(variable)) or self._by_id.get(
+            id(_unwrap_cast(variable))
+        )
+        if known is None:
+            for component in list_components(variable):
+                known = known or self._by_id.get(id(component))
+        if known is None:
+            raise BadInputError(
+                f"The optimizer is given a variable that 'variables()' does not list: "
+                f"{getattr(variable, 'name', variable)!r}. Expected one of "
+                f"{[v.info.path for v in self.state if v.info.role == 'variable']}. "
+                "List every variable that the step trains."
+            )
+        return known.info.path
+
+    def has(self, variable: Any) -> bool:
+        """Whether an object stands for a variable in the table."""
+        return id(variable) in self._by_id
+
+    def make_slices(self, handle: Any, values: Any, indices: Any) -> tf.IndexedSlices:
+        """Rows of a gradient, with the number of rows of their variable."""
+        shape = tf.constant(handle.shape.as_list(), tf.int64)
+        return tf.IndexedSlices(values, indices, shape)
+
+
+def list_state(
+    model_variables: Iterable[Any], optimizers: Iterable[Any], ignored: set[int]
+) -> tuple[StateVariable, ...]:
+    """Name every variable of the model and every one reachable from the optimizers.
+
+    Args:
+        model_variables: In the order in which the subject lists them; sharded ones are
+            taken apart.
+        optimizers: Searched through attributes, containers and closures.
+        ignored: Identities of variables that belong to the bench.
+
+    Returns:
+        Model variables first, in their order; then slots and counters by discovery.
+    """
+    known: set[int] = set(ignored)
+    names: set[str] = set()
+    found: list[StateVariable] = []
+    for variable in model_variables:
+        shards = getattr(variable, "variables", None)
+        is_sharded = isinstance(variable, tf.__internal__.distribute.ShardedVariable)
+        parts = list(shards or ()) if is_sharded else [variable]
+        for number, part in enumerate(parts):
+            name = _clean_name(part.name)
+            if is_sharded:
+                name = f"{_clean_name(variable.name)}/part_{number}"
+            _register(part, name, "variable", "", known, names, found)
+    paths = [v.info.path for v in found]
+    for optimizer in optimizers:
+        counter = _find_iterations(optimizer)
+        for variable in walk_variables(optimizer):
+            name = _clean_name(variable.name)
+            role = "iterations" if variable is counter else "slot"
+            _register(
+                variable, name, role, _match_owner(name, paths), known, names, found
+            )
+    return tuple(found)
+
+
+def _register(
+    variable: Any,
+    name: str,
+    role: Any,
+    owner: str,
+    known: set[int],
+    names: set[str],
+    found: list[StateVariable],
+) -> None:
+    components = list_components(variable)
+    if any(id(component) in known for component in components):
+        return
+    known.update(id(component) for component in components)
+    path, number = name, 1
+    while path in names:
+        number += 1
+        path = f"{name}#{number}"
+    names.add(path)
+    first = components[0]
+    synchronisation = getattr(variable, "synchronization", None)
+    found.append(
+        StateVariable(
+            VariableInfo(
+                path=path,
+                role=role,
+                of=owner,
+                shape=tuple(first.shape.as_list()),
+                dtype=first.dtype.base_dtype.name,
+                synchronised=synchronisation != tf.VariableSynchronization.ON_READ,
+                trainable=bool(getattr(variable, "trainable", False)),
+            ),
+            variable,
+            components,
+        )
+    )
+
+
+def list_components(variable: Any) -> tuple[Any, ...]:
+    """The plain variables behind one that a strategy, Keras or a cache wraps."""
+    variable = _unwrap_cast(variable)
+    if hasattr(variable, "_value") and type(variable).__module__.startswith("keras."):
+        return list_components(variable._value)
+    if isinstance(variable, tf.distribute.DistributedValues) and hasattr(
+        variable, "values"
+    ):
+        return tuple(_unwrap_cast(part) for part in variable.values)
+    for name in ("_v", "_variable"):
+        inner = vars(variable).get(name) if hasattr(variable, "__dict__") else None
+        if inner is not None and hasattr(inner, "handle"):
+            return list_components(inner)
+    return (variable,)
+
+
+def _unwrap_cast(variable: Any) -> Any:
+    # tf_keras' AutoCastVariable of mixed precision holds the true one.
+    inner = getattr(variable, "__dict__", {}).get("_variable")
+    is_cast = type(variable).__name__.startswith("AutoCast")
+    return inner if is_cast and inner is not None else variable
+
+
+def read_component(component: Any) -> npt.NDArray[np.generic]:
+    """A copy of a plain variable's value."""
+    return np.array(component.read_value().numpy())
+
+
+def write_component(component: Any, value: npt.NDArray[np.generic]) -> None:
+    """Set a plain variable, outside of any replica."""
+    component.assign(tf.cast(tf.constant(value), component.dtype.base_dtype))
+
+
+def walk_variables(root: Any) -> Iterator[Any]:
+    """Every variable that can be reached from an object, breadth first.
+
+    Follows attributes, mappings, sequences, sets, partials, bound methods, closures and
+    `tf.function`s; stops at tensors, graphs, strategies, modules and classes. An
+    optimizer's own `variables` misses hyperparameters, counters and plain attributes.
+    """
+    seen: set[int] = set()
+    queue = deque([root])
+    while queue:
+        item = queue.popleft()
+        if id(item) in seen or isinstance(item, _LEAVES):
+            continue
+        seen.add(id(item))
+        if _is_variable(item):
+            yield item
+        else:
+            queue.extend(_list_children(item))
+
+
+def find_optimizers(root: Any, is_optimizer: Any) -> list[Any]:
+    """Every optimizer that can be reached from an object, itself included."""
+    seen: set[int] = set()
+    found = []
+    queue = deque([root])
+    while queue:
+        item = queue.popleft()
+        if id(item) in seen or isinstance(item, _LEAVES) or _is_variable(item):
+            continue
+        seen.add(id(item))
+        if is_optimizer(item):
+            found.append(item)
+        queue.extend(_list_children(item))
+    return found
+
+
+def _is_variable(item: Any) -> bool:
+    if isinstance(item, (tf.Variable, tf.__internal__.distribute.ShardedVariable)):
+        return True
+    is_keras = type(item).__module__.startswith("keras.src.backend")
+    return is_keras and hasattr(item, "_value") and hasattr(item, "assign")
+
+
+def _list_children(item: Any) -> list[Any]:
+    if isinstance(item, Mapping):
+        return [*item.keys(), *item.values()]
+    if isinstance(item, (list, tuple, set, frozenset, deque)):
+        return list(item)
+    if isinstance(item, types.MethodType):
+        return [item.__self__, item.__func__]
+    children: list[Any] = []
+    if isinstance(item, types.FunctionType):
+        for cell in item.__closure__ or ():
+            try:
+                children.append(cell.cell_contents)
+            except ValueError:
+                continue  # A cell that is not filled yet holds nothing.
+    for name in ("func", "args", "keywords", "python_function"):
+        if (part := getattr(type(item), name, None)) is not None and not callable(part):
+            children.append(getattr(item, name, None))
+    children.extend(getattr(item, "__dict__", {}).values())
+    for owner in type(item).__mro__:
+        slots = owner.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            children.append(getattr(item, name, None))
+    return children
+
+
+def _find_iterations(optimizer: Any) -> Any:
+    # `iterations` creates the counter where it does not exist yet, as a step would.
+    return getattr(optimizer, "iterations", None)
+
+
+def _clean_name(name: str) -> str:
+    return name.split(":")[0]
+
+
+def _match_owner(name: str, paths: list[str]) -> str:
+    """The longest path of a model variable that a slot's name contains."""
+    matches = [path for path in paths if path in name]
+    return max(matches, key=len, default="")

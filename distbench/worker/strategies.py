@@ -1,0 +1,83 @@
+"""Devices, threads and strategies of a task."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.cluster import ClusterSpec, Task
+
+_INTRA_OP_THREADS = 1
+"""One thread within an op: with several, how TensorFlow splits a product among them
+decides in which order it is summed, and the same shard would not give the same bits."""
+
+
+def configure_runtime(spec: ClusterSpec, seed: int) -> None:
+    """Set threads, devices and seed. Must come before the first op of the process."""
+    tf.config.threading.set_intra_op_parallelism_threads(_INTRA_OP_THREADS)
+    tf.config.threading.set_inter_op_parallelism_threads(count_inter_op_threads(spec))
+    if spec.device == "cpu":
+        tf.config.set_visible_devices([], "GPU")
+    else:
+        # TF32 keeps 10 bits of a product's operands: far more than rounding.
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+    if spec.kind in ("mirrored", "central") and spec.device == "cpu":
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        logical = [tf.config.LogicalDeviceConfiguration()] * spec.replicas_per_worker
+        tf.config.set_logical_device_configuration(cpu, logical)
+    tf.random.set_seed(seed)
+
+
+def count_inter_op_threads(spec: ClusterSpec) -> int:
+    """Threads among which ops are shared out.
+
+    A parameter server hangs with one: a worker's pending request holds it while the
+    answer waits for it. Replicas that meet in a collective need one each.
+    """
+    return max(2, spec.workers + 1, spec.replicas_per_worker + 1)
+
+
+def make_strategy(spec: ClusterSpec) -> tf.distribute.Strategy:
+    """The strategy of the calling task, which is no parameter server."""
+    devices = [f"{spec.device}:{i}" for i in range(spec.replicas_per_worker)]
+    if spec.kind == "one":
+        return tf.distribute.get_strategy()
+    if spec.kind == "mirrored":
+        return tf.distribute.MirroredStrategy(devices)
+    if spec.kind == "central":
+        return tf.distribute.experimental.CentralStorageStrategy(
+            compute_devices=devices, parameter_device="cpu:0"
+        )
+    if spec.kind == "mwms":
+        implementation = tf.distribute.experimental.CommunicationImplementation
+        options = tf.distribute.experimental.CommunicationOptions(
+            implementation=implementation.AUTO
+            if spec.device == "gpu"
+            else implementation.RING
+        )
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    return tf.distribute.ParameterServerStrategy(resolver)
+
+
+def serve_forever(spec: ClusterSpec, task: Task) -> Any:
+    """Start the gRPC server of a worker or parameter server under `ps`.
+
+    Returns:
+        The running server; it serves from threads of its own until the process ends.
+    """
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    config = tf.compat.v1.ConfigProto(
+        inter_op_parallelism_threads=count_inter_op_threads(spec),
+        intra_op_parallelism_threads=_INTRA_OP_THREADS,
+    )
+    os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
+    return tf.distribute.Server(
+        resolver.cluster_spec(),
+        job_name=task.role,
+        task_index=task.index,
+        protocol="grpc",
+        config=config,
+    )

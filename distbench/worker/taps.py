@@ -1,0 +1,219 @@
+"""Taps: variables that keep what flowed past a point of the step.
+
+A tap is a plain resource variable, built directly so that no strategy's creator sees
+it (it takes no collective key and is never mirrored), and assigned inside the user's
+graph. It survives inner functions, conditionals and loops, and changes nothing of what
+is computed. A tap may also feed: replace the value at its point by one from outside.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.distribute import distribute_lib
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+from distbench.trace import Phase, SparseRows, Value
+
+
+@dataclass(frozen=True, slots=True)
+class TapPoint:
+    """Where a value is observed: a trace key without its step."""
+
+    call: int
+    phase: Phase
+    variable: str
+    replica: int
+
+
+class TapBoard:
+    """All taps of one task.
+
+    Args:
+        first_replica: Global number of this task's first replica.
+        device: Where the taps live, such as `/job:chief/cpu:0`.
+    """
+
+    def __init__(
+        self, *, first_replica: int = 0, device: str = "/device:CPU:0"
+    ) -> None:
+        self._first_replica = first_replica
+        self._device = device
+        self._sinks: dict[TapPoint, tuple[Any, ...]] = {}
+        self._shapes: dict[TapPoint, tuple[int, ...]] = {}
+        self._feeds: dict[tuple[int, Phase, str], tuple[Any, ...]] = {}
+        self._calls: dict[int, int] = {}
+        self._depth: dict[int, int] = {}
+        self._seen: dict[tuple[int, str], Any] = {}
+        self._local = threading.local()
+        self.feeding: Phase | None = None
+        self.fed: dict[tuple[int, Phase, str], Value] = {}
+
+    # --- where we are -----------------------------------------------------------
+
+    def find_replica(self) -> int:
+        """Global number of the replica that the calling code runs for."""
+        context = tf.distribute.get_replica_context()
+        if context is not None:
+            number = tf.get_static_value(context.replica_id_in_sync_group)
+            return int(number or 0) + self._first_replica
+        # In an update: a number under the mirrored strategies; a device's name under
+        # CentralStorage and parameter servers, which update one copy.
+        number = distribute_lib.get_update_replica_id()
+        return (number if isinstance(number, int) else 0) + self._first_replica
+
+    @contextmanager
+    def enter_replica(self) -> Iterator[int]:
+        """Around one replica's step: a new trace counts its calls from 0."""
+        replica = self.find_replica()
+        self._calls[replica] = self._depth[replica] = 0
+        for key in [key for key in self._seen if key[0] == replica]:
+            del self._seen[key]
+        yield replica
+
+    @contextmanager
+    def enter_call(self) -> Iterator[bool]:
+        """Around `apply_gradients`: yields whether this is the outermost one.
+
+        An optimizer that wraps another calls it from inside its own; what the user
+        handed over is the argument of the outer one.
+        """
+        replica = self.find_replica()
+        depth = self._depth.get(replica, 0)
+        self._depth[replica] = depth + 1
+        try:
+            yield depth == 0
+        finally:
+            self._depth[replica] = depth
+            if depth == 0:
+                self._calls[replica] = self._calls.get(replica, 0) + 1
+
+    @contextmanager
+    def enter_once(self, phase: Phase) -> Iterator[bool]:
+        """Yields False inside another call for the same phase in this thread."""
+        name = f"in_{phase}"
+        outermost = not getattr(self._local, name, False)
+        setattr(self._local, name, True)
+        try:
+            yield outermost
+        finally:
+            if outermost:
+                setattr(self._local, name, False)
+
+    # --- gradients from the tape --------------------------------------------------
+
+    def remember_gradient(self, variable: str, gradient: Any) -> None:
+        """Keep a gradient that a tape gave, until its optimizer is called."""
+        if gradient is not None:
+            self._seen[self.find_replica(), variable] = gradient
+
+    def recall_gradient(self, variable: str) -> Any:
+        """The last gradient that a tape of this replica gave for a variable."""
+        return self._seen.get((self.find_replica(), variable))
+
+    # --- recording and feeding ------------------------------------------------------
+
+    def tap(self, phase: Phase, variable: str, value: Any) -> Any:
+        """Record a value in the graph; returns it, or what is fed in its place."""
+        replica = self.find_replica()
+        # The loss belongs to the step, however many calls it made.
+        call = 0 if phase == "loss" else self._calls.get(replica, 0)
+        if self.feeding == phase:
+            value = self._feed((call, phase, variable), value)
+        point = TapPoint(call, phase, variable, replica)
+        if isinstance(value, tf.IndexedSlices):
+            shape = value.dense_shape
+            if shape is None or tf.get_static_value(shape) is None:
+                # The slices alone do not tell how many rows there are.
+                shape = value.shape
+            static = tf.TensorShape(tf.get_static_value(shape))
+            self._shapes[point] = tuple(static.as_list())
+            self._write(point, (value.indices, value.values))
+        else:
+            self._write(point, (tf.convert_to_tensor(value),))
+        return value
+
+    def _write(self, point: TapPoint, tensors: tuple[Any, ...]) -> None:
+        sinks = self._sinks.get(point)
+        if sinks is None or len(sinks) != len(tensors):
+            sinks = tuple(self._create(tensor.dtype) for tensor in tensors)
+            self._sinks[point] = sinks
+        for sink, tensor in zip(sinks, tensors, strict=True):
+            sink.assign(tensor, read_value=False)
+
+    def _create(self, dtype: tf.DType) -> Any:
+        with tf.init_scope(), tf.device(self._device):
+            return ResourceVariable(
+                tf.zeros([], dtype),
+                shape=tf.TensorShape(None),
+                validate_shape=False,
+                trainable=False,
+                name="distbench_tap",
+            )
+
+    def _feed(self, place: tuple[int, Phase, str], value: Any) -> Any:
+        given = self.fed.get(place)
+        if given is None:
+            return value
+        if place not in self._feeds:
+            dtype = value.dtype
+            self._feeds[place] = (
+                (self._create(tf.int64), self._create(dtype))
+                if isinstance(given, SparseRows)
+                else (self._create(dtype),)
+            )
+        feeds = self._feeds[place]
+        if len(feeds) == 1:
+            return tf.ensure_shape(feeds[0].read_value(), given.shape)
+        shape = tf.constant(given.shape, tf.int64)
+        rows = tf.ensure_shape(feeds[1].read_value(), [None, *given.shape[1:]])
+        indices = tf.ensure_shape(feeds[0].read_value(), [None])
+        return tf.IndexedSlices(rows, indices, shape)
+
+    def set_feeds(self) -> None:
+        """Copy `fed` into the feeding variables, before a step runs."""
+        for place, feeds in self._feeds.items():
+            given = self.fed[place]
+            arrays = (
+                (given.indices, given.values)
+                if isinstance(given, SparseRows)
+                else (given,)
+            )
+            for feed, array in zip(feeds, arrays, strict=True):
+                feed.assign(tf.cast(array, feed.dtype))
+
+    def forget(self) -> None:
+        """Drop all taps: what was traced with them is not used any more."""
+        self._sinks.clear()
+        self._feeds.clear()
+
+    def read(self) -> Mapping[TapPoint, Value]:
+        """What the last step left in every tap."""
+        values: dict[TapPoint, Value] = {}
+        for point, sinks in self._sinks.items():
+            arrays = [np.array(sink.numpy()) for sink in sinks]
+            if len(arrays) == 1:
+                values[point] = arrays[0]
+            else:
+                values[point] = SparseRows(
+                    indices=arrays[0].astype(np.int64),
+                    values=arrays[1],
+                    shape=self._shapes[point],
+                )
+        return values
+
+    @property
+    def variables(self) -> set[int]:
+        """Identities of the taps' own variables, which are no state of the subject."""
+        return {
+            id(sink)
+            for group in (self._sinks, self._feeds)
+            for sinks in group.values()
+            for sink in sinks
+        }
