@@ -1,1 +1,32 @@
-"""A test bench for distributed training in TensorFlow."""
+"""A test bench for distributed training in TensorFlow.
+
+`check` and `run` are imported when they are first asked for: the package itself costs
+next to nothing, and only the tasks that the bench starts import TensorFlow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distbench.api import check, run
+    from distbench.verdict import Finding, Run, Status, Verdict
+
+__all__ = ["Finding", "Run", "Status", "Verdict", "check", "run"]
+
+_HOMES = {
+    "check": "distbench.api",
+    "run": "distbench.api",
+    "Finding": "distbench.verdict",
+    "Run": "distbench.verdict",
+    "Status": "distbench.verdict",
+    "Verdict": "distbench.verdict",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'distbench' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -147,6 +147,8 @@ def observe(
                     "shards": answer["shards"],
                     "tiers": list(answer["twins"]),
                 }
+                if not answer["twins"]:
+                    return Observation(environment=environment)
                 trainers = _list_trainers(spec)
                 cluster.call("train", payload, timeout_s=left(), tasks=trainers)
         except TaskFailedError as error:

@@ -29,8 +29,8 @@ from distbench.trace import (
     read_trace,
     write_trace,
 )
-from distbench.worker.programs import Program, make_program, recognise_subject
-from distbench.worker.reference import Reference, count_batch, cut_batch
+from distbench.worker.program import Program, count_batch
+from distbench.worker.reference import Reference, cut_batch
 from distbench.worker.runners import Runner, make_runner
 from distbench.worker.session import Session, SubjectError, find_cause
 from distbench.worker.strategies import (
@@ -38,7 +38,19 @@ from distbench.worker.strategies import (
     make_strategy,
     serve_forever,
 )
+from distbench.worker.subjects import make_program, recognise_subject
 
+_SETTINGS = (
+    "CUDA_VISIBLE_DEVICES",
+    "NCCL_ALGO",
+    "NCCL_PROTO",
+    "TF_DETERMINISTIC_OPS",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_USE_LEGACY_KERAS",
+    "TF_XLA_FLAGS",
+    "XLA_FLAGS",
+)
+"""Environment variables that change what TensorFlow computes or where."""
 _LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
 
 
@@ -192,6 +204,11 @@ class Worker:
         import cloudpickle
 
         folder = Path(payload["folder"])
+        configure_runtime(self._spec, payload["seed"])
+        if self._spec.kind == "ps" and self._context.task.role != "chief":
+            self._server = serve_forever(self._spec, self._context.task)
+            if self._context.task.role == "ps":
+                return {}
         try:
             function, args = pickle.loads((folder / "function.pkl").read_bytes())
             value = function(*args)
@@ -246,12 +263,12 @@ def describe_environment() -> Mapping[str, Any]:
         name.replace("-", "_"): _find_version(name)
         for name in ("tensorflow", "tf-keras", "keras", "numpy")
     }
-    names = ("TF_USE_LEGACY_KERAS", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS", "TF_XLA_FLAGS",
-             "TF_DETERMINISTIC_OPS", "NCCL_ALGO", "NCCL_PROTO", "CUDA_VISIBLE_DEVICES")  # fmt: skip
     return {
         **versions,
         "devices": [device.name for device in tf.config.list_logical_devices()],
-        "variables": {name: os.environ[name] for name in names if name in os.environ},
+        "variables": {
+            name: os.environ[name] for name in _SETTINGS if name in os.environ
+        },
     }
 
 

@@ -14,7 +14,7 @@ _CLIP = 0.25
 """Below the workloads' gradient norms, so that clipping really acts."""
 
 
-def _leave(optimizer: Any) -> None:  # noqa: ARG001  # one of several ways to configure
+def _leave(optimizer: Any) -> None:
     """Change nothing."""
 
 

@@ -20,7 +20,8 @@ from distbench.trace import (
     TraceKey,
     Value,
 )
-from distbench.worker.programs import OptimizerProgram, count_batch
+from distbench.worker.optimizer_program import OptimizerProgram
+from distbench.worker.program import count_batch
 from distbench.worker.session import Session, State
 
 _TWINS = 3

@@ -15,7 +15,7 @@ from distbench.errors import BadInputError
 from distbench.trace import Phase, TraceKey, Value, VariableInfo
 from distbench.worker.families import install_taps, name_family
 from distbench.worker.intercept import call_converted
-from distbench.worker.programs import Program
+from distbench.worker.program import Program
 from distbench.worker.state import (
     VariableTable,
     find_optimizers,
@@ -113,11 +113,10 @@ class Session:
 
         replica_step.autograph_info__ = {}  # type: ignore[attr-defined]
 
-        @tf.function
         def step(batch: Any) -> Any:
             return self.strategy.run(replica_step, args=(batch,))
 
-        return step
+        return tf.function(step)
 
     def prepare(self, step: Any, batch: Any) -> None:
         """Trace a step without running it, so that every variable exists.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import types
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -243,22 +245,41 @@ def _list_children(item: Any) -> list[Any]:
         return list(item)
     if isinstance(item, types.MethodType):
         return [item.__self__, item.__func__]
-    children: list[Any] = []
+    if isinstance(item, functools.partial):
+        return [item.func, *item.args, *item.keywords.values()]
+    children = list(getattr(item, "__dict__", {}).values())
     if isinstance(item, types.FunctionType):
-        for cell in item.__closure__ or ():
-            try:
-                children.append(cell.cell_contents)
-            except ValueError:
-                continue  # A cell that is not filled yet holds nothing.
-    for name in ("func", "args", "keywords", "python_function"):
-        if (part := getattr(type(item), name, None)) is not None and not callable(part):
-            children.append(getattr(item, name, None))
-    children.extend(getattr(item, "__dict__", {}).values())
+        children += _list_cells(item)
+    elif (python_function := _get_plain(item, "python_function")) is not None:
+        children.append(python_function)
+    return children + _list_slot_values(item)
+
+
+def _list_cells(function: types.FunctionType) -> list[Any]:
+    """What a closure holds; a cell that is not filled yet holds nothing."""
+    values = []
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):
+            values.append(cell.cell_contents)
+    return values
+
+
+def _list_slot_values(item: Any) -> list[Any]:
+    """Attributes of a class with `__slots__`."""
+    values = []
     for owner in type(item).__mro__:
         slots = owner.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            children.append(getattr(item, name, None))
-    return children
+            values.append(_get_plain(item, name))
+    return values
+
+
+def _get_plain(item: Any, name: str) -> Any:
+    """An attribute, or None where asking for it raises."""
+    try:
+        return getattr(item, name, None)
+    except Exception:  # noqa: BLE001  # a user's property may raise anything
+        return None
 
 
 def _find_iterations(optimizer: Any) -> Any:

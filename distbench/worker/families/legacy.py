@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from distbench.trace import Phase
 from distbench.worker.intercept import call_converted, intercept
 from distbench.worker.state import VariableTable
 from distbench.worker.taps import TapBoard
@@ -21,54 +22,72 @@ _FLAG = "experimental_aggregate_gradients"
 
 def install(optimizer: Any, board: TapBoard, table: VariableTable) -> None:
     """Put taps on an instance; every method still does what it did."""
+    taps = _LegacyTaps(board, table)
+    intercept(optimizer, "apply_gradients", taps.apply_gradients)
+    intercept(optimizer, "_transform_gradients", taps.transform_gradients)
+    intercept(optimizer, "_resource_apply_dense", taps.apply_dense)
+    intercept(optimizer, "_resource_apply_sparse_duplicate_indices", taps.apply_sparse)
+    intercept(optimizer, "_resource_apply_sparse", taps.apply_sparse)
 
-    def tap_pairs(phase: Any, pairs: Any) -> list[tuple[Any, Any]]:
-        return [
-            (g, v) if g is None else (board.tap(phase, table.find_path(v), g), v)
-            for g, v in pairs
-        ]
 
-    def apply_gradients(original: Any, pairs: Any, *args: Any, **kwargs: Any) -> Any:
+class _LegacyTaps:
+    """What stands in front of each method."""
+
+    def __init__(self, board: TapBoard, table: VariableTable) -> None:
+        self._board = board
+        self._table = table
+
+    def apply_gradients(self, original: Any, pairs: Any, *args: Any, **kw: Any) -> Any:
         # The argument is often a `zip`, which can be read once.
         pairs = list(pairs)
-        with board.enter_call() as outermost:
-            if outermost and _is_aggregating(original, pairs, args, kwargs):
-                pairs = tap_pairs("local_gradient", pairs)
+        with self._board.enter_call() as outermost:
+            if outermost and _is_aggregating(original, pairs, args, kw):
+                pairs = self._tap_pairs("local_gradient", pairs)
             elif outermost:
-                # The user reduced them already: the tape saw the local ones.
-                for _, variable in pairs:
-                    path = table.find_path(variable)
-                    if (seen := board.recall_gradient(path)) is not None:
-                        board.tap("local_gradient", path, seen)
-            return call_converted(original, pairs, *args, **kwargs)
+                self._tap_remembered(pairs)
+            return call_converted(original, pairs, *args, **kw)
 
-    def transform_gradients(original: Any, pairs: Any) -> Any:
-        with board.enter_once("reduced_gradient") as outermost:
+    def transform_gradients(self, original: Any, pairs: Any) -> Any:
+        with self._board.enter_once("reduced_gradient") as outermost:
             if outermost:
-                pairs = tap_pairs("reduced_gradient", pairs)
+                pairs = self._tap_pairs("reduced_gradient", pairs)
             return original(pairs)
 
-    def apply_dense(original: Any, grad: Any, handle: Any, *a: Any, **k: Any) -> Any:
-        with board.enter_once("applied_gradient") as outermost:
+    def apply_dense(
+        self, original: Any, grad: Any, handle: Any, *a: Any, **k: Any
+    ) -> Any:
+        with self._board.enter_once("applied_gradient") as outermost:
             if outermost:
-                grad = board.tap("applied_gradient", table.find_path(handle), grad)
+                path = self._table.find_path(handle)
+                grad = self._board.tap("applied_gradient", path, grad)
             return original(grad, handle, *a, **k)
 
     def apply_sparse(
-        original: Any, grad: Any, handle: Any, indices: Any, *a: Any, **k: Any
+        self, original: Any, grad: Any, handle: Any, indices: Any, *a: Any, **k: Any
     ) -> Any:
-        with board.enter_once("applied_gradient") as outermost:
+        with self._board.enter_once("applied_gradient") as outermost:
             if outermost:
-                slices = table.make_slices(handle, grad, indices)
-                slices = board.tap("applied_gradient", table.find_path(handle), slices)
+                path = self._table.find_path(handle)
+                slices = self._table.make_slices(handle, grad, indices)
+                slices = self._board.tap("applied_gradient", path, slices)
                 grad, indices = slices.values, slices.indices
             return original(grad, handle, indices, *a, **k)
 
-    intercept(optimizer, "apply_gradients", apply_gradients)
-    intercept(optimizer, "_transform_gradients", transform_gradients)
-    intercept(optimizer, "_resource_apply_dense", apply_dense)
-    intercept(optimizer, "_resource_apply_sparse_duplicate_indices", apply_sparse)
-    intercept(optimizer, "_resource_apply_sparse", apply_sparse)
+    def _tap_pairs(self, phase: Phase, pairs: Any) -> list[tuple[Any, Any]]:
+        return [
+            (self._board.tap(phase, self._table.find_path(v), g), v)
+            if g is not None
+            else (g, v)
+            for g, v in pairs
+        ]
+
+    def _tap_remembered(self, pairs: Any) -> None:
+        """The user reduced the gradients already: the tape saw the local ones."""
+        for _, variable in pairs:
+            path = self._table.find_path(variable)
+            seen = self._board.recall_gradient(path)
+            if seen is not None:
+                self._board.tap("local_gradient", path, seen)
 
 
 def _is_aggregating(original: Any, pairs: Any, args: Any, kwargs: Any) -> bool:

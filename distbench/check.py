@@ -1,0 +1,321 @@
+"""Checks a subject: plans its scenarios, has them observed, judges what was seen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from distbench.cluster import ClusterSpec
+from distbench.diagnose.judge import judge
+from distbench.errors import BadInputError, ClusterError
+from distbench.evidence import Tier
+from distbench.launch.failure import TaskFailedError
+from distbench.launch.rundir import RunDirectory
+from distbench.machine import Machine, inspect_machine
+from distbench.observe import Launch, Observation, describe_subject, observe
+from distbench.options import CheckOptions, Progress
+from distbench.scenario import PROGRAM, Scenario
+from distbench.target import TargetRef
+from distbench.verdict import Finding, Run, Status, Verdict
+
+DEFAULT_WORKLOADS = ("linear", "embedding")
+"""One where every sum is exact, and one with sparse gradients. Both need no extra."""
+
+CONTROL = TargetRef(
+    kind="import", module="distbench.worker.controls", attribute="make_legacy_sgd"
+)
+"""The stock optimizer that tells the framework's faults from the subject's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    scenario: Scenario
+    spec: ClusterSpec
+    optional: bool
+
+
+class Checker:
+    """Checks one subject.
+
+    Args:
+        target: The subject.
+        options: Which scenarios to run.
+        launch: How their tasks are started.
+        progress: Who wants to know how far it is.
+    """
+
+    def __init__(
+        self,
+        target: TargetRef,
+        options: CheckOptions,
+        launch: Launch,
+        progress: Progress | None = None,
+    ) -> None:
+        self._target = target
+        self._options = options
+        self._launch = launch
+        self._progress = progress
+        self._environment: dict[str, object] = {}
+        self._controls: dict[str, Observation] = {}
+        self._tiers: tuple[Tier, ...] = options.tiers  # type: ignore[assignment]  # validated by the options
+        self._machine: Machine = inspect_machine()
+
+    def run(self) -> Verdict:
+        """Run every scenario; returns what was found."""
+        kind = describe_subject(self._target, self._launch)
+        planned = list(self._plan(kind))
+        if self._progress is not None:
+            self._progress.plan([item.scenario.id for item in planned])
+        runs: list[Run] = []
+        for item in planned:
+            if self._progress is not None:
+                self._progress.start(item.scenario.id)
+            for run in self._run_one(item):
+                runs.append(run)
+                if self._progress is not None:
+                    self._progress.finish(run)
+        return Verdict(
+            target=self._target.describe(),
+            runs=tuple(runs),
+            environment={"python": sys.version.split()[0], **self._environment},
+        )
+
+    def _plan(self, kind: str) -> Iterator[_Planned]:
+        options = self._options
+        workloads: tuple[str, ...] = (PROGRAM,)
+        paths: tuple[str, ...] = ("default",)
+        if kind == "optimizer":
+            workloads = options.workloads or DEFAULT_WORKLOADS
+            paths = options.paths
+        found: list[_Planned] = []
+        for workload in workloads:
+            for cluster in options.clusters:
+                spec = ClusterSpec.parse(cluster).resolve(
+                    gpus=self._machine.gpus, cpus=self._machine.cores
+                )
+                for path in paths:
+                    scenario = Scenario(
+                        target=self._target.describe(),
+                        workload=workload,
+                        cluster=str(spec).removesuffix("@cpu"),
+                        path=path,
+                        steps=options.steps,
+                        dtype=options.dtype,
+                        seed=options.seed,
+                        keras=options.keras,
+                        jit=options.jit,
+                        timeout_s=options.timeout_s,
+                    )
+                    found.append(
+                        _Planned(
+                            scenario=scenario,
+                            spec=spec,
+                            optional=not options.workloads and workload == "embedding",
+                        )
+                    )
+        if options.only is not None:
+            ids = [item.scenario.id for item in found]
+            found = [item for item in found if item.scenario.id == options.only]
+            if not found:
+                raise BadInputError(
+                    f"No scenario has the id {options.only!r}. Expected one of "
+                    f"{', '.join(ids)}."
+                )
+        yield from found
+
+    def _run_one(self, item: _Planned) -> Iterator[Run]:
+        scenario = item.scenario
+        if lack := self._machine.find_lack(item.spec):
+            too_few = self._options.require_gpus > self._machine.gpus
+            status = Status.ERROR if too_few else Status.SKIPPED
+            yield from self._end(item, status, lack)
+            return
+        try:
+            seen = observe(self._target, scenario, item.spec, self._tiers, self._launch)
+        except BadInputError as error:
+            if not item.optional:
+                raise
+            message = f"need an optimizer that takes sparse gradients ({error})"
+            yield from self._end(item, Status.SKIPPED, message)
+            return
+        except ClusterError as error:
+            yield from self._end(item, Status.ERROR, str(error), detail=error.detail)
+            return
+        self._environment.update(seen.environment)
+        if seen.failure is not None:
+            yield from self._judge_failure(item, seen, seen.failure)
+        elif not seen.evidence:
+            message = "need data on which no sum rounds for the exact tier, have other"
+            yield from self._end(item, Status.SKIPPED, message, seen.seconds)
+        else:
+            yield from self._judge_evidence(item, seen)
+
+    def _judge_evidence(self, item: _Planned, seen: Observation) -> Iterator[Run]:
+        for tier, evidence in seen.evidence.items():
+            judgement = judge(evidence)
+            findings = judgement.findings
+            if judgement.status is Status.FAIL:
+                findings = self._find_origins(item, tier, findings)
+            yield Run(
+                scenario=item.scenario.id,
+                cluster=item.scenario.cluster,
+                path=item.scenario.path,
+                workload=item.scenario.workload,
+                tier=tier,
+                status=judgement.status,
+                seconds=seen.seconds / len(seen.evidence),
+                checked=judgement.checked,
+                worst=judgement.worst,
+                findings=findings,
+                references=judgement.references,
+                message=judgement.message,
+            )
+
+    def _judge_failure(
+        self, item: _Planned, seen: Observation, failure: TaskFailedError
+    ) -> Iterator[Run]:
+        if failure.kind == "input":
+            raise BadInputError(failure.message)
+        if failure.kind != "subject":
+            yield from self._end(
+                item, Status.ERROR, str(failure), seen.seconds, failure.detail
+            )
+            return
+        if self._is_refused(item, failure):
+            message = f"{failure.exception}: {failure.message}"
+            yield from self._end(item, Status.REFUSED, message, seen.seconds)
+            return
+        finding = _make_raises(item, failure)
+        for run in self._end(item, Status.FAIL, "", seen.seconds, failure.traceback):
+            yield replace(run, findings=(finding,))
+
+    def _end(
+        self,
+        item: _Planned,
+        status: Status,
+        message: str,
+        seconds: float = 0.0,
+        detail: str = "",
+    ) -> Iterator[Run]:
+        for tier in self._tiers:
+            yield Run(
+                scenario=item.scenario.id,
+                cluster=item.scenario.cluster,
+                path=item.scenario.path,
+                workload=item.scenario.workload,
+                tier=tier,
+                status=status,
+                seconds=seconds / len(self._tiers),
+                message=message,
+                detail=detail,
+            )
+
+    def _is_refused(self, item: _Planned, failure: TaskFailedError) -> bool:
+        """Whether the framework itself rejects the combination, whatever the subject.
+
+        With an optimizer the control decides: stock SGD on the same path and cluster
+        raises the same. A program has no control; there the framework must have said
+        so deliberately, in its own code.
+        """
+        if item.scenario.workload == PROGRAM:
+            return failure.exception == "NotImplementedError" and _ends_in_framework(
+                failure.traceback
+            )
+        control = self._observe_control(item)
+        return (
+            control is not None
+            and control.failure is not None
+            and control.failure.kind == "subject"
+            and control.failure.exception == failure.exception
+            and control.failure.message == failure.message
+        )
+
+    def _find_origins(
+        self, item: _Planned, tier: Tier, findings: Sequence[Finding]
+    ) -> tuple[Finding, ...]:
+        # On the path `none` the bench itself leaves the reduction out, in the user's
+        # place: any optimizer shows it, and it is not the framework's fault.
+        if item.scenario.workload == PROGRAM or item.scenario.path == "none":
+            return tuple(findings)
+        control = self._observe_control(item)
+        if control is None or tier not in control.evidence:
+            return tuple(findings)
+        shown = {
+            (finding.code, finding.phase)
+            for finding in judge(control.evidence[tier]).findings
+        }
+        return tuple(
+            replace(finding, origin="framework")
+            if (finding.code, finding.phase) in shown
+            else finding
+            for finding in findings
+        )
+
+    def _observe_control(self, item: _Planned) -> Observation | None:
+        """The same scenario with the stock optimizer; run once for each scenario."""
+        if item.scenario.id not in self._controls:
+            try:
+                self._controls[item.scenario.id] = observe(
+                    CONTROL,
+                    replace(item.scenario, target=CONTROL.describe()),
+                    item.spec,
+                    self._tiers,
+                    self._launch,
+                )
+            except (BadInputError, ClusterError) as error:
+                self._launch.log(f"The control of {item.scenario.id} failed: {error}")
+        return self._controls.get(item.scenario.id)
+
+
+def check_target(
+    target: TargetRef, options: CheckOptions, progress: Progress | None = None
+) -> Verdict:
+    """Check a subject on every scenario that the options name.
+
+    Args:
+        target: The subject.
+        options: Which scenarios to run.
+        progress: Who wants to know how far it is.
+
+    Raises:
+        BadInputError: The subject or an option cannot be used; names the thing.
+        ClusterError: The machine cannot start tasks at all.
+    """
+    with RunDirectory() as directory:
+        launch = Launch(
+            directory=directory,
+            keras=options.keras,
+            start=options.start,  # type: ignore[arg-type]  # validated by the options
+        )
+        return Checker(target, options, launch, progress).run()
+
+
+def _ends_in_framework(traceback: str) -> bool:
+    files = [
+        line for line in traceback.splitlines() if line.lstrip().startswith('File "')
+    ]
+    packages = ("/tensorflow/", "/tf_keras/", "/keras/")
+    return bool(files) and any(package in files[-1] for package in packages)
+
+
+def _make_raises(item: _Planned, failure: TaskFailedError) -> Finding:
+    replicas = () if failure.replica is None else (failure.replica,)
+    who = f"replica {failure.replica}" if replicas else f"task {failure.task}"
+    step = failure.step or 0
+    return Finding(
+        code="raises",
+        phase=failure.phase or "build",
+        step=step,
+        variable="",
+        replicas=replicas,
+        ratio=None,
+        error=float("inf"),
+        bound=0.0,
+        explanation=(
+            f"Step {step}, {failure.phase or 'build'}: {who} of '{item.spec}' raised "
+            f"{failure.exception}: {failure.message} - on one device the same code "
+            "runs (raises). Look at the last line of the traceback that is yours."
+        ),
+        confidence=1.0,
+    )

@@ -1,0 +1,74 @@
+"""A train program: the one shape that every subject takes inside a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+
+from distbench.errors import BadInputError
+
+LossReduction = Literal["sum", "mean"] | None
+
+
+class Program:
+    """A train program as the session runs it.
+
+    Attributes:
+        shards_known: Whether `replicas` makes a replica's share computable alone.
+        replicas: Number of replicas whose share of the loss a replica computes; set
+            before the step is traced. Only a workload's program looks at it.
+        loss_reduction: How the replicas' losses combine.
+    """
+
+    shards_known = False
+    replicas = 1
+    loss_reduction: LossReduction = None
+
+    def build(self, strategy: tf.distribute.Strategy) -> None:
+        """Make variables and optimizer, under the strategy's scope."""
+        raise NotImplementedError
+
+    def replica_step(self, batch: Any) -> Any:
+        """One replica's step; returns its loss."""
+        raise NotImplementedError
+
+    def variables(self) -> Sequence[Any]:
+        """The model's variables, in a fixed order."""
+        raise NotImplementedError
+
+    def optimizers(self) -> Sequence[Any]:
+        """The optimizers, none where the program updates by hand."""
+        raise NotImplementedError
+
+    def data(self, step: int) -> Any:
+        """The global batch of a step: a nest of arrays."""
+        raise NotImplementedError
+
+    def prove_exact(self, steps: int, shards: tuple[int, ...]) -> bool:  # noqa: ARG002  # a user's data proves nothing
+        """Whether no sum of any step can round."""
+        return False
+
+
+def count_batch(batch: Any) -> int:
+    """Number of examples in a nest of arrays.
+
+    Raises:
+        BadInputError: The arrays have first axes of different lengths, or none.
+    """
+    arrays = [np.asarray(array) for array in tf.nest.flatten(batch)]
+    lengths = {array.shape[0] if array.ndim else -1 for array in arrays}
+    if len(lengths) != 1 or -1 in lengths:
+        raise BadInputError(
+            "data(step) must return arrays whose first axis counts the examples. "
+            f"Received arrays of shapes {[array.shape for array in arrays]}."
+        )
+    return lengths.pop()
+
+
+def name_subject(subject: Any) -> str:
+    """The name that a user would know a subject by."""
+    name = getattr(subject, "__qualname__", None) or type(subject).__qualname__
+    return str(name)
