@@ -136,19 +136,23 @@ class ClusterSpec:
             gpus: Number of GPUs that the bench may use.
             cpus: Number of CPU cores; `all` without GPUs takes as many.
 
-        Raises:
-            BadInputError: The resolved spec is not possible (`mwms:2xall@cpu`).
+        The result may need more GPUs than there are (`gpus_needed`): a run to skip.
         """
         device = self.device
         if device is None:
             wanted = [self.workers, self.replicas_per_worker]
             enough = gpus >= (wanted[0] or 1) * (wanted[1] or 1) and self.kind != "ps"
-            device = "gpu" if gpus and enough else "cpu"
+            # Several replicas per worker exist on GPUs alone, so a machine without
+            # them lacks something: that is a skip, not bad usage.
+            only_gpu = self.kind == "mwms" and self.replicas_per_worker > 1
+            device = "gpu" if only_gpu or (gpus and enough) else "cpu"
         have = gpus if device == "gpu" else cpus
         workers = self.workers
         replicas = self.replicas_per_worker
-        if replicas == ALL:
-            replicas = max(1, have // (workers or 1)) if device == "gpu" else have
+        if replicas == ALL and device == "gpu":
+            replicas = max(1, have // (workers or 1))
+        elif replicas == ALL:
+            replicas = 1 if self.kind == "mwms" else have
         if workers == ALL:
             workers = max(1, have // replicas)
         return dataclasses.replace(

@@ -156,8 +156,22 @@ class Verdict:
         Raises:
             VerdictFailedError: The status is not `pass`; the message is the diagnosis.
         """
+        __tracebackhide__ = True  # pytest then names the caller's line
         if self.status is not Status.PASS:
             raise VerdictFailedError(describe_verdict(self))
+
+
+def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
+    """The runs of several checks as one verdict, each target named once."""
+    parts = list(verdicts)
+    environment: dict[str, Any] = {}
+    for part in parts:
+        environment.update(part.environment)
+    return Verdict(
+        target=", ".join(dict.fromkeys(part.target for part in parts)),
+        runs=tuple(run for part in parts for run in part.runs),
+        environment=environment,
+    )
 
 
 def describe_verdict(verdict: Verdict) -> str:

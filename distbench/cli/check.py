@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
     from distbench.options import CheckOptions
@@ -107,6 +106,7 @@ def check(
 ) -> int:
     """Train with TARGET on real clusters and compare with one device."""
     from distbench.options import CheckOptions
+    from distbench.report.files import check_place
     from distbench.target import parse_target
 
     ref = parse_target(target)
@@ -128,7 +128,8 @@ def check(
         engine=engine,
     )
     for file in (json, html, junit):
-        _check_writable(file)
+        if file is not None:
+            check_place(file)
 
     from distbench.check import check_target
     from distbench.expect import apply_expectations
@@ -157,16 +158,17 @@ def _write_reports(
     html: Path | None,
     junit: Path | None,
 ) -> None:
+    from distbench.report.files import write_report
     from distbench.report.junit import verdict_to_junit
     from distbench.report.page import verdict_to_html
     from distbench.verdict import verdict_to_json
 
     if json:
-        _write_file(json, verdict_to_json(verdict) + "\n")
+        write_report(json, verdict_to_json(verdict) + "\n")
     if html:
-        _write_file(html, verdict_to_html(verdict, options))
+        write_report(html, verdict_to_html(verdict, options))
     if junit:
-        _write_file(junit, verdict_to_junit(verdict))
+        write_report(junit, verdict_to_junit(verdict))
 
 
 def _distinct(values: list[str] | None) -> tuple[str, ...]:
@@ -177,31 +179,3 @@ def _parse_switch(name: str, text: str | None) -> bool | None:
     if text not in (None, "on", "off"):
         raise BadInputError(f"{name} must be 'on' or 'off'. Received: {text!r}.")
     return None if text is None else text == "on"
-
-
-def _check_writable(path: Path | None) -> None:
-    """Refuse a report's place before minutes were spent on its content."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise BadInputError(f"'{path}' is a folder. Expected the name of a file.")
-    if not path.parent.is_dir():
-        raise BadInputError(
-            f"'{path}' cannot be written: there is no folder '{path.parent}'."
-        )
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise BadInputError(f"'{path}' cannot be written: permission denied.")
-
-
-def _write_file(path: Path, text: str) -> None:
-    """Readers see a whole file or none; a device (`/dev/stdout`) is written to."""
-    data = text.encode("utf-8", errors="backslashreplace")
-    try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)
-            return
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    except OSError as error:
-        raise ClusterError(f"'{path}' could not be written: {error}.") from error

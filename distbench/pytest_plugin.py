@@ -1,0 +1,219 @@
+"""The installed pytest plugin: the fixture `distbench`, and verdicts in reports.
+
+Verdicts travel on the test reports, which pytest-xdist sends from its workers to the
+controller; only the controller writes files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from distbench.verdict import Verdict
+
+_VERDICTS = pytest.StashKey[list["Verdict"]]()
+_ON_REPORT = "distbench_verdicts"
+_FILES = ("distbench_json", "distbench_html")
+
+
+class Bench:
+    """What the fixture `distbench` gives: the Python interface with this run's options.
+
+    Args:
+        settings: Defaults from the command line, for every check.
+        verdicts: Where the verdicts of the test are kept.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], verdicts: list[Verdict]) -> None:
+        self._settings = dict(settings)
+        self._verdicts = verdicts
+
+    def check(
+        self, subject: object, cluster: str = "mwms:2", **options: Any
+    ) -> Verdict:
+        """Check a subject on a cluster; see `distbench.check`.
+
+        Returns:
+            The verdict: `assert verdict` or `verdict.raise_for_status()` fails the
+            test with the diagnosis.
+        """
+        from distbench.api import check
+
+        verdict = check(subject, cluster, **{**self._settings, **options})
+        self._verdicts.append(verdict)
+        return verdict
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        cluster: str = "mwms:2",
+        *,
+        args: tuple[Any, ...] = (),
+        timeout_s: float | None = None,
+    ) -> Mapping[tuple[str, int], Any]:
+        """Run a function on every task of a cluster; see `distbench.run`."""
+        from distbench.api import run
+
+        if timeout_s is None:
+            timeout_s = self._settings.get("timeout_s", 120.0)
+        return run(function, cluster, args=args, timeout_s=timeout_s)
+
+
+@pytest.fixture
+def distbench(request: pytest.FixtureRequest) -> Bench:
+    """Checks subjects and runs functions on real clusters."""
+    verdicts = request.node.stash.setdefault(_VERDICTS, [])
+    return Bench(_read_settings(request.config), verdicts)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the installed plugin; all begin with --distbench-."""
+    group = parser.getgroup("distbench", "distributed training (distbench)")
+    group.addoption(
+        "--distbench-json",
+        type=Path,
+        metavar="FILE",
+        help="write the verdicts of all tests as one JSON document",
+    )
+    group.addoption(
+        "--distbench-html",
+        type=Path,
+        metavar="FILE",
+        help="write the verdicts of all tests as one HTML page",
+    )
+    group.addoption(
+        "--distbench-timeout",
+        type=float,
+        metavar="S",
+        help="deadline of each cluster in seconds, where a test sets none",
+    )
+    group.addoption(
+        "--distbench-require-gpus",
+        type=int,
+        metavar="N",
+        help="runs that lack GPUs are errors and not skipped",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse what cannot work before any test has run."""
+    from distbench.errors import BadInputError
+
+    for name in _FILES:
+        path = config.getoption(name)
+        if path is None:
+            continue
+        from distbench.report.files import check_place
+
+        try:
+            check_place(path)
+        except BadInputError as error:
+            raise pytest.UsageError(f"--{name.replace('_', '-')}: {error}") from None
+    config.pluginmanager.register(Collector(config), "distbench-collector")
+
+
+class Collector:
+    """Gathers the verdicts of a session and writes them when it is over."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._is_xdist_worker = hasattr(config, "workerinput")
+        self._documents: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the verdicts that a report carries, from xdist's workers too."""
+        self._documents.extend(getattr(report, _ON_REPORT, ()))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Write what was asked for."""
+        places = {name: self._config.getoption(name) for name in _FILES}
+        if self._is_xdist_worker or not any(places.values()):
+            return
+        from distbench.options import CheckOptions
+        from distbench.report.files import write_report
+        from distbench.report.page import verdict_to_html
+        from distbench.verdict import merge_verdicts, verdict_from_json, verdict_to_json
+
+        merged = merge_verdicts(verdict_from_json(text) for text in self._documents)
+        if place := places["distbench_json"]:
+            write_report(place, verdict_to_json(merged) + "\n")
+        if place := places["distbench_html"]:
+            write_report(place, verdict_to_html(merged, CheckOptions()))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say where the verdicts are."""
+        for name in _FILES:
+            if place := self._config.getoption(name):
+                terminalreporter.write_line(
+                    f"distbench: {len(self._documents)} verdicts in {place}"
+                )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the diagnosis in place of a traceback, and attach the verdicts."""
+    report = yield
+    verdicts = item.stash.get(_VERDICTS, [])
+    if call.when == "call" and verdicts:
+        from distbench.verdict import verdict_to_json
+
+        setattr(report, _ON_REPORT, [verdict_to_json(v) for v in verdicts])
+    if call.excinfo is not None and report.failed:
+        _explain_failure(report, call.excinfo, verdicts)
+    return report
+
+
+def _explain_failure(
+    report: pytest.TestReport,
+    excinfo: pytest.ExceptionInfo[BaseException],
+    verdicts: Sequence[Verdict],
+) -> None:
+    from distbench.errors import ClusterError, VerdictFailedError
+
+    error = excinfo.value
+    if isinstance(error, VerdictFailedError):
+        # The message is the diagnosis; our frames would only hide it.
+        report.longrepr = excinfo.getrepr(style="value")
+    elif isinstance(error, ClusterError) and error.detail:
+        report.sections.append(("distbench: tasks", error.detail))
+    elif isinstance(error, AssertionError):
+        failed = [v for v in _find_verdicts(excinfo, verdicts) if not v]
+        if failed:
+            from distbench.verdict import describe_verdict
+
+            text = "\n".join(describe_verdict(verdict) for verdict in failed)
+            report.sections.append(("distbench: diagnosis", text))
+
+
+def _find_verdicts(
+    excinfo: pytest.ExceptionInfo[BaseException], verdicts: Sequence[Verdict]
+) -> Iterator[Verdict]:
+    """The fixture's verdicts, and those that the failed frame holds.
+
+    A test may call `distbench.check` itself; what `assert` saw is then a local of the
+    frame, named by the user or by pytest's rewriting.
+    """
+    from distbench.verdict import Verdict
+
+    held = excinfo.traceback[-1].frame.f_locals.values()
+    seen: set[int] = set()
+    for value in (*verdicts, *held):
+        if isinstance(value, Verdict) and id(value) not in seen:
+            seen.add(id(value))
+            yield value
+
+
+def _read_settings(config: pytest.Config) -> dict[str, Any]:
+    names = {
+        "distbench_timeout": "timeout_s",
+        "distbench_require_gpus": "require_gpus",
+    }
+    given = {field: config.getoption(name) for name, field in names.items()}
+    return {field: value for field, value in given.items() if value is not None}

@@ -1,0 +1,42 @@
+"""Where reports are written: refused early, and never seen half written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from distbench.errors import BadInputError, ClusterError
+
+
+def check_place(path: Path) -> None:
+    """Refuse a report's place before minutes were spent on its content.
+
+    Raises:
+        BadInputError: The file cannot be written there.
+    """
+    if path.is_dir():
+        raise BadInputError(f"'{path}' is a folder. Expected the name of a file.")
+    if not path.parent.is_dir():
+        raise BadInputError(
+            f"'{path}' cannot be written: there is no folder '{path.parent}'."
+        )
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise BadInputError(f"'{path}' cannot be written: permission denied.")
+
+
+def write_report(path: Path, text: str) -> None:
+    """Write a file; readers see the old one or the whole new one.
+
+    Raises:
+        ClusterError: The machine could not write it, for lack of space for instance.
+    """
+    data = text.encode("utf-8", errors="backslashreplace")
+    try:
+        if path.exists() and not path.is_file():  # a device such as /dev/stdout
+            path.write_bytes(data)
+            return
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError as error:
+        raise ClusterError(f"'{path}' could not be written: {error}.") from error

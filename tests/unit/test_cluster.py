@@ -1,0 +1,159 @@
+"""Cluster specs: the grammar, what is open in it, and the tasks that follow."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distbench.cluster import ALL, ClusterSpec, Task
+from distbench.errors import BadInputError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("one", ClusterSpec(kind="one")),
+        ("mirrored:4", ClusterSpec(kind="mirrored", replicas_per_worker=4)),
+        (
+            "mirrored:all@gpu",
+            ClusterSpec(kind="mirrored", replicas_per_worker=ALL, device="gpu"),
+        ),
+        (
+            "central:2@cpu",
+            ClusterSpec(kind="central", replicas_per_worker=2, device="cpu"),
+        ),
+        ("mwms:3", ClusterSpec(kind="mwms", workers=3)),
+        ("mwms:2x4", ClusterSpec(kind="mwms", workers=2, replicas_per_worker=4)),
+        ("ps:2+1", ClusterSpec(kind="ps", workers=2, parameter_servers=1)),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_valid_spec_is_read_and_printed_back(
+    text: str, expected: ClusterSpec
+) -> None:
+    assert ClusterSpec.parse(text) == expected
+    assert str(expected) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "two",
+        "mwms",
+        "mwms:0",
+        "mwms:-1",
+        "mwms:2x",
+        "ps:2",
+        "one:1",
+        "mwms:2@tpu",
+        "mwms:2@",
+        "mwms: 2",
+        "mirrored:1.5",
+        "mwms:99999",
+    ],
+)
+def test_anything_else_is_refused_with_the_grammar_and_the_nearest(text: str) -> None:
+    with pytest.raises(BadInputError, match=r"mwms:WxR.*Did you mean '\S+'"):
+        ClusterSpec.parse(text)
+
+
+def test_the_nearest_spec_is_near() -> None:
+    with pytest.raises(BadInputError, match="Did you mean 'mwms:2'"):
+        ClusterSpec.parse("mwm:2")
+
+
+def test_several_replicas_of_a_cpu_worker_are_bad_usage() -> None:
+    with pytest.raises(BadInputError, match=r"mwms:4@cpu.*mwms:2x2@gpu"):
+        ClusterSpec.parse("mwms:2x2@cpu")
+
+
+@given(
+    st.text(max_size=20)
+    | st.from_regex(r"(mwms|ps|one|mirrored):?\w{0,4}[x+@]?\w{0,3}")
+)
+def test_any_text_is_a_spec_that_prints_back_or_bad_input(text: str) -> None:
+    try:
+        spec = ClusterSpec.parse(text)
+    except BadInputError:
+        return
+    assert ClusterSpec.parse(str(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "expected"),
+    [
+        ("mirrored:2", 0, "mirrored:2@cpu"),
+        ("mirrored:2", 1, "mirrored:2@cpu"),
+        ("mirrored:2", 2, "mirrored:2@gpu"),
+        ("mirrored:all", 0, "mirrored:6@cpu"),
+        ("mirrored:all", 8, "mirrored:8@gpu"),
+        ("mwms:all@gpu", 4, "mwms:4@gpu"),
+        ("mwms:2xall", 4, "mwms:2x2@gpu"),
+        ("mwms:2xall", 0, "mwms:2@cpu"),
+        ("mwms:2x2", 0, "mwms:2x2@gpu"),
+        ("mwms:allx2@gpu", 4, "mwms:2x2@gpu"),
+        ("ps:2+1", 8, "ps:2+1@cpu"),
+        ("ps:all+all", 0, "ps:6+1@cpu"),
+    ],
+    ids=lambda value: str(value),
+)
+def test_what_is_open_is_taken_from_the_machine(
+    text: str, gpus: int, expected: str
+) -> None:
+    assert str(ClusterSpec.parse(text).resolve(gpus=gpus, cpus=6)) == expected
+
+
+def test_a_cluster_that_lacks_gpus_says_how_many_it_needs() -> None:
+    resolved = ClusterSpec.parse("mwms:2x2").resolve(gpus=1, cpus=2)
+    assert resolved.gpus_needed == 4
+
+
+@given(
+    st.sampled_from(
+        [
+            "one",
+            "mirrored:all",
+            "central:3",
+            "mwms:allxall",
+            "mwms:2x3",
+            "mwms:allx2",
+            "mwms:5",
+            "ps:all+2",
+            "ps:3+all",
+        ]
+    ),
+    st.sampled_from(["", "@gpu", "@cpu"]),
+    st.integers(0, 9),
+    st.integers(1, 9),
+)
+def test_a_resolved_spec_is_closed(
+    text: str, device: str, gpus: int, cpus: int
+) -> None:
+    try:
+        spec = ClusterSpec.parse(text + device)
+    except BadInputError:
+        return
+    resolved = spec.resolve(gpus=gpus, cpus=cpus)
+    assert resolved.replicas >= 1
+    assert resolved.device is not None
+    assert "all" not in str(resolved)
+    assert resolved.resolve(gpus=gpus, cpus=cpus) == resolved
+
+
+def test_parameter_servers_come_with_a_chief() -> None:
+    spec = ClusterSpec.parse("ps:2+1")
+    assert [str(task) for task in spec.tasks] == [
+        "chief-0",
+        "worker-0",
+        "worker-1",
+        "ps-0",
+    ]
+    assert spec.replicas == 1
+
+
+def test_replicas_of_one_process_are_one_task() -> None:
+    spec = ClusterSpec.parse("mirrored:4")
+    assert spec.tasks == (Task(role="worker", index=0),)
+    assert spec.replicas == 4

@@ -1,0 +1,134 @@
+"""Traces: on disk and back, and what can be asked of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from distbench.errors import BadInputError
+from distbench.trace import (
+    INITIAL,
+    SparseRows,
+    Trace,
+    TraceKey,
+    VariableInfo,
+    merge_traces,
+    read_trace,
+    write_trace,
+)
+
+KERNEL = VariableInfo(
+    path="dense/kernel", role="variable", shape=(2, 3), dtype="float32"
+)
+
+
+def make_trace(values: dict, *, variables: tuple = (KERNEL,), **changes) -> Trace:
+    settings = {"name": "mwms:2", "replicas": 2, "shards": (5, 3), **changes}
+    return Trace(variables=variables, values=values, **settings)
+
+
+def key(**changes) -> TraceKey:
+    return TraceKey(**{"step": 0, "phase": "variable", "variable": "w", **changes})
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "float64", "int64", "bool", "uint8"]
+)
+def test_an_array_comes_back_bit_by_bit(tmp_path: Path, dtype: str) -> None:
+    array = np.array([[0, 1], [2, 3]]).astype(dtype)
+    trace = make_trace({key(): array}, notes={"jit": False})
+    write_trace(trace, tmp_path, "reference")
+    back = read_trace(tmp_path, "reference")
+    np.testing.assert_array_equal(back.values[key()], array, strict=True)
+    assert back.variables == trace.variables
+    assert (back.name, back.replicas, back.shards) == ("mwms:2", 2, (5, 3))
+    assert back.notes == {"jit": False}
+
+
+def test_not_finite_values_come_back(tmp_path: Path) -> None:
+    array = np.array([np.inf, -np.inf, np.nan, -0.0], np.float32)
+    write_trace(make_trace({key(): array}), tmp_path, "t")
+    back = read_trace(tmp_path, "t").values[key()]
+    assert isinstance(back, np.ndarray)
+    assert back.tobytes() == array.tobytes()
+
+
+def test_bfloat16_comes_back_as_the_float32_of_equal_value(tmp_path: Path) -> None:
+    array = np.array([1.0, -0.0078125, 3.3895314e38], ml_dtypes.bfloat16)
+    write_trace(make_trace({key(): array}), tmp_path, "t")
+    back = read_trace(tmp_path, "t").values[key()]
+    np.testing.assert_array_equal(back, array.astype(np.float32), strict=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=["f32", "bf16"])
+def test_sparse_rows_keep_order_and_repetition(tmp_path: Path, dtype: type) -> None:
+    rows = SparseRows(
+        indices=np.array([2, 0, 2]),
+        values=np.array([[1, 1], [2, 2], [3, 3]], dtype),
+        shape=(4, 2),
+    )
+    write_trace(make_trace({key(): rows}), tmp_path, "t")
+    back = read_trace(tmp_path, "t").values[key()]
+    assert isinstance(back, SparseRows)
+    assert back.indices.tolist() == [2, 0, 2]
+    assert back.values.astype(np.float64).tolist() == [[1, 1], [2, 2], [3, 3]]
+    assert back.to_dense().tolist() == [[2, 2], [0, 0], [4, 4], [0, 0]]
+    assert back.count_rows().tolist() == [1, 0, 2, 0]
+
+
+def test_an_empty_trace_and_a_scalar_come_back(tmp_path: Path) -> None:
+    write_trace(make_trace({}), tmp_path, "empty")
+    assert read_trace(tmp_path, "empty").steps == 0
+    write_trace(make_trace({key(): np.asarray(3, np.int64)}), tmp_path, "scalar")
+    assert read_trace(tmp_path, "scalar").values[key()] == 3
+
+
+def test_a_file_of_another_schema_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text('{"schema": "other"}')
+    with pytest.raises(BadInputError, match="distbench/trace/1"):
+        read_trace(tmp_path, "t")
+
+
+def test_writing_leaves_no_temporary_files(tmp_path: Path) -> None:
+    write_trace(make_trace({key(): np.zeros(2)}), tmp_path, "t")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.json", "t.npz"]
+
+
+def test_values_are_read_only() -> None:
+    trace = make_trace({key(): np.zeros(2)})
+    with pytest.raises(ValueError, match="read-only"):
+        trace.values[key()][0] = 1  # type: ignore[index]
+
+
+def test_selected_values_come_in_causal_order() -> None:
+    keys = [
+        key(step=0, phase="variable"),
+        key(step=0, phase="slot"),
+        key(step=0, phase="local_gradient", replica=1),
+        key(step=0, phase="local_gradient", replica=0),
+        key(step=INITIAL, phase="variable"),
+    ]
+    trace = make_trace({k: np.zeros(1) for k in keys})
+    assert [k for k, _ in trace.select()] == keys[::-1]
+    assert [k for k, _ in trace.select(phase="local_gradient", replica=1)] == [keys[2]]
+    assert trace.steps == 1
+
+
+def test_the_parts_of_all_tasks_are_joined() -> None:
+    parts = [
+        make_trace({key(replica=r): np.full(1, r)}, notes={f"task{r}": r})
+        for r in range(2)
+    ]
+    whole = merge_traces("mwms:2", parts)
+    assert {k.replica for k in whole.values} == {0, 1}
+    assert whole.notes == {"task0": 0, "task1": 1}
+
+
+def test_parts_with_other_variables_are_refused() -> None:
+    other = VariableInfo(path="other", role="variable", shape=(1,), dtype="float32")
+    parts = [make_trace({}), make_trace({}, variables=(other,))]
+    with pytest.raises(BadInputError, match="do not hold the same variables"):
+        merge_traces("mwms:2", parts)

@@ -1,0 +1,231 @@
+"""Verdicts: the contract's JSON, statuses and exit codes, and what is expected."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distbench.codes import CODES
+from distbench.errors import BadInputError, VerdictFailedError
+from distbench.expect import apply_expectations
+from distbench.trace import PHASES
+from distbench.verdict import (
+    Finding,
+    Run,
+    Status,
+    Verdict,
+    Worst,
+    combine_statuses,
+    verdict_from_json,
+    verdict_to_json,
+)
+
+FINDING = Finding(
+    code="clip-before-reduction",
+    phase="reduced_gradient",
+    step=0,
+    variable="dense/kernel",
+    replicas=(0, 1),
+    ratio=1.41,
+    error=0.32,
+    bound=4.1e-7,
+    explanation="clip after the sum",
+    confidence=0.98,
+)
+
+
+def make_run(status: Status = Status.FAIL, *findings: Finding, **changes) -> Run:
+    settings = {
+        "scenario": "mlp-adam-mwms:2-default",
+        "cluster": "mwms:2",
+        "path": "default",
+        "tier": "bounded",
+        **changes,
+    }
+    return Run(status=status, findings=findings, **settings)
+
+
+def make_verdict(*runs: Run) -> Verdict:
+    return Verdict(target="a.b:c", runs=runs)
+
+
+floats = st.floats(allow_nan=True, allow_infinity=True)
+text = st.text(max_size=12)
+findings = st.builds(
+    Finding,
+    code=st.sampled_from(sorted(CODES)),
+    phase=st.sampled_from(PHASES),
+    step=st.integers(-1, 9),
+    variable=text,
+    replicas=st.lists(st.integers(0, 9), max_size=3).map(tuple),
+    ratio=st.none() | floats,
+    error=floats,
+    bound=floats,
+    explanation=text,
+    confidence=floats,
+    origin=st.sampled_from(["subject", "framework"]),
+    warning=st.booleans(),
+    variables=st.lists(text, max_size=3).map(tuple),
+)
+runs = st.builds(
+    Run,
+    scenario=text,
+    cluster=text,
+    path=text,
+    tier=text,
+    status=st.sampled_from(list(Status)),
+    seconds=st.floats(0, 1e6),
+    checked=st.integers(0, 10**6),
+    worst=st.none()
+    | st.builds(Worst, phase=text, variable=text, error_over_bound=floats),
+    findings=st.lists(findings, max_size=2).map(tuple),
+    references=st.dictionaries(text, text, max_size=2),
+    message=text,
+    detail=text,
+    workload=text,
+)
+
+
+def same(left: object, right: object) -> bool:
+    return repr(left) == repr(right)  # nan is equal to nan here
+
+
+@given(st.lists(runs, max_size=3), text)
+def test_a_verdict_comes_back_from_json(some: list[Run], target: str) -> None:
+    verdict = Verdict(target=target, runs=tuple(some), environment={"python": "3.11"})
+    document = verdict_to_json(verdict)
+    assert same(verdict_from_json(document), verdict)
+    json.loads(document, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_numbers_that_are_not_finite_are_words() -> None:
+    run = make_run(
+        Status.FAIL,
+        Finding(**{**_fields(FINDING), "ratio": math.inf, "error": math.nan}),
+        worst=Worst(phase="loss", variable="", error_over_bound=-math.inf),
+    )
+    document = json.loads(verdict_to_json(make_verdict(run)))
+    assert document["runs"][0]["findings"][0]["ratio"] == "inf"
+    assert document["runs"][0]["findings"][0]["error"] == "nan"
+    assert document["runs"][0]["worst"]["error_over_bound"] == "-inf"
+
+
+def test_the_document_has_the_contracts_keys() -> None:
+    document = json.loads(verdict_to_json(make_verdict(make_run(Status.FAIL, FINDING))))
+    assert {"schema", "target", "status", "environment", "runs"} <= set(document)
+    assert document["schema"] == "distbench/verdict/1"
+    assert document["status"] == "fail"
+    run = {
+        "scenario",
+        "cluster",
+        "path",
+        "tier",
+        "status",
+        "seconds",
+        "checked",
+        "worst",
+        "findings",
+        "references",
+    }
+    assert run <= set(document["runs"][0])
+    finding = {
+        "code",
+        "phase",
+        "step",
+        "variable",
+        "replicas",
+        "ratio",
+        "error",
+        "bound",
+        "explanation",
+        "confidence",
+        "origin",
+    }
+    assert finding <= set(document["runs"][0]["findings"][0])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        '{"schema": "distbench/verdict/1"}',
+        '{"schema": "other", "runs": []}',
+        '{"schema": "distbench/verdict/1", "target": "t", "environment": {}, "runs": [1]}',
+    ],
+)
+def test_other_text_is_no_verdict(broken: str) -> None:
+    with pytest.raises(BadInputError, match="verdict"):
+        verdict_from_json(broken)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "combined", "code"),
+    [
+        ("pass pass", "pass", 0),
+        ("pass fail error", "fail", 1),
+        ("pass error undecidable", "error", 3),
+        ("pass vacuous", "vacuous", 4),
+        ("vacuous undecidable pass", "undecidable", 4),
+        ("pass refused skipped", "pass", 0),
+        ("skipped refused", "vacuous", 4),
+        ("", "vacuous", 4),
+    ],
+)
+def test_the_heaviest_status_decides(statuses: str, combined: str, code: int) -> None:
+    some = [Status(name) for name in statuses.split()]
+    assert combine_statuses(some) is Status(combined)
+    verdict = make_verdict(*(make_run(status) for status in some))
+    assert verdict.exit_code == code
+    assert bool(verdict) is (combined == "pass")
+
+
+def test_a_failed_verdict_raises_its_diagnosis() -> None:
+    verdict = make_verdict(make_run(Status.FAIL, FINDING), make_run(Status.PASS))
+    with pytest.raises(VerdictFailedError, match="clip after the sum"):
+        verdict.raise_for_status()
+
+
+def test_a_passed_verdict_raises_nothing() -> None:
+    make_verdict(make_run(Status.PASS), make_run(Status.SKIPPED)).raise_for_status()
+
+
+def test_expected_codes_let_a_run_pass_and_stay_visible() -> None:
+    verdict = make_verdict(make_run(Status.FAIL, FINDING))
+    judged = apply_expectations(verdict, ["clip-before-reduction"])
+    assert judged.status is Status.PASS
+    assert judged.findings == (FINDING,)
+    assert "clip-before-reduction" in judged.runs[0].message
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        make_run(
+            Status.FAIL,
+            FINDING,
+            Finding(
+                **{
+                    **{f: getattr(FINDING, f) for f in FINDING.__slots__},
+                    "code": "nonfinite",
+                }
+            ),
+        ),
+        make_run(Status.FAIL),
+        make_run(Status.ERROR, FINDING),
+    ],
+    ids=["another-code-too", "no-finding", "error"],
+)
+def test_anything_not_expected_stays_as_it_was(run: Run) -> None:
+    verdict = make_verdict(run)
+    assert apply_expectations(verdict, ["clip-before-reduction"]) == verdict
+
+
+def _fields(finding: Finding) -> dict:
+    return {name: getattr(finding, name) for name in Finding.__slots__}
