@@ -18,7 +18,7 @@ from distbench.report.words import (
     format_command,
     format_number,
     join_words,
-    name_place,
+    name_measurement,
     name_run,
     summarise,
 )
@@ -110,19 +110,20 @@ def _render_sighting(
     number: int, sighting: Sighting, verdict: Verdict, options: CheckOptions
 ) -> Iterator[RenderableType]:
     finding, first = sighting.finding, sighting.runs[0]
-    label = "warning " if finding.warning else ""
     heading = Text(f"{number}. ")
+    if finding.warning:
+        heading.append("warning: ", style="yellow")
     heading.append(
-        escape_controls(f"{label}{finding.code}"),
+        escape_controls(finding.code),
         style="yellow" if finding.warning else "bold red",
     )
-    heading.append(f"  {name_place(finding)}")
+    heading.append(f"  {escape_controls(finding.explanation)}")
     lines = [
-        Text(escape_controls(finding.explanation)),
+        Text(f"measured   {name_measurement(finding)}"),
         Text(f"found in   {join_words(name_run(run) for run in sighting.runs)}"),
         Text(f"reproduce  {format_command(verdict.target, first, options)}"),
         Text(escape_controls(f"read more  distbench explain {finding.code}")),
     ]
     yield Text()
     yield heading
-    yield Padding(Group(*lines), (0, 0, 0, 3))
+    yield Padding(Group(*lines), (0, 0, 0, 3), style="dim", expand=False)

@@ -53,13 +53,19 @@ def name_place(finding: Finding) -> str:
         parts.append(f"{word} {join_words(str(r) for r in finding.replicas)}")
     if finding.ratio is not None:
         parts.append(f"ratio {format_number(finding.ratio)}")
-    parts.append(
-        f"error {format_number(finding.error)} with a bound of "
-        f"{format_number(finding.bound)}"
+    return escape_controls(", ".join(part for part in parts if part))
+
+
+def name_measurement(finding: Finding) -> str:
+    """The place and the numbers behind a finding, and whose it is."""
+    text = (
+        f"{name_place(finding)}; error {format_number(finding.error)} with a bound of "
+        f"{format_number(finding.bound)}; the cause explains "
+        f"{100 * finding.confidence:.0f} % of it"
     )
     if finding.origin == "framework":
-        parts.append("a stock optimizer shows it too")
-    return escape_controls(", ".join(part for part in parts if part))
+        text += "; a stock optimizer shows it too: the framework's, not the subject's"
+    return text
 
 
 def join_words(words: Iterable[str], limit: int = 6) -> str:

@@ -1,0 +1,52 @@
+# Makes .venv with this package and one of its extras. Sourced by the scripts beside it.
+# Needs a Python from 3.10 to 3.13 and its venv module, and nothing else.
+
+fail() {
+  echo "$(basename "$0"): $*" >&2
+  exit 3
+}
+
+check_system() {
+  case "$(uname -s)" in
+    Linux | Darwin) ;;
+    *)
+      fail "distbench runs on Linux and macOS, and this is $(uname -s)." \
+        "Use WSL or a container."
+      ;;
+  esac
+}
+
+# Prints the first Python of a fitting version. A shim that only says which versions
+# are installed does not count, so each one is asked.
+find_python() {
+  local name
+  for name in ${DISTBENCH_PYTHON:-python3.11 python3.12 python3.10 python3.13 python3}; do
+    if "$name" -c 'import sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
+      2>/dev/null; then
+      command -v "$name"
+      return
+    fi
+  done
+  fail "no Python from 3.10 to 3.13 with the module venv was found." \
+    "Install one (Debian: apt install python3-venv) or name it in DISTBENCH_PYTHON."
+}
+
+# prepare_environment EXTRA: installs only if pyproject.toml, the extra or the place
+# has changed since the last time that it succeeded.
+prepare_environment() {
+  local extra=$1 stamp=.venv/distbench-$1.stamp want python
+  check_system
+  want=$(pwd && cksum <pyproject.toml)
+  if [[ -x .venv/bin/python && -f $stamp && $(<"$stamp") == "$want" ]]; then
+    return
+  fi
+  if ! .venv/bin/python -c 'import pip' 2>/dev/null; then
+    python=$(find_python)
+    echo "making .venv with $python"
+    "$python" -m venv --clear .venv
+  fi
+  echo "installing distbench[$extra] into .venv (TensorFlow is large: minutes at first)"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+    --editable ".[$extra]"
+  printf '%s\n' "$want" >"$stamp"
+}
