@@ -17,9 +17,10 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import socket
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 Message = dict[str, Any]
 
@@ -32,6 +33,13 @@ _CHUNK_BYTES = 1 << 16
 def encode_message(message: Message) -> bytes:
     """One line of JSON; `TypeError` or `ValueError` where the message is not JSON."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def end_at_once() -> NoReturn:
+    """End this task, whose bench is gone, and everything that it started."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(EXIT_BENCH_GONE)
 
 
 class BenchChannel:
@@ -110,7 +118,7 @@ class TaskChannel:
             with self._write_lock:
                 self._sock.sendall(line)
         except OSError:
-            os._exit(EXIT_BENCH_GONE)
+            end_at_once()
 
     def report_progress(
         self, *, step: int | None = None, phase: str | None = None
@@ -126,4 +134,4 @@ class TaskChannel:
                 for line in lines:
                     self._inbox.put(json.loads(line))
         finally:
-            os._exit(EXIT_BENCH_GONE)
+            end_at_once()

@@ -158,17 +158,23 @@ class ForkServer:
     def poll_exit(self, pid: int) -> ExitStatus | None:
         """How a task ended, or None while it lives; takes it from the books."""
         with self._lock:
-            while not self.dead:
-                try:
-                    self._note_exit(self._receive(0.0))
-                except BlockingIOError:
-                    return self._exits.pop(pid, None)
-                except ServerDiedError:
-                    break
-            # The kernel kills the tasks of a dead server, and init reaps them.
+            self.read_exits()
+            if not self.dead:
+                return self._exits.pop(pid, None)
+            if pid in self._exits:
+                return self._exits.pop(pid)
+            # The kernel has killed the tasks of the dead server, but not what they
+            # started; init reaps them.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
             because = "its fork server died"
-            lost = ExitStatus(signal=signal.SIGKILL, because=because)
-            return self._exits.pop(pid, lost)
+            return ExitStatus(signal=signal.SIGKILL, because=because)
+
+    def read_exits(self) -> None:
+        """Take in what the server has reported; notices its death."""
+        with self._lock, contextlib.suppress(BlockingIOError, ServerDiedError):
+            while not self.dead:
+                self._note_exit(self._receive(0.0))
 
     def close(self) -> None:
         """End the server and all its tasks."""

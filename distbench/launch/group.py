@@ -32,6 +32,7 @@ takes the way through the fork server.
 """
 _EXIT_STATUS_S = 2.0
 _TICK_S = 0.05
+_SPAWNED_TICK_S = 0.5
 _POLITE_S = 2.0
 _TERMINATE_S = 1.0
 _KILL_S = 10.0
@@ -175,15 +176,17 @@ class Group:
 
     def _pump(self, timeout_s: float, on_progress: OnProgress | None = None) -> None:
         """Take in what has happened, or what happens next within the timeout."""
-        if any(m.eof_at_s is not None and m.exit is None for m in self._alive()):
-            # The exit status of a gone task comes without a descriptor to wait on
-            # where it was spawned.
+        # The exit of a spawned task shows only in its channel's end, which a child
+        # that it forked may hold open, and its status comes after that.
+        if any(m.eof_at_s is not None for m in self._alive()):
             timeout_s = min(timeout_s, _TICK_S)
+        elif self._server is None:
+            timeout_s = min(timeout_s, _SPAWNED_TICK_S)
         for key, _ in self._selector.select(max(0.0, timeout_s)):
             if key.data is not None:
                 self._read(key.data, on_progress)
             elif self._server is not None:
-                self._server.poll_exit(0)
+                self._server.read_exits()
                 if self._server.dead:
                     self._selector.unregister(key.fileobj)
         for member in self._alive():

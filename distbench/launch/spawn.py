@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping
 
 from distbench.launch.process import ExitStatus, TaskProcess
@@ -39,20 +38,10 @@ def spawn_task(
     channel_fd: int, log_fd: int, environment: Mapping[str, str]
 ) -> SpawnedProcess:
     """Start a task on a channel, with its output in a log."""
-    # The kernel's signal at the parent's death is one at the death of the parent's
-    # *thread*, and only the main thread lives as long as the bench. Without it the
-    # channel's EOF ends the task, unless the task is stopped or holds the GIL.
-    is_main = threading.current_thread() is threading.main_thread()
-    parent = os.getpid() if is_main else 0
+    module = __package__ + ".spawned"
     return SpawnedProcess(
         subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                __package__ + ".spawned",
-                str(channel_fd),
-                str(parent),
-            ],
+            [sys.executable, "-m", module, str(channel_fd)],
             stdin=subprocess.DEVNULL,
             stdout=log_fd,
             stderr=log_fd,

@@ -1,16 +1,18 @@
-"""A task as a process of its own: `python -m distbench.launch.spawned FD PARENT`."""
+"""A task as a process of its own: `python -m distbench.launch.spawned CHANNEL_FD`.
+
+It dies with the bench through EOF on its channel. Linux could kill it at its parent's
+death, but that signal spares what the task started and, worse, comes as soon as the
+*thread* that started the task ends.
+"""
 
 from __future__ import annotations
 
 import signal
 import sys
 
-from distbench.launch.bootstrap import die_with_parent, run_task
+from distbench.launch.bootstrap import run_task
 
 if __name__ == "__main__":
     # Until the stack dump is registered, a request for one must not kill the task.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    channel_fd, parent = map(int, sys.argv[1:])
-    if parent:
-        die_with_parent(parent)
-    run_task(channel_fd)
+    run_task(int(sys.argv[1]))

@@ -1,0 +1,131 @@
+"""Tasks for the tests of the launcher; imported by the tasks, so it stays light."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from distbench.launch.channel import TaskChannel
+from distbench.launch.task import TaskContext, serve
+
+
+class PortLostError(OSError):
+    pass
+
+
+def run(channel: TaskChannel, context: TaskContext) -> None:
+    jobs = Jobs(channel, context)
+    names = [name for name in vars(Jobs) if not name.startswith("_")]
+    serve(channel, {name: getattr(jobs, name) for name in names}, classify=classify)
+
+
+def classify(error: BaseException) -> Mapping[str, Any]:
+    kind = {ValueError: "subject", PortLostError: "port"}.get(type(error), "bench")
+    return {"kind": kind, "replica": 7}
+
+
+def raise_at_once(channel: TaskChannel, context: TaskContext) -> None:
+    raise RuntimeError("no worker today")
+
+
+def end_at_once(channel: TaskChannel, context: TaskContext) -> None:
+    print("the entry returns")
+
+
+class Jobs:
+    def __init__(self, channel: TaskChannel, context: TaskContext) -> None:
+        self._channel = channel
+        self._context = context
+
+    def echo(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"task": str(self._context.task), **payload}
+
+    def describe(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        links = _read_descriptors()
+        return {
+            "pid": os.getpid(),
+            "session": os.getsid(0),
+            "group": os.getpgid(0),
+            "environment": dict(os.environ),
+            "sys_path": sys.path,
+            "cwd": str(Path.cwd()),
+            "stdin": links[0],
+            "sockets": sum(link.startswith("socket:") for link in links),
+            "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+            "interruptible": signal.getsignal(signal.SIGINT)
+            is signal.default_int_handler,
+            "spec": self._context.spec,
+            "folder": str(self._context.folder),
+            "addresses": self._context.addresses,
+            "context": self._context.context,
+        }
+
+    def report(self, payload: Mapping[str, Any]) -> None:
+        self._channel.report_progress(step=4, phase="loss")
+        self._channel.report_progress(step=5)
+
+    def fail(self, payload: Mapping[str, Any]) -> None:
+        print("about to fail", flush=True)
+        self._channel.report_progress(step=2, phase="slot")
+        raise ValueError("a bad subject")
+
+    def mixed(self, payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Another job for each task."""
+        result: Mapping[str, Any] | None = getattr(self, payload["do"])(payload)
+        return result
+
+    def leave(self, payload: Mapping[str, Any]) -> None:
+        sys.exit("leaving")
+
+    def exit(self, payload: Mapping[str, Any]) -> None:
+        for number in range(100):
+            print("line", number)
+        os._exit(3)
+
+    def kill(self, payload: Mapping[str, Any]) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def stop(self, payload: Mapping[str, Any]) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self.wait(payload)
+
+    def wait(self, payload: Mapping[str, Any]) -> None:
+        self._channel.report_progress(step=1, phase="loss")
+        while True:
+            signal.pause()
+
+    def wait_stubbornly(self, payload: Mapping[str, Any]) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self.wait(payload)
+
+    def start_grandchild(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"pid": subprocess.Popen(["sleep", "600"]).pid}
+
+    def return_no_json(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"value": object()}
+
+    def bind(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Lose the port as often as the payload says, counted in a file."""
+        ports = json.dumps(self._context.addresses)
+        with (self._context.folder / f"{self._context.task}.tries").open("a+") as tries:
+            print(ports, file=tries)
+            tries.seek(0)
+            if len(tries.readlines()) <= payload["failures"]:
+                raise PortLostError("address already in use")
+        return {}
+
+
+def _read_descriptors() -> list[str]:
+    """What the open descriptors are, by number; the listing's own is gone by then."""
+    descriptors = sorted(Path("/proc/self/fd").iterdir(), key=lambda fd: int(fd.name))
+    return [str(fd.readlink()) for fd in descriptors if fd.is_symlink()]
+
+
+def refuse_fork() -> str:
+    return "the test says no"

@@ -1,0 +1,52 @@
+"""What the tests of the launcher share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import psutil
+
+from distbench.cluster import ClusterSpec, Task
+from distbench.launch.group import Group
+from distbench.launch.rundir import RunDirectory
+from distbench.launch.start import start_group
+
+FIRST, SECOND = Task(role="worker", index=0), Task(role="worker", index=1)
+
+TIMEOUT_S = 20.0
+"""Deadline of a job that is expected to end at once."""
+
+Starter = Callable[..., Group]
+
+
+@contextmanager
+def open_starter(directory: RunDirectory) -> Iterator[Starter]:
+    """A function that starts groups of `launch_entries`, all closed at the end."""
+    with ExitStack() as groups:
+
+        def start(spec: str = "mwms:2", **options: Any) -> Group:
+            options = {"entry": "launch_entries:run", **options}
+            parsed = ClusterSpec.parse(spec)
+            group = start_group(parsed, run_directory=directory, **options)
+            return groups.enter_context(group)
+
+        yield start
+
+
+def is_gone_soon(pid: int, within_s: float = 10.0) -> bool:
+    """Whether a process ends within the deadline.
+
+    A zombie has ended: whoever adopted it has only not looked yet.
+    """
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.01)
+    return False

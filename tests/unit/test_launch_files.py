@@ -1,0 +1,101 @@
+"""TF_CONFIG, the environment and the folder that a task gets."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from distbench.cluster import ClusterSpec, Task
+from distbench.errors import ClusterError
+from distbench.launch.rundir import RunDirectory
+from distbench.launch.surroundings import (
+    make_python_environment,
+    make_task_environment,
+)
+from distbench.launch.tf_config import assign_addresses, count_ports, make_tf_config
+
+
+def test_a_worker_is_told_its_peers() -> None:
+    spec = ClusterSpec.parse("mwms:2")
+    addresses = assign_addresses(spec, (2001, 2002))
+    text = make_tf_config(spec.tasks[1], addresses)
+    assert json.loads(text or "") == {
+        "cluster": {"worker": ["127.0.0.1:2001", "127.0.0.1:2002"]},
+        "task": {"type": "worker", "index": 1},
+    }
+
+
+def test_parameter_servers_come_with_chief_and_workers() -> None:
+    spec = ClusterSpec.parse("ps:2+1")
+    assert count_ports(spec) == 4
+    addresses = assign_addresses(spec, (2001, 2002, 2003, 2004))
+    text = make_tf_config(Task(role="ps", index=0), addresses)
+    assert json.loads(text or "") == {
+        "cluster": {
+            "chief": ["127.0.0.1:2001"],
+            "worker": ["127.0.0.1:2002", "127.0.0.1:2003"],
+            "ps": ["127.0.0.1:2004"],
+        },
+        "task": {"type": "ps", "index": 0},
+    }
+
+
+@pytest.mark.parametrize("text", ["one", "mirrored:4", "central:2"])
+def test_a_single_process_has_no_cluster(text: str) -> None:
+    spec = ClusterSpec.parse(text)
+    assert count_ports(spec) == 0
+    assert make_tf_config(spec.tasks[0], assign_addresses(spec, ())) is None
+
+
+def test_the_later_change_of_the_environment_wins() -> None:
+    environment = make_task_environment(
+        {"A": "0", "B": "0", "TF_CONFIG": "another cluster's"},
+        {"A": "1", "C": "1"},
+        {"C": "2"},
+        tf_config=None,
+    )
+    assert environment == {"A": "1", "B": "0", "C": "2", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def test_a_given_tf_config_replaces_the_users() -> None:
+    environment = make_task_environment({"TF_CONFIG": "old"}, tf_config="new")
+    assert environment["TF_CONFIG"] == "new"
+
+
+def test_relative_entries_of_the_import_path_keep_their_meaning(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    environment = make_python_environment({"PYTHONPATH": "the user's"})
+    assert environment["PYTHONPATH"].split(":")[0] == str(tmp_path)
+
+
+def test_a_run_directory_is_private_and_is_removed(tmp_path: Path) -> None:
+    with RunDirectory(tmp_path) as directory:
+        assert directory.path.parent == tmp_path
+        assert stat.S_IMODE(directory.path.stat().st_mode) == 0o700
+        folder = directory.make_folder("traces")
+        assert directory.make_folder("traces") == folder
+        (folder / "file").touch()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_groups_of_one_run_do_not_share_files(tmp_path: Path) -> None:
+    task = Task(role="ps", index=1)
+    with RunDirectory(tmp_path) as directory:
+        first, second = directory.add_group(), directory.add_group()
+        names = {files.name_log(task) for files in (first, second)} | {
+            files.name_stacks(task) for files in (first, second)
+        }
+        assert len(names) == 4
+        assert all(name.parent.is_dir() for name in names)
+        assert first.name_log(task).name == "ps-1.log"
+
+
+def test_a_folder_that_cannot_be_written_is_the_machines_fault(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"cannot be written.*Set TMPDIR"):
+        RunDirectory(tmp_path / "missing")

@@ -1,0 +1,299 @@
+"""What a group of real, cheap processes does when all goes well."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from launch_support import FIRST, SECOND, TIMEOUT_S, Starter, is_gone_soon, open_starter
+
+from distbench.cluster import ClusterSpec, Task
+from distbench.errors import BadInputError, ClusterError
+from distbench.launch import group as group_module
+from distbench.launch.failure import TaskFailedError
+from distbench.launch.forkclient import get_fork_server
+from distbench.launch.rundir import RunDirectory
+from distbench.launch.start import Job, start_group
+from distbench.launch.surroundings import choose_start
+
+
+@pytest.fixture
+def run_directory() -> Iterator[RunDirectory]:
+    with RunDirectory() as directory:
+        yield directory
+
+
+@pytest.fixture
+def start(run_directory: RunDirectory) -> Iterator[Starter]:
+    with open_starter(run_directory) as starter:
+        yield starter
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_each_task_answers_with_its_own_result(start: Starter, how: str) -> None:
+    group = start(start=how)
+    results = group.call("echo", {"x": 1}, timeout_s=TIMEOUT_S)
+    assert results == {
+        FIRST: {"task": "worker-0", "x": 1},
+        SECOND: {"task": "worker-1", "x": 1},
+    }
+    assert group.started_by == how
+
+
+def test_tasks_can_have_payloads_of_their_own(start: Starter) -> None:
+    payload = {FIRST: {"x": 1}, SECOND: {"x": 2}}
+    results = start().call("echo", payload, timeout_s=TIMEOUT_S)
+    assert [result["x"] for result in results.values()] == [1, 2]
+
+
+def test_some_tasks_work_while_others_only_serve(start: Starter) -> None:
+    group = start("ps:2+1")
+    chief = Task(role="chief", index=0)
+    results = group.call("echo", {}, tasks=[chief], timeout_s=TIMEOUT_S)
+    assert results == {chief: {"task": "chief-0"}}
+    assert [str(task) for task in group.tasks] == [
+        "chief-0",
+        "worker-0",
+        "worker-1",
+        "ps-0",
+    ]
+
+
+def test_a_group_takes_one_job_after_another(start: Starter) -> None:
+    group = start("one")
+    for number in range(3):
+        results = group.call("echo", {"x": number}, timeout_s=TIMEOUT_S)
+        assert results[FIRST]["x"] == number
+
+
+def test_progress_is_passed_on(start: Starter) -> None:
+    seen: list[tuple[Task, int | None, str | None]] = []
+    start("one").call(
+        "report", {}, timeout_s=TIMEOUT_S, on_progress=lambda *event: seen.append(event)
+    )
+    assert seen == [(FIRST, 4, "loss"), (FIRST, 5, None)]
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_a_task_sees_what_the_bench_sees(
+    start: Starter,
+    how: str,
+    run_directory: RunDirectory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    get_fork_server((), {"GIVEN": "1"}).wait_ready()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "extra")
+    monkeypatch.setenv("SET_AFTER_THE_SERVER_STARTED", "1")
+    group = start(
+        start=how,
+        environment={"GIVEN": "1"},
+        environment_by_task={SECOND: {"GIVEN": "2"}},
+        context={"seed": 3},
+    )
+    results = group.call("describe", {}, timeout_s=TIMEOUT_S)
+    for task, seen in results.items():
+        environment = seen.pop("environment")
+        assert environment["SET_AFTER_THE_SERVER_STARTED"] == "1"
+        assert environment.get("PYTHONPATH") == os.environ.get("PYTHONPATH")
+        assert json.loads(environment["TF_CONFIG"]) == {
+            "cluster": seen["addresses"],
+            "task": {"type": "worker", "index": task.index},
+        }
+        assert seen["sys_path"][0] == str(tmp_path / "extra")
+        assert seen["cwd"] == str(tmp_path)
+        assert seen["stdin"] == os.devnull
+        assert seen["folder"] == str(run_directory.path)
+        assert (seen["spec"], seen["context"]) == ("mwms:2", {"seed": 3})
+        assert (seen["blocked"], seen["interruptible"]) == ([], True)
+        # Its own channel and nobody else's, or EOF would never come.
+        assert seen["sockets"] == 1
+        assert seen["pid"] == seen["session"] == seen["group"] == group.pids[task]
+    assert len(set(results[FIRST]["addresses"]["worker"])) == 2
+
+
+def test_a_single_process_gets_no_tf_config_of_the_user(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["elsewhere:1"]}}')
+    results = start("mirrored:2").call("describe", {}, timeout_s=TIMEOUT_S)
+    assert "TF_CONFIG" not in results[FIRST]["environment"]
+    assert results[FIRST]["addresses"] == {}
+
+
+def test_no_process_is_left_after_close(start: Starter) -> None:
+    group = start()
+    pids = group.pids.values()
+    group.close()
+    group.close()
+    assert group.closed
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    with pytest.raises(ClusterError, match=r"tasks of 'mwms:2' have been ended"):
+        group.call("echo", {}, timeout_s=TIMEOUT_S)
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_what_a_task_started_ends_with_it(start: Starter, how: str) -> None:
+    group = start("one", start=how)
+    results = group.call("start_grandchild", {}, timeout_s=TIMEOUT_S)
+    group.close()
+    assert is_gone_soon(results[FIRST]["pid"])
+
+
+def test_a_forgotten_group_is_ended(run_directory: RunDirectory) -> None:
+    group = start_group(
+        ClusterSpec.parse("one"),
+        run_directory=run_directory,
+        entry="launch_entries:run",
+    )
+    pid = group.pids[FIRST]
+    del group
+    gc.collect()
+    assert is_gone_soon(pid)
+
+
+def test_a_task_that_ignores_sigterm_is_killed(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_module, "_TERMINATE_S", 0.05)
+    group = start("one")
+    with pytest.raises(TaskFailedError, match="deadline"):
+        group.call("wait_stubbornly", {}, timeout_s=0.3)
+    assert not psutil.pid_exists(group.pids[FIRST])
+
+
+def test_ctrl_c_ends_the_group(start: Starter) -> None:
+    group = start()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        group.call("wait", {}, timeout_s=TIMEOUT_S, on_progress=interrupt)
+    assert group.closed
+    assert not any(psutil.pid_exists(pid) for pid in group.pids.values())
+
+
+def test_groups_leak_no_descriptors(start: Starter) -> None:
+    start().close()
+    before = psutil.Process().num_fds()
+    for _ in range(50):
+        start().close()
+    assert psutil.Process().num_fds() == before
+    server = psutil.Process(get_fork_server((), {}).pid)
+    assert server.children() == []
+    assert server.num_fds() < 10
+
+
+def test_a_fork_server_is_shared_and_has_one_thread(start: Starter) -> None:
+    first, second = start("one"), start("one")
+    parents = {psutil.Process(group.pids[FIRST]).ppid() for group in (first, second)}
+    server = get_fork_server((), {})
+    assert parents == {server.pid}
+    assert psutil.Process(server.pid).num_threads() == 1
+    assert os.getsid(server.pid) == server.pid
+
+
+def test_an_environment_of_the_imports_has_its_own_server(start: Starter) -> None:
+    groups = start("one"), start("one", environment={"IMPORTS_SEE": "this"})
+    parents = {psutil.Process(group.pids[FIRST]).ppid() for group in groups}
+    assert len(parents) == 2
+
+
+def test_a_dead_fork_server_is_replaced(start: Starter) -> None:
+    start("one").close()
+    old = get_fork_server((), {}).pid
+    os.kill(old, signal.SIGKILL)
+    said: list[str] = []
+    group = start("one", log=said.append)
+    assert group.call("echo", {}, timeout_s=TIMEOUT_S)
+    assert get_fork_server((), {}).pid != old
+    assert said == ["The fork server had died; another one is started."]
+
+
+def test_a_fork_server_takes_its_tasks_with_it(start: Starter) -> None:
+    group = start()
+
+    def kill_server(*_: object) -> None:
+        os.kill(get_fork_server((), {}).pid, signal.SIGKILL)
+
+    with pytest.raises(TaskFailedError, match=r"fork server died") as failure:
+        group.call("wait", {}, timeout_s=TIMEOUT_S, on_progress=kill_server)
+    assert failure.value.signal == signal.SIGKILL
+    assert all(is_gone_soon(pid) for pid in group.pids.values())
+
+
+def test_tasks_are_spawned_where_a_fork_is_not_safe(start: Starter) -> None:
+    said: list[str] = []
+    group = start("one", check="launch_entries:refuse_fork", log=said.append)
+    assert group.started_by == "spawn"
+    assert "the test says no" in said[0]
+    with pytest.raises(ClusterError, match=r"the test says no. Use start='spawn'"):
+        start("one", check="launch_entries:refuse_fork", start="fork")
+
+
+def test_an_import_that_fails_is_named(start: Starter) -> None:
+    with pytest.raises(ClusterError, match=r"could not import no_such_module") as error:
+        start("one", preload=("no_such_module",))
+    assert "ModuleNotFoundError" in error.value.detail
+
+
+@pytest.mark.parametrize(
+    ("wanted", "platform", "expected"),
+    [
+        pytest.param(None, "linux", "fork", id="linux"),
+        pytest.param("spawn", "linux", "spawn", id="linux-on-request"),
+        pytest.param(None, "darwin", "spawn", id="macos"),
+    ],
+)
+def test_the_start_follows_the_system(
+    wanted: Any, platform: str, expected: str
+) -> None:
+    assert choose_start(wanted, platform) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "platform", "message"),
+    [
+        pytest.param(None, "win32", "Use WSL or a container", id="windows"),
+        pytest.param("fork", "darwin", "not possible on macOS", id="macos-fork"),
+    ],
+)
+def test_a_start_that_is_not_possible_is_refused(
+    wanted: Any, platform: str, message: str
+) -> None:
+    with pytest.raises(BadInputError, match=message):
+        choose_start(wanted, platform)
+
+
+def test_a_spec_that_is_not_resolved_is_refused(start: Starter) -> None:
+    with pytest.raises(BadInputError, match=r"'mwms:all' does not say how many"):
+        start("mwms:all")
+
+
+def test_a_lost_port_starts_the_cluster_anew(
+    start: Starter, run_directory: RunDirectory
+) -> None:
+    said: list[str] = []
+    job = Job(name="bind", payload={"failures": 1}, timeout_s=TIMEOUT_S)
+    group = start("mwms:1", first=job, log=said.append)
+    assert group.attempts == 2
+    assert group.first == {FIRST: {}}
+    assert "address already in use" in said[0]
+    tries = (run_directory.path / "worker-0.tries").read_text().splitlines()
+    assert len(tries) == 2
+
+
+def test_ports_that_are_always_lost_are_an_error(start: Starter) -> None:
+    job = Job(name="bind", payload={"failures": 9}, timeout_s=TIMEOUT_S)
+    with pytest.raises(TaskFailedError, match=r"PortLostError") as failure:
+        start("mwms:1", first=job, attempts=2)
+    assert failure.value.kind == "port"
