@@ -35,5 +35,5 @@ def test_shards_are_uneven_where_four_examples_per_replica_are_there(
 
 
 def test_fewer_examples_than_replicas_are_refused() -> None:
-    with pytest.raises(BadInputError, match="3 examples, 4 replicas. Use 4"):
+    with pytest.raises(BadInputError, match=r"3 examples, 4 replicas\. Use 4"):
         split_unevenly(3, 4)

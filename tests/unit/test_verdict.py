@@ -157,7 +157,8 @@ def test_the_document_has_the_contracts_keys() -> None:
         "null",
         '{"schema": "distbench/verdict/1"}',
         '{"schema": "other", "runs": []}',
-        '{"schema": "distbench/verdict/1", "target": "t", "environment": {}, "runs": [1]}',
+        '{"schema": "distbench/verdict/1", "target": "t", "environment": {}, "runs": [1'
+        "]}",
     ],
 )
 def test_other_text_is_no_verdict(broken: str) -> None:

@@ -1,0 +1,137 @@
+"""Imports point one way, and what starts often stays cheap."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "distbench"
+
+# What each module or package may import of distbench, besides itself. `launch` and
+# `worker` meet in files and messages only; `compare` and `diagnose` see no processes.
+_DATA = {"errors", "cluster", "split", "scenario", "target", "codes", "machine"}
+_JUDGED = {*_DATA, "trace", "evidence", "verdict"}
+_REPORTED = {*_DATA, "verdict", "options", "expect", "report"}
+_TOP = {*_JUDGED, "options", "expect", "launch", "compare", "diagnose", "observe"}
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "cluster": {"errors"},
+    "split": {"errors"},
+    "scenario": {"errors", "cluster", "split"},
+    "target": {"errors"},
+    "codes": {"errors"},
+    "machine": {"errors", "cluster"},
+    "trace": {"errors"},
+    "evidence": {"scenario", "trace"},
+    "verdict": {"errors"},
+    "expect": {"verdict"},
+    "options": {"errors", "cluster", "codes", "scenario", "verdict"},
+    "launch": {"errors", "cluster"},
+    "worker": {*_JUDGED, "launch"},
+    "compare": {"errors", "split", "trace", "evidence", "verdict", "codes"},
+    "diagnose": {"errors", "split", "trace", "evidence", "verdict", "codes", "compare"},
+    "report": _REPORTED,
+    "observe": {*_JUDGED, "launch"},
+    "check": _TOP,
+    "api": {*_TOP, "check"},
+    "doctor": {"errors", "cluster", "machine", "launch"},
+    "cli": {*_TOP, "check", "api", "doctor", "report"},
+    "pytest_plugin": {*_TOP, "check", "api", "report"},
+    "__init__": {"api", "verdict"},
+}
+HEAVY = ("tensorflow", "tf_keras", "keras")
+
+
+def list_files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def name_layer(path: Path) -> str:
+    part = path.relative_to(PACKAGE).parts[0]
+    return part.removesuffix(".py")
+
+
+def list_imports(path: Path) -> Iterator[str]:
+    """Every imported module, in functions and under TYPE_CHECKING too."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = str(node.module)
+            if module == "distbench":
+                yield from (f"distbench.{alias.name}" for alias in node.names)
+            else:
+                yield module
+
+
+def test_every_module_has_a_layer() -> None:
+    assert {name_layer(path) for path in list_files()} <= set(ALLOWED)
+
+
+def test_no_layer_imports_itself_in_a_circle() -> None:
+    order: list[str] = []
+    left = dict(ALLOWED)
+    while left:
+        free = [n for n, needs in left.items() if not needs - {n} - set(order)]
+        assert free, f"a circle among {sorted(left)}"
+        order += free
+        for name in free:
+            del left[name]
+
+
+@pytest.mark.parametrize(
+    "path", list_files(), ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_imports_point_downwards(path: Path) -> None:
+    layer = name_layer(path)
+    for module in list_imports(path):
+        top, _, rest = module.partition(".")
+        if top == "distbench" and rest:
+            target = rest.partition(".")[0]
+            assert target == layer or target in ALLOWED[layer], f"imports {module}"
+        if layer != "worker":
+            assert top not in HEAVY, f"imports {module}; only worker may"
+
+
+@pytest.mark.parametrize("layer", ["compare", "diagnose", "report"])
+def test_judging_and_reporting_start_no_process(layer: str) -> None:
+    forbidden = {"subprocess", "multiprocessing", "socket", "psutil", "threading"}
+    for path in (PACKAGE / layer).rglob("*.py"):
+        tops = {module.partition(".")[0] for module in list_imports(path)}
+        assert not tops & forbidden, path
+
+
+@pytest.mark.parametrize(
+    ("statement", "forbidden"),
+    [
+        ("import distbench", (*HEAVY, "numpy", "rich", "psutil", "typer")),
+        ("import distbench.pytest_plugin", (*HEAVY, "numpy", "rich", "psutil")),
+        (
+            "import sys; sys.argv = ['distbench', '--help']\n"
+            "from distbench.cli import main\n"
+            "try: main()\n"
+            "except SystemExit: pass",
+            (*HEAVY, "numpy", "rich", "psutil"),
+        ),
+        (
+            "import distbench.check, distbench.api, distbench.report.table",
+            HEAVY,
+        ),
+    ],
+    ids=["package", "plugin", "help", "check"],
+)
+def test_importing_stays_cheap(statement: str, forbidden: tuple[str, ...]) -> None:
+    code = f"{statement}\nimport sys\nprint('loaded:', *sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.rpartition("loaded:")[2].split())
+    assert not loaded & set(forbidden)

@@ -1,0 +1,144 @@
+"""Scenarios and options: what is refused, ids, and the way through JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distbench.errors import BadInputError
+from distbench.options import CheckOptions
+from distbench.scenario import (
+    PATHS,
+    WORKLOADS,
+    Scenario,
+    scenario_from_json,
+    scenario_to_json,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"workload": "mlp", "target": "a.b:adam", "path": "aggregator"},
+            "mlp-adam-mwms:2-aggregator",
+        ),
+        ({"target": "dir/train.py:Program"}, "Program-mwms:2"),
+        ({"target": "t.py:P", "path": "user"}, "P-mwms:2-user"),
+        ({"target": "test_x.<locals>.<lambda>"}, "test_x._locals_._lambda-mwms:2"),
+    ],
+    ids=["optimizer", "program", "program-path", "lambda"],
+)
+def test_the_id_names_what_differs(changes: dict, expected: str) -> None:
+    assert Scenario(**changes).id == expected
+
+
+@given(
+    st.builds(
+        Scenario,
+        target=st.text(min_size=1, max_size=20),
+        workload=st.sampled_from(["", *WORKLOADS]),
+        cluster=st.sampled_from(["one", "mwms:3", "ps:2+1", "mirrored:all@gpu"]),
+        path=st.sampled_from(list(PATHS)),
+        steps=st.integers(1, 99),
+        dtype=st.sampled_from(["float32", "bfloat16"]),
+        seed=st.integers(0, 2**31 - 1),
+        keras=st.sampled_from([None, "legacy", "3"]),
+        jit=st.sampled_from([None, True, False]),
+        timeout_s=st.floats(0.1, 1e4),
+    )
+)
+def test_a_scenario_comes_back_from_json(scenario: Scenario) -> None:
+    assert scenario_from_json(scenario_to_json(scenario)) == scenario
+
+
+def test_a_split_comes_back_as_a_tuple() -> None:
+    scenario = Scenario(target="t", split=(6, 2))
+    assert scenario_from_json(scenario_to_json(scenario)).shards == (6, 2)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "x"}', "null"])
+def test_other_text_is_no_scenario(text: str) -> None:
+    with pytest.raises(BadInputError, match="not a scenario"):
+        scenario_from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "shards"),
+    [("one", (4,)), ("mwms:2", (5, 3)), ("ps:2+1", (4,)), ("mwms:3", (7, 5, 4))],
+    ids=str,
+)
+def test_the_default_batch_is_a_power_of_two_split_unevenly(
+    cluster: str, shards: tuple[int, ...]
+) -> None:
+    scenario = Scenario(target="t", cluster=cluster)
+    assert sorted(scenario.shards) == sorted(shards)
+    assert scenario.global_batch.bit_count() == 1
+
+
+def test_an_open_cluster_has_no_shards_yet() -> None:
+    with pytest.raises(BadInputError, match="Resolve the cluster spec first"):
+        _ = Scenario(target="t", cluster="mirrored:all").shards
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"target": ""}, "needs a target"),
+        ({"workload": "mpl"}, "Did you mean 'mlp'"),
+        ({"path": "agregator"}, "Did you mean 'aggregator'"),
+        ({"cluster": "mwm:2"}, "Did you mean 'mwms:2'"),
+        ({"steps": 0}, "steps must be 1 or more. Received: 0"),
+        ({"seed": -1}, "seed must be"),
+        ({"timeout_s": 0.0}, "timeout_s must be"),
+        ({"timeout_s": float("nan")}, "timeout_s must be"),
+        ({"dtype": "float31"}, "Did you mean 'float32'"),
+        ({"keras": "2"}, "keras '2' is not known"),
+        ({"split": (1, 2, 3)}, "3 shares, 2 replicas"),
+        ({"split": (9, -1)}, "must not be negative"),
+        ({"split": (0, 0)}, "one must be positive"),
+        ({"split": (5, 3), "examples": 9}, "add up"),
+        ({"examples": 1}, "1 examples, 2 replicas"),
+    ],
+    ids=str,
+)
+def test_what_cannot_run_is_refused(changes: dict, message: str) -> None:
+    with pytest.raises(BadInputError, match=re.escape(message)):
+        Scenario(**{"target": "t", **changes})
+
+
+def test_an_empty_shard_is_a_scenario_of_its_own() -> None:
+    assert Scenario(target="t", split=(8, 0)).shards == (8, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"clusters": ()}, "clusters must name at least one"),
+        ({"clusters": ("mwms:2", "x")}, "Cluster spec 'x'"),
+        ({"paths": ("aggregator-men",)}, "Did you mean 'aggregator-mean'"),
+        ({"tiers": ("exakt",)}, "Did you mean 'exact'"),
+        ({"workloads": ("linnear",)}, "Did you mean 'linear'"),
+        ({"expect": ("mean-of-mean",)}, "Did you mean 'mean-of-means'"),
+        ({"steps": 0}, "steps must be"),
+        ({"require_gpus": -1}, "require_gpus must not be negative"),
+        ({"engine": "slurn"}, "Did you mean 'slurm'"),
+        ({"engine": "slurm"}, "Engine 'slurm' is not built yet"),
+        ({"start": "frok"}, "Did you mean 'fork'"),
+    ],
+    ids=str,
+)
+def test_bad_options_are_refused_with_the_nearest_name(
+    changes: dict, message: str
+) -> None:
+    with pytest.raises(BadInputError, match=re.escape(message)):
+        CheckOptions(**changes)
+
+
+def test_default_options_are_valid_and_train_an_odd_number_of_steps() -> None:
+    assert CheckOptions().steps % 2 == 1
+    assert dataclasses.replace(CheckOptions(), expect=("nonfinite",))

@@ -1,0 +1,156 @@
+"""Targets: parsed without an import, loaded with the user's error and not ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from distbench.errors import BadInputError
+from distbench.target import (
+    TargetRef,
+    load_target,
+    parse_target,
+    target_from_json,
+    target_to_json,
+    write_pickled_target,
+)
+
+
+@pytest.fixture(autouse=True)
+def _keep_imports() -> Iterator[None]:
+    path, modules = list(sys.path), dict(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - set(modules):
+        del sys.modules[name]
+
+
+def write(folder: Path, text: str, name: str = "train.py") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_module_is_named_and_not_imported(tmp_path: Path) -> None:
+    ref = parse_target("no.such.package:Class.method", tmp_path)
+    assert (ref.kind, ref.module, ref.attribute) == (
+        "import",
+        "no.such.package",
+        "Class.method",
+    )
+    assert ref.search_path == (str(tmp_path),)
+    assert ref.describe() == "no.such.package:Class.method"
+
+
+def test_a_file_is_made_absolute_and_not_run(tmp_path: Path) -> None:
+    write(tmp_path, "raise SystemExit('run')")
+    ref = parse_target("train.py:make", tmp_path)
+    assert (ref.kind, ref.path) == ("file", str(tmp_path / "train.py"))
+    assert ref.search_path == (str(tmp_path),)
+    assert target_from_json(target_to_json(ref)) == ref
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("train", "names no attribute"),
+        ("train.py", r"Did you mean one of 'train.py:make', 'train.py:Program'\?"),
+        ("", "names no attribute"),
+        (":", "no name of an attribute"),
+        (":make", "neither a module nor a file"),
+        ("train.py:", "no name of an attribute"),
+        ("train.py:make()", "no name of an attribute"),
+        ("a b:make", "neither a module nor a file"),
+        ("trian.py:make", r"no file '.*trian.py'.*Did you mean 'train.py'\?"),
+        ("sub/train.py:make", "no folder '.*sub' either"),
+        ("./train:make", r"no file.*Did you mean 'train.py'\?"),
+        ("./text.txt:make", "does not end in '.py'"),
+        ("/tmp/:make", "is a folder"),
+    ],
+)
+def test_another_form_is_refused_with_a_hint(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    write(tmp_path, "def make(): ...\nclass Program: ...\ndef _hidden(): ...\n")
+    write(tmp_path, "", "text.txt")
+    with pytest.raises(BadInputError, match=message):
+        parse_target(text, tmp_path)
+
+
+def test_a_file_is_loaded_with_its_neighbours(tmp_path: Path) -> None:
+    write(tmp_path, "RATE = 0.5", "neighbour_of_train.py")
+    write(tmp_path, "import neighbour_of_train as n\nclass A:\n  rate = n.RATE\n")
+    assert load_target(parse_target("train.py:A.rate", tmp_path)) == 0.5
+
+
+def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
+    for name, value in (("a", 1), ("b", 2)):
+        write(tmp_path, f"value = {value}", f"{name}/train.py")
+    refs = [parse_target(f"{name}/train.py:value", tmp_path) for name in "ab"]
+    assert [load_target(ref) for ref in refs] == [1, 2]
+
+
+def test_a_module_of_the_current_folder_is_loaded(tmp_path: Path) -> None:
+    write(tmp_path, "value = 3", "package_of_test/module.py")
+    ref = parse_target("package_of_test.module:value", tmp_path)
+    assert load_target(ref) == 3
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import no_such_module", r"No module named.*train.py line 1: `import no_such"),
+        ("\n1 / 0", r"ZeroDivisionError.*train.py line 2: `1 / 0`"),
+        ("import json\njson.loads('x')", r"JSONDecodeError.*train.py line 2"),
+        ("def f(:", r"SyntaxError.*train.py line 1"),
+        ("raise SystemExit(3)", "SystemExit"),
+        ("mak = 1", r"no attribute 'make'. Did you mean 'mak'\?"),
+    ],
+    ids=["import", "raises", "library-raises", "syntax", "exit", "attribute"],
+)
+def test_a_file_that_cannot_be_loaded_says_why(
+    tmp_path: Path, source: str, message: str
+) -> None:
+    write(tmp_path, source)
+    with pytest.raises(BadInputError, match=message) as caught:
+        load_target(parse_target("train.py:make", tmp_path))
+    assert "target.py" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_missing_module_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="No module named 'no_such_package'"):
+        load_target(parse_target("no_such_package.x:make", tmp_path))
+
+
+def test_a_local_function_travels_by_value(tmp_path: Path) -> None:
+    factor = 7
+
+    def multiply(x: int) -> int:
+        return factor * x
+
+    ref = write_pickled_target(multiply, tmp_path)
+    assert ref.kind == "pickle"
+    assert "multiply" in ref.describe()
+    # Workers may be unable to import this test module.
+    alone = TargetRef(kind="pickle", path=ref.path, attribute=ref.attribute)
+    code = f"from distbench.target import *\nprint(load_target({alone!r})(6))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+    )
+    assert done.stdout == "42\n", done.stderr
+
+
+def test_what_cannot_be_pickled_is_named(tmp_path: Path) -> None:
+    file = (tmp_path / "open").open("w")
+    with file, pytest.raises(BadInputError, match=r"<lambda>.*cannot be sent"):
+        write_pickled_target(lambda: file, tmp_path)
