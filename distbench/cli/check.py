@@ -147,7 +147,7 @@ def check(
 def _print_report(verdict: Verdict, options: CheckOptions) -> None:
     from distbench.report.table import make_console, render_verdict
 
-    make_console().print(render_verdict(verdict, options))
+    make_console().print(render_verdict(verdict, options), crop=False)
 
 
 def _write_reports(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SECTIONS = ("scenarios", "codes", "clusters")
 _TEXT_WIDTH = 100
-_SPECS = (
+SPECS = (
     "one",
     "mirrored:2",
     "mirrored:4",
@@ -64,7 +64,7 @@ def list_all(
         from distbench.machine import inspect_machine
 
         machine = inspect_machine()
-        lacks = ((spec, machine.find_lack(ClusterSpec.parse(spec))) for spec in _SPECS)
+        lacks = ((spec, machine.find_lack(ClusterSpec.parse(spec))) for spec in SPECS)
         rows = ((spec, lack or "yes") for spec, lack in lacks)
         _print_rows(console, "Clusters on this machine (-c)", rows)
     return 0

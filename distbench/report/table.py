@@ -68,11 +68,10 @@ def make_table(verdict: Verdict) -> Table:
         title=Text(escape_controls(verdict.target)), title_justify="left", box=None
     )
     table.add_column("scenario", overflow="fold")
-    table.add_column("tier")
-    table.add_column("status")
-    table.add_column("checked", justify="right")
-    table.add_column("error/bound", justify="right")
-    table.add_column("seconds", justify="right")
+    table.add_column("tier", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    for name in ("checked", "error/bound", "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
     for run in verdict.runs:
         table.add_row(
             Text(escape_controls(run.scenario)),
@@ -102,7 +101,9 @@ def _render_remarks(verdict: Verdict) -> Iterator[RenderableType]:
         yield text
         if detail:
             yield Padding(
-                Text(escape_controls(detail, keep="\n\t"), style="dim"), (0, 0, 0, 4)
+                Text(escape_controls(detail, keep="\n\t"), style="dim"),
+                (0, 0, 0, 4),
+                expand=False,
             )
 
 
@@ -121,7 +122,12 @@ def _render_sighting(
     lines = [
         Text(f"measured   {name_measurement(finding)}"),
         Text(f"found in   {join_words(name_run(run) for run in sighting.runs)}"),
-        Text(f"reproduce  {format_command(verdict.target, first, options)}"),
+        # Never wrapped: a command is there to be copied.
+        Text(
+            f"reproduce  {format_command(verdict.target, first, options)}",
+            no_wrap=True,
+            overflow="ignore",
+        ),
         Text(escape_controls(f"read more  distbench explain {finding.code}")),
     ]
     yield Text()

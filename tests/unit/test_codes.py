@@ -13,58 +13,23 @@ from distbench.errors import BadInputError
 from distbench.trace import PHASES
 
 ROOT = Path(__file__).parents[2]
-CONTRACT = [
-    "loss-not-scaled",
-    "loss-scaled-twice",
-    "mean-of-means",
-    "regularizer-not-scaled",
-    "missing-reduction",
-    "variable-not-reduced",
-    "double-reduction",
-    "mean-instead-of-sum",
-    "replica-dropped",
-    "wrong-pairing",
-    "clip-before-reduction",
-    "nonlinear-before-reduction",
-    "sparse-duplicates",
-    "sparse-averaged",
-    "sparse-rows",
-    "stale-gradient",
-    "scale-error",
-    "nonfinite",
-    "slot-initial",
-    "slot-from-local-gradient",
-    "slot-not-synchronized",
-    "slot-repeated",
-    "update-repeated",
-    "weight-decay-repeated",
-    "momentum-repeated",
-    "iterations-wrong",
-    "replicas-diverged",
-    "lost-update",
-    "extra-update",
-    "stale-read",
-    "raises",
-    "collective-mismatch",
-    "loss-misreported",
-    "metric-wrong",
-    "accumulation-scale",
-    "weight-decay-missing",
-    "hyperparameter-differs",
-    "statistics-not-synchronized",
-    "examples-repeated",
-    "examples-missed",
-    "randomness-shared",
-    "initial-value-differs",
-    "state-not-restored",
-    "nondeterministic-update",
-    "lower-precision",
-    "unexplained",
-]
+CONTRACT = """
+loss-not-scaled loss-scaled-twice mean-of-means regularizer-not-scaled
+missing-reduction variable-not-reduced double-reduction mean-instead-of-sum
+replica-dropped wrong-pairing clip-before-reduction nonlinear-before-reduction
+sparse-duplicates sparse-averaged sparse-rows stale-gradient scale-error nonfinite
+slot-initial slot-from-local-gradient slot-not-synchronized slot-repeated
+update-repeated weight-decay-repeated momentum-repeated iterations-wrong
+replicas-diverged lost-update extra-update stale-read raises collective-mismatch
+loss-misreported metric-wrong accumulation-scale weight-decay-missing
+hyperparameter-differs statistics-not-synchronized examples-repeated examples-missed
+randomness-shared initial-value-differs state-not-restored nondeterministic-update
+lower-precision unexplained
+"""
 
 
 def test_every_code_of_the_contract_is_explained_and_no_other() -> None:
-    assert set(CODES) == set(CONTRACT)
+    assert set(CODES) == set(CONTRACT.split())
 
 
 @pytest.mark.parametrize("code", CODES.values(), ids=lambda code: code.name)

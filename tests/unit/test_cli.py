@@ -1,0 +1,271 @@
+"""The command line with a check that is played: options in, exit codes out."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from verdict_samples import make_finding, make_run, make_verdict
+
+from distbench.cli import main
+from distbench.cli.tell import SPECS
+from distbench.cluster import ClusterSpec
+from distbench.doctor import Check
+from distbench.errors import BadInputError, ClusterError
+from distbench.options import CheckOptions, Progress
+from distbench.target import TargetRef
+from distbench.verdict import Status, Verdict, verdict_from_json
+
+Played = Callable[[TargetRef, CheckOptions, Progress], Verdict]
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[Played], None]:
+    def install(check_target: Played) -> None:
+        module = types.ModuleType("distbench.check")
+        module.check_target = check_target  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "distbench.check", module)
+
+    return install
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    def run(*words: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["distbench", *words])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return int(stopped.value.code or 0)
+
+    return run
+
+
+def answer(*runs: object) -> Played:
+    return lambda target, options, progress: make_verdict(*runs)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ("pass", 0),
+        ("fail", 1),
+        ("error", 3),
+        ("undecidable", 4),
+        ("vacuous", 4),
+        ("skipped", 4),
+    ],
+)
+def test_the_status_is_the_exit_code(
+    play, call, capsys, status: str, code: int
+) -> None:
+    play(answer(make_run(Status(status))))
+    assert call("check", "a.b:c") == code
+    assert f"1 {status}" in capsys.readouterr().out
+
+
+def test_every_option_arrives(play, call, tmp_path: Path) -> None:
+    seen = []
+
+    def check_target(target, options, progress) -> Verdict:
+        seen.append((target, options))
+        return make_verdict(make_run())
+
+    play(check_target)
+    line = (
+        "check a.b:c -c mwms:2 -c ps:2+1 --path user --path none --tier exact "
+        "--steps 5 --workload mlp --dtype float64 --seed 4 --only some-id "
+        "--keras legacy --jit on --expect nonfinite --require-gpus 2 --timeout 9.5"
+    )
+    assert call(*line.split()) == 0
+    [(target, options)] = seen
+    assert target.describe() == "a.b:c"
+    assert options == CheckOptions(
+        clusters=("mwms:2", "ps:2+1"),
+        paths=("user", "none"),
+        tiers=("exact",),
+        steps=5,
+        workloads=("mlp",),
+        dtype="float64",
+        seed=4,
+        only="some-id",
+        keras="legacy",
+        jit=True,
+        expect=("nonfinite",),
+        require_gpus=2,
+        timeout_s=9.5,
+    )
+
+
+def test_without_options_the_defaults_hold(play, call) -> None:
+    seen = []
+    play(lambda t, options, p: seen.append(options) or make_verdict(make_run()))
+    assert call("check", "a.b:c") == 0
+    assert seen == [CheckOptions()]
+
+
+def test_reports_are_written(play, call, tmp_path: Path) -> None:
+    verdict = make_verdict(make_run(Status.FAIL, findings=(make_finding(),)))
+    play(lambda *_: verdict)
+    files = {kind: tmp_path / f"report.{kind}" for kind in ("json", "html", "junit")}
+    words = [word for kind, file in files.items() for word in (f"--{kind}", str(file))]
+    assert call("check", "a.b:c", *words) == 1
+    assert verdict_from_json(files["json"].read_text()) == verdict
+    assert "missing-reduction" in files["html"].read_text()
+    ElementTree.parse(files["junit"])
+
+
+def test_expected_findings_pass(play, call) -> None:
+    play(answer(make_run(Status.FAIL, findings=(make_finding(),))))
+    assert call("check", "a.b:c", "--expect", "missing-reduction") == 0
+
+
+def test_progress_goes_to_standard_error(play, call, capsys) -> None:
+    def check_target(target, options, progress) -> Verdict:
+        progress.plan(["x"])
+        progress.start("x")
+        return make_verdict(make_run())
+
+    play(check_target)
+    call("check", "a.b:c")
+    shown = capsys.readouterr()
+    assert "[1/1] x" in shown.err
+    assert "[1/1]" not in shown.out
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("check", "Missing argument 'TARGET'"),
+        ("check a.b", "names no attribute"),
+        ("check no/file.py:x", "no file"),
+        ("check a.b:c -c mwm:2", "Did you mean 'mwms:2'"),
+        ("check a.b:c -c mwms:2x2@cpu", "mwms:4@cpu"),
+        ("check a.b:c --path men", "Aggregation path 'men'"),
+        ("check a.b:c --tier exakt", "Did you mean 'exact'"),
+        ("check a.b:c --workload x", "Workload 'x'"),
+        ("check a.b:c --steps 0", "steps must be 1 or more"),
+        ("check a.b:c --steps two", "--steps"),
+        ("check a.b:c --dtype int8", "dtype 'int8'"),
+        ("check a.b:c --jit maybe", "--jit must be 'on' or 'off'"),
+        ("check a.b:c --keras 2", "keras '2'"),
+        ("check a.b:c --expect x", "Finding code 'x'"),
+        ("check a.b:c --engine ray", "not built yet"),
+        ("check a.b:c --timeout 0", "timeout_s must be"),
+        ("check a.b:c --json /no/folder/x", "no folder"),
+        ("check a.b:c --color", "No such option"),
+        ("chekc", "No such command"),
+        ("explain mean-of-mean", "Did you mean 'mean-of-means'"),
+        ("list coeds", "Did you mean 'codes'"),
+    ],
+)
+def test_bad_usage_is_one_clear_message(call, capsys, line: str, message: str) -> None:
+    assert call(*line.split()) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert "Traceback" not in shown.err
+    assert shown.out == ""
+
+
+def raise_(error: BaseException) -> Played:
+    def check_target(target, options, progress) -> Verdict:
+        raise error
+
+    return check_target
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (BadInputError("The factory returned no optimizer."), 2, "no optimizer"),
+        (
+            ClusterError("worker-1 died", detail="log\ntail"),
+            3,
+            "worker-1 died\nlog\ntail",
+        ),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+    ids=["input", "cluster", "interrupt"],
+)
+def test_what_the_check_raises_has_its_exit_code(
+    play, call, capsys, error: BaseException, code: int, message: str
+) -> None:
+    play(raise_(error))
+    assert call("check", "a.b:c") == code
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert "Traceback" not in shown
+
+
+def test_a_bug_of_ours_is_one_line_and_a_file(
+    play, call, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    play(raise_(ZeroDivisionError("oh")))
+    assert call("check", "a.b:c") == 3
+    shown = capsys.readouterr().err
+    assert "a bug in distbench: ZeroDivisionError: oh" in shown
+    assert len(shown.splitlines()) == 1
+    [file] = tmp_path.glob("distbench-bug-*.txt")
+    assert str(file) in shown
+    assert "Traceback" in file.read_text()
+
+
+def test_help_names_every_option_of_the_contract(call, capsys) -> None:
+    assert call("check", "--help") == 0
+    shown = capsys.readouterr().out
+    names = """-c path tier steps workload dtype seed only keras jit expect
+        require-gpus timeout engine json html junit"""
+    for option in names.split():
+        assert (option if option.startswith("-") else f"--{option}") in shown
+
+
+def test_explain_prints_the_whole_explanation(call, capsys) -> None:
+    assert call("explain", "mean-of-means") == 0
+    shown = capsys.readouterr().out
+    for part in ("Mathematics", "Typically wrong", "Right", "To confirm", "To fix"):
+        assert part in shown
+    assert "n_r" in shown
+
+
+@pytest.mark.parametrize(
+    ("section", "part"),
+    [
+        ("scenarios", "aggregator-two-stage"),
+        ("codes", "stale-read"),
+        ("clusters", "ps:2+1"),
+    ],
+)
+def test_list_prints_its_sections(call, capsys, section: str, part: str) -> None:
+    assert call("list", section) == 0
+    assert part in capsys.readouterr().out
+    assert call("list") == 0
+    assert part in capsys.readouterr().out
+
+
+def test_version(call, capsys) -> None:
+    assert call("--version") == 0
+    assert capsys.readouterr().out.startswith("distbench ")
+
+
+@pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 3)], ids=["fit", "unfit"])
+def test_the_doctor_names_what_is_missing(
+    call, capsys, monkeypatch: pytest.MonkeyPatch, ok: bool, code: int
+) -> None:
+    checks = [
+        Check(name="python", ok=True, found="3.11"),
+        Check(name="ports", ok=ok, found="127.0.0.1"),
+    ]
+    monkeypatch.setattr("distbench.doctor.PROBES", (lambda: checks,))
+    assert call("doctor") == code
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("ok  python")
+    assert shown[1].startswith("ok  ports" if ok else "NO  ports")
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_listed_clusters_are_valid(spec: str) -> None:
+    assert str(ClusterSpec.parse(spec)) == spec

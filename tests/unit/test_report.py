@@ -1,0 +1,232 @@
+"""What the user reads: table, findings, progress, JUnit, HTML."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from verdict_samples import EVIL, make_finding, make_run, make_verdict
+
+from distbench.errors import BadInputError, ClusterError
+from distbench.options import CheckOptions
+from distbench.report.escape import escape_controls
+from distbench.report.files import check_place, write_report
+from distbench.report.junit import verdict_to_junit
+from distbench.report.page import verdict_to_html
+from distbench.report.progress import BarProgress, LineProgress, make_progress
+from distbench.report.table import render_verdict
+from distbench.report.words import collect_findings, format_command, join_words
+from distbench.verdict import Status, Verdict
+
+FAILED = make_verdict(
+    make_run(Status.FAIL, findings=(make_finding(),)),
+    make_run(Status.FAIL, findings=(make_finding(ratio=0.6),), tier="exact"),
+    make_run(Status.SKIPPED, message="need 2 GPUs, have 0", checked=0, worst=None),
+)
+
+
+def print_verdict(verdict: Verdict, options: CheckOptions | None = None) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=300, highlight=False)
+    console.print(render_verdict(verdict, options or CheckOptions()))
+    return stream.getvalue()
+
+
+def test_the_report_has_runs_findings_reasons_and_a_summary() -> None:
+    text = print_verdict(FAILED)
+    assert "mlp-adam-mwms:2-none" in text
+    assert "412" in text
+    assert "0.25" in text
+    assert "need 2 GPUs, have 0" in text
+    assert "Step 0: nobody sums; let the optimizer aggregate." in text
+    assert "fail: 2 fail, 1 skipped" in text
+    assert "distbench explain missing-reduction" in text
+
+
+def test_one_cause_in_two_tiers_is_told_once() -> None:
+    text = print_verdict(FAILED)
+    assert text.count("nobody sums") == 1
+    assert "mlp-adam-mwms:2-none [bounded] and mlp-adam-mwms:2-none [exact]" in text
+
+
+def test_findings_of_two_origins_stay_apart() -> None:
+    finding = make_finding()
+    other = make_finding(origin="framework")
+    verdict = make_verdict(make_run(Status.FAIL, findings=(finding, other)))
+    assert len(collect_findings(verdict)) == 2
+    assert "the framework's, not the subject's" in print_verdict(verdict)
+
+
+def test_a_warning_of_a_passed_run_is_told_as_one() -> None:
+    warning = make_finding(code="lower-precision", warning=True)
+    text = print_verdict(make_verdict(make_run(Status.PASS, findings=(warning,))))
+    assert "warning: lower-precision" in text
+    assert "pass: 1 pass" in text
+
+
+def test_an_error_shows_what_helps_to_debug_it() -> None:
+    run = make_run(Status.ERROR, message="worker-1 died", detail="log line\n  stack")
+    text = print_verdict(make_verdict(run))
+    assert "worker-1 died" in text
+    assert "    log line" in [line.rstrip() for line in text.splitlines()]
+
+
+def test_a_verdict_without_runs_is_printed() -> None:
+    assert "vacuous: no runs" in print_verdict(make_verdict())
+
+
+def test_long_ids_are_never_cut_short() -> None:
+    scenario = "embedding-" + "x" * 150 + "-mwms:2-aggregator-two-stage"
+    stream = io.StringIO()
+    Console(file=stream, width=60).print(
+        render_verdict(make_verdict(make_run(scenario=scenario)), CheckOptions())
+    )
+    assert "…" not in stream.getvalue()
+    assert stream.getvalue().count("x") >= 150
+
+
+def test_names_can_neither_steer_the_terminal_nor_break_the_report() -> None:
+    finding = make_finding(variable=EVIL, explanation=EVIL, code=EVIL)
+    run = make_run(
+        Status.FAIL, scenario=EVIL, message=EVIL, detail=EVIL, findings=(finding,)
+    )
+    text = print_verdict(make_verdict(run, target=EVIL))
+    assert not {"\x1b", "\x00", "\u202e", "\ud800"} & set(text)
+    assert "dense[bold]/k\\x1b[31m<&" in text
+    page = verdict_to_html(make_verdict(run, target=EVIL), CheckOptions())
+    assert "dense[bold]/k\\x1b[31m&lt;&amp;" in page
+    page.encode()
+
+
+@given(st.text())
+def test_escaped_text_is_printable(text: str) -> None:
+    escaped = escape_controls(text)
+    escaped.encode()
+    assert "\n" not in escaped
+    assert escape_controls("plain Σ ℓ_i · é 模型") == "plain Σ ℓ_i · é 模型"
+
+
+def test_the_command_reproduces_with_the_same_options() -> None:
+    options = CheckOptions(steps=5, seed=7, jit=False, timeout_s=60, keras="legacy")
+    command = format_command("my dir/o.py:adam", make_run(), options)
+    assert command == (
+        "distbench check 'my dir/o.py:adam' -c mwms:2 --path none --tier bounded "
+        "--workload mlp --steps 5 --seed 7 --keras legacy --jit off --timeout 60"
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (0, ""),
+        (1, "0"),
+        (2, "0 and 1"),
+        (3, "0, 1 and 2"),
+        (9, "0, 1, 2, 3, 4 and 4 more"),
+    ],
+)
+def test_lists_are_words(count: int, expected: str) -> None:
+    assert join_words(map(str, range(count))) == expected
+
+
+def test_progress_without_a_terminal_is_plain_lines() -> None:
+    stream = io.StringIO()
+    console = Console(file=io.StringIO())
+    with make_progress(console, stream) as progress:
+        assert isinstance(progress, LineProgress)
+        progress.plan(["a", "mlp-adam-mwms:2-none"])
+        progress.start("mlp-adam-mwms:2-none")
+        progress.finish(make_run(Status.FAIL))
+    assert stream.getvalue() == (
+        "2 scenarios\n"
+        "[2/2] mlp-adam-mwms:2-none ...\n"
+        "[2/2] mlp-adam-mwms:2-none [bounded]: fail (412 checked, 0.9 s)\n"
+    )
+
+
+def test_progress_on_a_terminal_is_a_bar_that_leaves() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with make_progress(console) as progress:
+        assert isinstance(progress, BarProgress)
+        progress.plan(["mlp-adam-mwms:2-none", "[/bold]"])
+        progress.start("[/bold]")
+        for tier in ("exact", "bounded"):
+            progress.finish(make_run(tier=tier))
+        shown = progress._bar.tasks[0]
+        assert (shown.completed, shown.total) == (1, 2)
+        assert shown.description == "[/bold]"
+
+
+def test_junit_counts_and_explains() -> None:
+    suite = ElementTree.fromstring(verdict_to_junit(FAILED)).find("testsuite")
+    assert suite is not None
+    assert {k: suite.get(k) for k in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "3",
+        "failures": "2",
+        "errors": "0",
+        "skipped": "1",
+    }
+    failure = suite.find("testcase/failure")
+    assert failure is not None
+    assert "nobody sums" in (failure.text or "")
+
+
+@pytest.mark.parametrize(
+    ("status", "tag"),
+    [
+        ("pass", None),
+        ("fail", "failure"),
+        ("error", "error"),
+        ("undecidable", "error"),
+        ("vacuous", "error"),
+        ("refused", "skipped"),
+        ("skipped", "skipped"),
+    ],
+)
+def test_junit_has_a_word_for_each_status(status: str, tag: str | None) -> None:
+    document = verdict_to_junit(make_verdict(make_run(Status(status))))
+    case = ElementTree.fromstring(document).find("testsuite/testcase")
+    assert case is not None
+    assert [child.tag for child in case] == ([tag] if tag else [])
+
+
+@given(st.text())
+def test_junit_is_well_formed_whatever_the_names(text: str) -> None:
+    run = make_run(
+        Status.FAIL,
+        scenario=text,
+        message=text,
+        detail=text,
+        findings=(make_finding(variable=text, explanation=text),),
+    )
+    verdict = make_verdict(run, target=text, environment={text: text})
+    ElementTree.fromstring(verdict_to_junit(verdict).encode())
+
+
+def test_a_report_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Path) -> None:
+    place = tmp_path / "verdict.json"
+    for text in ("old", "new \ud800"):
+        check_place(place)
+        write_report(place, text)
+    assert place.read_text() == "new \\ud800"
+    assert list(tmp_path.iterdir()) == [place]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [(".", "is a folder"), ("no/x.json", "there is no folder")]
+)
+def test_a_place_that_cannot_be_written_is_refused(
+    tmp_path: Path, name: str, message: str
+) -> None:
+    with pytest.raises(BadInputError, match=message):
+        check_place(tmp_path / name)
+
+
+def test_a_machine_that_cannot_write_is_at_fault(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="could not be written"):
+        write_report(tmp_path / "gone" / "x.json", "text")

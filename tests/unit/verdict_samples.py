@@ -1,0 +1,48 @@
+"""Verdicts to print, with names that try to break the page."""
+
+from __future__ import annotations
+
+from distbench.verdict import Finding, Run, Status, Verdict, Worst
+
+EVIL = "dense[bold]/k\x1b[31m<&\"'\x00\u202e]]>\ud800"
+
+
+def make_finding(**changes) -> Finding:
+    settings = {
+        "code": "missing-reduction",
+        "phase": "reduced_gradient",
+        "step": 0,
+        "variable": "dense/kernel",
+        "replicas": (0, 1),
+        "ratio": 0.5,
+        "error": 0.25,
+        "bound": 1e-7,
+        "explanation": "Step 0: nobody sums; let the optimizer aggregate.",
+        "confidence": 0.97,
+        **changes,
+    }
+    return Finding(**settings)
+
+
+def make_run(status: Status = Status.PASS, **changes) -> Run:
+    settings = {
+        "scenario": "mlp-adam-mwms:2-none",
+        "cluster": "mwms:2",
+        "path": "none",
+        "tier": "bounded",
+        "workload": "mlp",
+        "seconds": 0.9,
+        "checked": 412,
+        "worst": Worst(phase="variable", variable="w", error_over_bound=0.25),
+        **changes,
+    }
+    return Run(status=status, **settings)
+
+
+def make_verdict(*runs: Run, **changes) -> Verdict:
+    settings = {
+        "target": "optimizers.py:adam",
+        "environment": {"tensorflow": "2.21.0", "devices": ["cpu:0"]},
+        **changes,
+    }
+    return Verdict(runs=runs, **settings)
