@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from distbench.api import check, run
+    from distbench.api import check
+    from distbench.call import run
     from distbench.verdict import Finding, Run, Status, Verdict
 
 __all__ = ["Finding", "Run", "Status", "Verdict", "check", "run"]
 
 _HOMES = {
     "check": "distbench.api",
-    "run": "distbench.api",
+    "run": "distbench.call",
     "Finding": "distbench.verdict",
     "Run": "distbench.verdict",
     "Status": "distbench.verdict",

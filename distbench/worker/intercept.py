@@ -31,7 +31,7 @@ def intercept(
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return replacement(original, *args, **kwargs)
 
-    _hide_from_autograph(wrapper)
+    hide_from_autograph(wrapper)
     # The optimizers' own __setattr__ tracks values or redirects hyperparameters.
     object.__setattr__(instance, name, wrapper)
 
@@ -54,7 +54,8 @@ def call_converted(function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     return tf.__internal__.autograph.tf_convert(function, status)(*args, **kwargs)
 
 
-def _hide_from_autograph(function: Any) -> None:
+def hide_from_autograph(function: Any) -> None:
+    """Have AutoGraph call a function as it is, and go on below it."""
     # AutoGraph calls what bears this mark as it is and leaves its status unchanged
     # (tensorflow/python/autograph/impl/api.py, is_autograph_artifact);
     # `do_not_convert` would switch the conversion off for the user's code below.

@@ -235,7 +235,7 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
     if _LOST_PORT.search(str(error)):
         return {"kind": "port"}
     if isinstance(error, SubjectError) and error.__cause__ is not None:
-        cause = error.__cause__
+        cause = find_original(error.__cause__)
         return {
             "kind": "subject",
             "exception": type(cause).__name__,
@@ -245,6 +245,17 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
             "traceback": "".join(traceback.format_exception(cause)),
         }
     return {"kind": "bench"}
+
+
+def find_original(error: BaseException) -> BaseException:
+    """The exception that the user's code raised, before AutoGraph rewrote it.
+
+    AutoGraph raises anew with the user's source lines in the message; a type that it
+    cannot make (KeyError, say) becomes a StagingError.
+    """
+    while str(error).startswith("in user code:") and error.__context__ is not None:
+        error = error.__context__
+    return error
 
 
 def clean_message(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError
 from distbench.trace import Phase, TraceKey, Value, VariableInfo
 from distbench.worker.families import install_taps, name_family
-from distbench.worker.intercept import call_converted
+from distbench.worker.intercept import hide_from_autograph
 from distbench.worker.program import Program
 from distbench.worker.state import (
     VariableTable,
@@ -51,6 +51,8 @@ class Session:
         strategy: Under which it trains.
         spec: The resolved cluster spec.
         task: Which task of it this is.
+        tapped: Whether to observe; without, the subject runs as if the bench were
+            not there, which tests compare with.
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class Session:
         strategy: tf.distribute.Strategy,
         spec: ClusterSpec,
         task: Task,
+        *,
+        tapped: bool = True,
     ) -> None:
         self.program = program
         self.strategy = strategy
@@ -81,9 +85,12 @@ class Session:
             variables = list(program.variables())
         self._model_variables = variables
         self.table = VariableTable(list_state(variables, [], set()))
-        for optimizer in self.optimizers:
-            install_taps(optimizer, self.board, self.table)
-        _watch_tapes(self.board, self.table)
+        self.board.find_shape = self.table.find_shape
+        self._tapped = tapped
+        if tapped:
+            for optimizer in self.optimizers:
+                install_taps(optimizer, self.board, self.table)
+            _watch_tapes(self.board, self.table)
 
     @contextmanager
     def guard(self, place: str) -> Iterator[None]:
@@ -104,18 +111,20 @@ class Session:
         def replica_step(batch: Any) -> Any:
             with self.board.enter_replica() as replica:
                 try:
-                    loss = call_converted(self.program.replica_step, batch)
+                    loss = self.program.replica_step(batch)
                 except Exception:
                     if self._failed_replica is None:
                         self._failed_replica = replica
                     raise
-                return self.board.tap("loss", "", tf.convert_to_tensor(loss))
-
-        replica_step.autograph_info__ = {}  # type: ignore[attr-defined]
+                loss = tf.convert_to_tensor(loss)
+                return self.board.tap("loss", "", loss) if self._tapped else loss
 
         def step(batch: Any) -> Any:
             return self.strategy.run(replica_step, args=(batch,))
 
+        # Converting the bench's own code would cost more than tracing the user's.
+        hide_from_autograph(replica_step)
+        hide_from_autograph(step)
         return tf.function(step)
 
     def prepare(self, step: Any, batch: Any) -> None:
@@ -233,5 +242,5 @@ def _watch_tapes(board: TapBoard, table: VariableTable) -> None:
         return gradient(unwatched.__get__(self), *args, **kwargs)
 
     unwatched = tf.GradientTape.gradient
-    method.autograph_info__ = {}  # type: ignore[attr-defined]
+    hide_from_autograph(method)
     tf.GradientTape.gradient = method

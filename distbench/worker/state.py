@@ -77,6 +77,10 @@ class VariableTable:
             )
         return known.info.path
 
+    def find_shape(self, path: str) -> tuple[int, ...]:
+        """The shape of a variable by its path."""
+        return next(v.info.shape for v in self.state if v.info.path == path)
+
     def has(self, variable: Any) -> bool:
         """Whether an object stands for a variable in the table."""
         return id(variable) in self._by_id

@@ -9,7 +9,7 @@ is computed. A tap may also feed: replace the value at its point by one from out
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +38,11 @@ class TapBoard:
     Args:
         first_replica: Global number of this task's first replica.
         device: Where the taps live, such as `/job:chief/cpu:0`.
+
+    Attributes:
+        find_shape: Gives the shape of the variable with a path.
+        feeding: The phase at which `fed` replaces what flows past, if any.
+        fed: What to feed, by call, phase and variable.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class TapBoard:
         self._depth: dict[int, int] = {}
         self._seen: dict[tuple[int, str], Any] = {}
         self._local = threading.local()
+        self.find_shape: Callable[[str], tuple[int, ...]] = lambda _: ()
         self.feeding: Phase | None = None
         self.fed: dict[tuple[int, Phase, str], Value] = {}
 
@@ -61,10 +67,10 @@ class TapBoard:
         """Global number of the replica that the calling code runs for."""
         context = tf.distribute.get_replica_context()
         if context is not None:
-            number = tf.get_static_value(context.replica_id_in_sync_group)
-            return int(number or 0) + self._first_replica
-        # In an update: a number under the mirrored strategies; a device's name under
-        # CentralStorage and parameter servers, which update one copy.
+            return int(tf.get_static_value(context.replica_id_in_sync_group) or 0)
+        # In an update: the number within this task under the mirrored strategies; a
+        # device's name under CentralStorage and parameter servers, which update one
+        # copy.
         number = distribute_lib.get_update_replica_id()
         return (number if isinstance(number, int) else 0) + self._first_replica
 
@@ -128,12 +134,8 @@ class TapBoard:
             value = self._feed((call, phase, variable), value)
         point = TapPoint(call, phase, variable, replica)
         if isinstance(value, tf.IndexedSlices):
-            shape = value.dense_shape
-            if shape is None or tf.get_static_value(shape) is None:
-                # The slices alone do not tell how many rows there are.
-                shape = value.shape
-            static = tf.TensorShape(tf.get_static_value(shape))
-            self._shapes[point] = tuple(static.as_list())
+            # The slices alone do not tell how many rows there are.
+            self._shapes[point] = self.find_shape(variable)
             self._write(point, (value.indices, value.values))
         else:
             self._write(point, (tf.convert_to_tensor(value),))

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.errors import BadInputError
+from distbench.worker.intercept import call_converted
 from distbench.worker.program import Program, name_subject
 
 
@@ -35,7 +36,7 @@ class UserProgram(Program):
         Raises:
             BadInputError: It returned no loss.
         """
-        loss = self._subject.replica_step(batch)
+        loss = call_converted(self._subject.replica_step, batch)
         if loss is None:
             raise BadInputError(
                 f"Train program '{name_subject(self._subject)}': replica_step returned "

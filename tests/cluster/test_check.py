@@ -1,0 +1,117 @@
+"""The main job end to end: planted mistakes are found and named, correct ones pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import distbench
+from distbench.errors import BadInputError
+from distbench.verdict import Status, describe_verdict
+
+pytestmark = pytest.mark.cluster
+SUBJECTS = Path(__file__).with_name("subjects.py")
+
+
+def _check(name: str, cluster: str = "mwms:2", **options):
+    return distbench.check(f"{SUBJECTS}:{name}", cluster, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [
+        ("Program", "mwms:2"),
+        ("Program", "ps:1+1"),
+        ("OwnReduction", "mirrored:2"),
+        ("LocalMeanUnderMeanAggregator", "mwms:2"),
+        ("make_adam", "mirrored:2"),
+        ("make_adam", "central:2"),
+        ("make_sgd", "one"),
+    ],
+)
+def test_correct_subjects_pass(name: str, cluster: str) -> None:
+    verdict = _check(name, cluster)
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    assert all(run.checked for run in verdict.runs)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "phase", "variables"),
+    [
+        ("LossNotDividedByGlobalBatch", "loss-not-scaled", "loss", {""}),
+        ("MeanOfMeans", "mean-of-means", "loss", {""}),
+        ("NobodyReduces", "missing-reduction", "reduced_gradient", {"dense/kernel"}),
+        ("ReducedTwice", "double-reduction", "reduced_gradient", {"dense/kernel"}),
+        (
+            "make_identity_aggregator",
+            "missing-reduction",
+            "reduced_gradient",
+            {"kernel", "table"},
+        ),
+        (
+            "make_mean_aggregator",
+            "mean-instead-of-sum",
+            "reduced_gradient",
+            {"kernel", "table"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
+def test_planted_mistakes_are_named(
+    name: str, code: str, phase: str, variables: set[str], cluster: str
+) -> None:
+    verdict = _check(name, cluster)
+    assert verdict.status is Status.FAIL
+    for run in verdict.runs:
+        first = run.findings[0]
+        found = (first.code, first.phase, first.step)
+        assert found == (code, phase, 0), describe_verdict(verdict)
+        assert first.variable in variables
+        assert first.origin == "subject"
+
+
+def test_a_slot_fed_with_the_local_gradient_is_named() -> None:
+    verdict = _check("make_slot_from_local_gradient", workload="linear")
+    assert verdict.status is Status.FAIL
+    for run in verdict.runs:
+        first = run.findings[0]
+        found = (first.code, first.phase)
+        assert found == ("slot-from-local-gradient", "slot"), describe_verdict(verdict)
+        assert first.variable.endswith("kernel/m")
+
+
+def test_what_raises_on_one_replica_is_a_finding() -> None:
+    verdict = _check("RaisesOnSecondReplica", "mirrored:2")
+    finding = verdict.findings[0]
+    assert (verdict.status, finding.code) == (Status.FAIL, "raises")
+    assert finding.replicas == (1,)
+    assert "KeyError" in finding.explanation
+    assert "no slot on this replica" in finding.explanation
+
+
+@pytest.mark.parametrize("cluster", ["ps:1+1", "central:2"])
+def test_what_the_framework_rejects_is_refused(cluster: str) -> None:
+    verdict = _check("make_sgd", cluster, path="user", workload="linear")
+    assert {run.status for run in verdict.runs} == {Status.REFUSED}
+    assert "experimental_aggregate_gradients" in verdict.runs[0].message
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("NoLoss", "replica_step returned no loss"),
+        ("RaisesEverywhere", "fails on one device already.*broken from the start"),
+        ("TooFewExamples", "at least one example per replica"),
+        ("make_no_optimizer", "returned no optimizer.*'str'"),
+        ("SUBJECT", "has no attribute 'SUBJECT'"),
+    ],
+)
+def test_bad_input_gets_one_clear_error(name: str, words: str) -> None:
+    with pytest.raises(BadInputError, match=words):
+        _check(name)
+
+
+def test_fewer_examples_than_replicas_name_both_numbers() -> None:
+    with pytest.raises(BadInputError, match="1 examples, 2 replicas"):
+        _check("TooFewExamples", "mwms:2")

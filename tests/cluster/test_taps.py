@@ -1,0 +1,88 @@
+"""Observing must not disturb: with taps and without, every bit is the same."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+import distbench
+from distbench.scenario import Scenario
+
+pytestmark = pytest.mark.cluster
+
+
+def _train(scenario: Scenario, spec_text: str, *, tapped: bool, scale: float = 1.0):
+    """Runs in a task: train freely, return a digest of each component's final value."""
+    import os
+
+    import tf_keras
+
+    from distbench.cluster import ClusterSpec, Task
+    from distbench.split import split_unevenly
+    from distbench.worker.optimizer_program import count_examples
+    from distbench.worker.reference import cut_batch
+    from distbench.worker.runners import make_runner
+    from distbench.worker.session import Session
+    from distbench.worker.strategies import make_strategy
+    from distbench.worker.subjects import make_program
+
+    spec = ClusterSpec.parse(spec_text)
+    config = os.environ.get("TF_CONFIG", '{"task": {"type": "worker", "index": 0}}')
+    named = __import__("json").loads(config)["task"]
+    task = Task(role=named["type"], index=named["index"])
+    if spec.kind == "ps" and task.role != "chief":
+        return {}
+
+    def factory():
+        optimizer = tf_keras.optimizers.legacy.Adam(0.1)
+        if scale != 1.0:
+            optimizer.gradient_transformers = [
+                lambda pairs: [(gradient * scale, v) for gradient, v in pairs]
+            ]
+        return optimizer
+
+    program = make_program(factory, scenario)
+    session = Session(program, make_strategy(spec), spec, task, tapped=tapped)
+    shards = split_unevenly(count_examples(scenario), spec.replicas)
+    runner = make_runner(session)
+    runner.prepare(list(cut_batch(program.data(0), shards)))
+    for step in range(3):
+        runner.run(list(cut_batch(program.data(step), shards)))
+    return {
+        key: hashlib.sha256(array.tobytes()).hexdigest()
+        for key, array in session.read_state().items()
+    }
+
+
+def _run(cluster: str, workload: str, path: str = "default", **options):
+    scenario = Scenario(target="adam", workload=workload, cluster=cluster, path=path)
+    results = distbench.run(
+        lambda: _train(scenario, f"{cluster}@cpu", **options), cluster
+    )
+    found = {
+        (task, key): digest
+        for task, digests in results.items()
+        for key, digest in digests.items()
+    }
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    "cluster", ["one", "mirrored:2", "central:2", "mwms:2", "ps:1+1"]
+)
+@pytest.mark.parametrize("workload", ["linear", "embedding"])
+def test_taps_leave_every_bit_as_it_is(cluster: str, workload: str) -> None:
+    assert _run(cluster, workload, tapped=True) == _run(cluster, workload, tapped=False)
+
+
+@pytest.mark.parametrize("path", ["user", "aggregator-two-stage", "global-clipnorm"])
+def test_taps_leave_every_path_as_it_is(path: str) -> None:
+    tapped = _run("mirrored:2", "embedding", path, tapped=True)
+    assert tapped == _run("mirrored:2", "embedding", path, tapped=False)
+
+
+def test_a_gradient_scaled_by_a_millionth_is_noticed() -> None:
+    scaled = _run("mirrored:2", "linear", tapped=True, scale=1 + 1e-6)
+    assert scaled != _run("mirrored:2", "linear", tapped=False)
