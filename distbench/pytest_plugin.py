@@ -179,8 +179,9 @@ def _explain_failure(
 
     error = excinfo.value
     if isinstance(error, VerdictFailedError):
-        # The message is the diagnosis; our frames would only hide it.
-        report.longrepr = excinfo.getrepr(style="value")
+        # The message is the diagnosis; source lines would only hide it.
+        last = excinfo.traceback.filter(excinfo)[-1]
+        report.longrepr = f"{last.path}:{last.lineno + 1}: {error}"
     elif isinstance(error, ClusterError) and error.detail:
         report.sections.append(("distbench: tasks", error.detail))
     elif isinstance(error, AssertionError):

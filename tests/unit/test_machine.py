@@ -1,0 +1,137 @@
+"""What the machine has, and what the doctor says of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from distbench import doctor
+from distbench.cluster import ClusterSpec
+from distbench.machine import Machine, count_gpus, inspect_machine
+
+SMALL = Machine(cores=2, memory_bytes=2 * 2**30, gpus=1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "lack"),
+    [
+        ("mwms:2", ""),
+        ("ps:2+1", ""),
+        ("mirrored:1@gpu", ""),
+        ("mirrored:4@gpu", "need 4 GPUs, have 1"),
+        ("mwms:2x2", "need 4 GPUs, have 1"),
+        ("mwms:900", "GiB of free memory, have 2.0 GiB"),
+    ],
+)
+def test_a_lack_is_named_as_need_and_have(spec: str, lack: str) -> None:
+    found = SMALL.find_lack(ClusterSpec.parse(spec))
+    assert found.endswith(lack)
+    assert bool(found) == bool(lack)
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [
+        (None, 3),
+        ("", 0),
+        ("-1", 0),
+        ("0", 1),
+        ("0,2", 2),
+        ("0,-1,2", 1),
+        ("0,1,2,3", 3),
+    ],
+    ids=str,
+)
+def test_gpus_are_counted_from_device_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, count: int
+) -> None:
+    for name in ("nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm", "null"):
+        (tmp_path / name).touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert count_gpus(tmp_path) == count
+
+
+@pytest.mark.parametrize(
+    ("script", "count"),
+    [("echo 'GPU 0: H'; echo 'GPU 1: H'", 2), ("echo broken; exit 9", 1)],
+    ids=["answers", "broken"],
+)
+def test_nvidia_smi_is_asked_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, count: int
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    (tmp_path / "nvidia0").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert count_gpus(tmp_path) == count
+
+
+def test_this_machine_has_cores_and_memory() -> None:
+    machine = inspect_machine()
+    assert machine.cores >= 1
+    assert machine.memory_bytes > 0
+
+
+def test_the_doctor_finds_this_machine_fit() -> None:
+    cheap = (
+        doctor.check_system,
+        doctor.check_packages,
+        doctor.check_resources,
+        doctor.check_ports,
+    )
+    checks = list(doctor.examine_machine(cheap))
+    assert {"system", "python", "tensorflow", "cores", "memory", "GPUs", "ports"} <= {
+        check.name for check in checks
+    }
+    assert "tensorflow" not in sys.modules
+
+
+def play_versions(monkeypatch: pytest.MonkeyPatch, **versions: str) -> dict[str, str]:
+    def version(name: str) -> str:
+        if name not in versions:
+            raise doctor.metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    return {
+        check.name: check.found for check in doctor.check_packages() if not check.ok
+    }
+
+
+def test_a_keras_that_does_not_match_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = {"tensorflow": "2.20.1", "keras": "3.1", "numpy": "2.0"}
+    assert play_versions(monkeypatch, **good, tf_keras="2.20.0") == {}
+    bad = play_versions(monkeypatch, **good, tf_keras="2.19.0")
+    assert "pip install 'tf_keras~=2.20.0'" in bad["tf_keras matches"]
+
+
+def test_a_missing_package_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    missing = play_versions(monkeypatch, keras="3.1", numpy="2", tf_keras="2.20")
+    assert list(missing) == ["tensorflow"]
+    assert "pip install tensorflow" in missing["tensorflow"]
+
+
+def test_ports_that_are_forbidden_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("no")
+
+    monkeypatch.setattr(doctor.socket, "create_server", refuse)
+    [check] = doctor.check_ports()
+    assert not check.ok
+    assert "127.0.0.1 cannot be used: no" in check.found
+
+
+def test_another_system_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    checks = {check.name: check for check in doctor.check_system()}
+    assert not checks["system"].ok
+    assert "WSL" in checks["system"].found

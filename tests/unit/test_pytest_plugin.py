@@ -1,0 +1,196 @@
+"""The installed plugin, in test suites of its own and with a played check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distbench.verdict import Status, verdict_from_json
+
+pytest_plugins = ["pytester"]
+
+CONFTEST = """
+import sys, types
+sys.path.insert(0, {folder!r})
+from verdict_samples import make_finding, make_run, make_verdict
+from distbench.errors import ClusterError
+from distbench.verdict import Status
+
+calls = []
+
+def check(subject, cluster="mwms:2", **options):
+    calls.append((subject, cluster, options))
+    if subject == "broken":
+        raise ClusterError("worker-1 died", detail="last log line")
+    finding = make_finding(explanation="Let the optimizer aggregate.")
+    fails = subject == "wrong"
+    return make_verdict(
+        make_run(Status.FAIL, findings=(finding,)) if fails else make_run(),
+        target=subject,
+    )
+
+def run(function, cluster="mwms:2", *, args=(), timeout_s=120.0):
+    return {{("worker", 0): (function(*args), timeout_s)}}
+
+api = types.ModuleType("distbench.api")
+api.check, api.run, api.calls = check, run, calls
+sys.modules["distbench.api"] = api
+"""
+
+
+@pytest.fixture
+def suite(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> pytest.Pytester:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    pytester.makeconftest(CONFTEST.format(folder=str(Path(__file__).parent)))
+    return pytester
+
+
+def run_suite(suite: pytest.Pytester, text: str, *words: str) -> pytest.RunResult:
+    suite.makepyfile(text)
+    # Only xdist needs processes of its own; they are slow to start.
+    start = suite.runpytest_subprocess if "-n" in words else suite.runpytest_inprocess
+    unwanted = ("cacheprovider", "hypothesispytest", "timeout")
+    return start(*(f"-pno:{name}" for name in unwanted), *words)
+
+
+def test_a_passed_verdict_passes(suite: pytest.Pytester) -> None:
+    result = run_suite(
+        suite,
+        """
+        def test_it(distbench):
+            verdict = distbench.check("right", cluster="mwms:3", steps=5)
+            assert verdict
+            from distbench.api import calls
+            assert calls == [("right", "mwms:3", {"steps": 5})]
+        """,
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_failed_verdict_shows_the_diagnosis_and_no_traceback(
+    suite: pytest.Pytester,
+) -> None:
+    result = run_suite(
+        suite,
+        """
+        def test_it(distbench):
+            distbench.check("wrong").raise_for_status()
+        """,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*/test_*.py:2: wrong: fail*", "*Let the optimizer aggregate.*"]
+    )
+    result.stdout.no_fnmatch_line("*VerdictFailedError*")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "assert distbench.check('wrong')",
+        "assert distbench.check('wrong').status == 'pass'",
+        "v = distbench.check('wrong'); assert v, 'no'",
+    ],
+    ids=["verdict", "status", "message"],
+)
+@pytest.mark.parametrize("given", ["distbench", ""], ids=["fixture", "function"])
+def test_a_failed_assertion_shows_the_diagnosis(
+    suite: pytest.Pytester, line: str, given: str
+) -> None:
+    imports = "" if given else "import distbench.api as distbench\n"
+    result = run_suite(suite, f"{imports}def test_it({given}):\n    {line}\n")
+    result.assert_outcomes(failed=1)
+    if given or "status" not in line:
+        result.stdout.fnmatch_lines(["*diagnosis*", "*Let the optimizer aggregate.*"])
+
+
+def test_a_broken_cluster_shows_its_log(suite: pytest.Pytester) -> None:
+    result = run_suite(suite, "def test_it(distbench): distbench.check('broken')")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*worker-1 died*", "*last log line*"])
+
+
+def test_another_failure_stays_as_it_is(suite: pytest.Pytester) -> None:
+    result = run_suite(
+        suite,
+        """
+        def test_it(distbench):
+            distbench.check("right")
+            assert 1 == 2
+        """,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*diagnosis*")
+
+
+def test_run_gives_results_by_task(suite: pytest.Pytester) -> None:
+    result = run_suite(
+        suite,
+        """
+        def test_it(distbench):
+            results = distbench.run(lambda x: x + 1, args=(2,))
+            assert results == {("worker", 0): (3, 7.0)}
+        """,
+        "--distbench-timeout=7",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_options_are_defaults_that_a_test_may_change(suite: pytest.Pytester) -> None:
+    result = run_suite(
+        suite,
+        """
+        def test_it(distbench):
+            from distbench.api import calls
+            distbench.check("right")
+            distbench.check("right", timeout_s=1)
+            assert [c[2] for c in calls] == [
+                {"timeout_s": 9.0, "require_gpus": 1},
+                {"timeout_s": 1, "require_gpus": 1},
+            ]
+        """,
+        "--distbench-timeout=9",
+        "--distbench-require-gpus=1",
+    )
+    result.assert_outcomes(passed=1)
+
+
+MANY = """
+import pytest
+
+@pytest.mark.parametrize("subject", ["right", "wrong", "right2"])
+def test_it(distbench, subject):
+    distbench.check(subject).raise_for_status()
+
+def test_two(distbench):
+    assert distbench.check("a") and distbench.check("b")
+
+def test_none():
+    pass
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_all_verdicts_are_in_one_document(
+    suite: pytest.Pytester, words: tuple[str, ...]
+) -> None:
+    files = ("--distbench-json=v.json", "--distbench-html=v.html")
+    result = run_suite(suite, MANY, *files, *words)
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(["*distbench: 5 verdicts in v.json*"])
+    verdict = verdict_from_json((suite.path / "v.json").read_text())
+    assert sorted(verdict.target.split(", ")) == ["a", "b", "right", "right2", "wrong"]
+    assert len(verdict.runs) == 5
+    assert verdict.status is Status.FAIL
+    assert "Let the optimizer aggregate." in (suite.path / "v.html").read_text()
+
+
+def test_a_place_that_cannot_be_written_is_refused_at_once(
+    suite: pytest.Pytester,
+) -> None:
+    result = run_suite(suite, MANY, "--distbench-json=no/v.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--distbench-json: *there is no folder*"])
