@@ -249,7 +249,8 @@ def get_fork_server(
 
     Args:
         preload: Modules to import before the first fork.
-        environment: What the imports have to see beyond the bench's own environment.
+        environment: What the imports have to see, beyond the bench's own environment
+            at the time when the server starts.
         check: `module:function` that returns why the process must not be forked.
     """
     key = (preload, frozenset(environment.items()), check)

@@ -34,7 +34,8 @@ _EXIT_STATUS_S = 2.0
 _TICK_S = 0.05
 _SPAWNED_TICK_S = 0.5
 _POLITE_S = 2.0
-_TERMINATE_S = 1.0
+_TERMINATE_S = 0.2
+"""Short: TensorFlow takes SIGTERM for the notice of a preemption and lives on."""
 _KILL_S = 10.0
 
 

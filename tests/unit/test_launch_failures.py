@@ -133,7 +133,9 @@ def test_a_death_between_calls_is_found_by_the_next(start: Starter) -> None:
 @pytest.mark.parametrize("job", ["wait", "stop"])
 def test_a_deadline_shows_where_each_task_is(start: Starter, job: str) -> None:
     payload = {FIRST: {"do": "echo"}, SECOND: {"do": job}}
-    failure = catch_failure(start(), "mixed", payload, timeout_s=0.4)
+    group = start()
+    group.call("echo", {}, timeout_s=TIMEOUT_S)
+    failure = catch_failure(group, "mixed", payload, timeout_s=0.25)
     assert (failure.kind, failure.task, failure.waiting) == (
         "timeout",
         SECOND,
@@ -142,7 +144,7 @@ def test_a_deadline_shows_where_each_task_is(start: Starter, job: str) -> None:
     assert " in serve" in failure.stacks[FIRST]
     assert f" in {job}" in failure.stacks[SECOND]
     if job == "wait":
-        assert "passed its deadline of 0.4 s" in str(failure)
+        assert "passed its deadline of 0.25 s" in str(failure)
         assert "worker-1 (step 1, phase loss)" in str(failure)
 
 

@@ -165,8 +165,9 @@ def test_a_task_that_ignores_sigterm_is_killed(
 ) -> None:
     monkeypatch.setattr(group_module, "_TERMINATE_S", 0.05)
     group = start("one")
+    group.call("echo", {}, timeout_s=TIMEOUT_S)
     with pytest.raises(TaskFailedError, match="deadline"):
-        group.call("wait_stubbornly", {}, timeout_s=0.3)
+        group.call("wait_stubbornly", {}, timeout_s=0.1)
     assert not psutil.pid_exists(group.pids[FIRST])
 
 
@@ -183,10 +184,10 @@ def test_ctrl_c_ends_the_group(start: Starter) -> None:
 
 
 def test_groups_leak_no_descriptors(start: Starter) -> None:
-    start().close()
+    start("mwms:1").close()
     before = psutil.Process().num_fds()
     for _ in range(50):
-        start().close()
+        start("mwms:1").close()
     assert psutil.Process().num_fds() == before
     server = psutil.Process(get_fork_server((), {}).pid)
     assert server.children() == []
