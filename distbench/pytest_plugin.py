@@ -56,7 +56,7 @@ class Bench:
         timeout_s: float | None = None,
     ) -> Mapping[tuple[str, int], Any]:
         """Run a function on every task of a cluster; see `distbench.run`."""
-        from distbench.api import run
+        from distbench.call import run
 
         if timeout_s is None:
             timeout_s = self._settings.get("timeout_s", 120.0)

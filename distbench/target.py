@@ -100,26 +100,8 @@ def write_pickled_target(subject: object, folder: Path, label: str = "") -> Targ
     Raises:
         BadInputError: The subject holds something that cannot be pickled.
     """
-    import cloudpickle
-
-    name = label or str(
-        getattr(subject, "__qualname__", "") or type(subject).__qualname__
-    )
-    home = sys.modules.get(getattr(subject, "__module__", None) or "")
-    by_value = home if home is not None and _is_users_own(home) else None
-    if by_value is not None:
-        cloudpickle.register_pickle_by_value(by_value)
-    try:
-        data = cloudpickle.dumps(subject)
-    except Exception as error:  # noqa: BLE001  # any __reduce__ of the user's may raise
-        raise BadInputError(
-            f"The subject '{name}' cannot be sent to the workers "
-            f"({type(error).__name__}: {error}). Make what it refers to picklable, or "
-            "create it inside the function."
-        ) from None
-    finally:
-        if by_value is not None:
-            cloudpickle.unregister_pickle_by_value(by_value)
+    name = label or name_subject(subject)
+    data = pickle_by_value(subject, name)
     path = folder / "target.pkl"
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(data)
@@ -130,6 +112,42 @@ def write_pickled_target(subject: object, folder: Path, label: str = "") -> Targ
         attribute=name,
         search_path=tuple(p for p in sys.path if p and Path(p).is_dir()),
     )
+
+
+def name_subject(subject: object) -> str:
+    """What to call a subject that came as an object."""
+    named = getattr(subject, "__qualname__", "")
+    return str(named or type(subject).__qualname__)
+
+
+def pickle_by_value(value: object, name: str) -> bytes:
+    """Pickle an object with the code of the module that it comes from.
+
+    Modules of an installation travel by name, since every task has them.
+
+    Args:
+        value: What to pickle.
+        name: What to call it in the message.
+
+    Raises:
+        BadInputError: The value holds something that cannot be pickled.
+    """
+    import cloudpickle
+
+    home = sys.modules.get(getattr(value, "__module__", None) or "")
+    own = home if home is not None and _is_users_own(home) else None
+    if own is not None:
+        cloudpickle.register_pickle_by_value(own)
+    try:
+        return bytes(cloudpickle.dumps(value))
+    except Exception as error:  # noqa: BLE001  # any __reduce__ of the user's may raise
+        raise BadInputError(
+            f"'{name}' cannot be sent to the tasks ({type(error).__name__}: {error}). "
+            "Make what it refers to picklable, or create it inside the function."
+        ) from None
+    finally:
+        if own is not None:
+            cloudpickle.unregister_pickle_by_value(own)
 
 
 def load_target(ref: TargetRef) -> Any:  # the subject may be anything

@@ -38,12 +38,13 @@ ALLOWED: dict[str, set[str]] = {
     "diagnose": {"errors", "split", "trace", "evidence", "verdict", "codes", "compare"},
     "report": _REPORTED,
     "observe": {*_JUDGED, "launch"},
+    "call": {"errors", "cluster", "machine", "launch", "observe"},
     "check": _TOP,
     "api": {*_TOP, "check"},
     "doctor": {"errors", "cluster", "machine", "launch"},
-    "cli": {*_TOP, "check", "api", "doctor", "report"},
-    "pytest_plugin": {*_TOP, "check", "api", "report"},
-    "__init__": {"api", "verdict"},
+    "cli": {*_TOP, "check", "doctor", "report"},
+    "pytest_plugin": {*_TOP, "check", "api", "call", "report"},
+    "__init__": {"api", "call", "verdict"},
 }
 HEAVY = ("tensorflow", "tf_keras", "keras")
 

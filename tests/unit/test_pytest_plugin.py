@@ -34,8 +34,11 @@ def run(function, cluster="mwms:2", *, args=(), timeout_s=120.0):
     return {{("worker", 0): (function(*args), timeout_s)}}
 
 api = types.ModuleType("distbench.api")
-api.check, api.run, api.calls = check, run, calls
+api.check, api.calls = check, calls
 sys.modules["distbench.api"] = api
+call = types.ModuleType("distbench.call")
+call.run = run
+sys.modules["distbench.call"] = call
 """
 
 
