@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,9 @@ def intercept(
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return replacement(original, *args, **kwargs)
 
+    # Optimizers ask for the argument names of their methods (`_dense_apply_args`), and
+    # `inspect.getfullargspec` does not look through `functools.wraps`.
+    wrapper.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]
     hide_from_autograph(wrapper)
     # The optimizers' own __setattr__ tracks values or redirects hyperparameters.
     object.__setattr__(instance, name, wrapper)

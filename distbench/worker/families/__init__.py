@@ -13,9 +13,9 @@ from distbench.worker.families import legacy
 from distbench.worker.state import VariableTable
 from distbench.worker.taps import TapBoard
 
-_FAMILIES: dict[str, Callable[[Any, TapBoard, VariableTable], None]] = {
-    legacy.BASE: legacy.install,
-}
+_FAMILIES: dict[str, Callable[[Any, TapBoard, VariableTable], None]] = dict.fromkeys(
+    legacy.BASES, legacy.install
+)
 
 
 def name_family(candidate: Any) -> str | None:
@@ -32,7 +32,7 @@ def name_family(candidate: Any) -> str | None:
 
 
 KNOWN_BASES = {
-    legacy.BASE: "tf_keras.optimizers.legacy.Optimizer",
+    **legacy.BASES,
     "tf_keras.src.optimizers.optimizer.Optimizer": "tf_keras.optimizers.Optimizer",
     "keras.src.backend.tensorflow.optimizer_distribute.TFOptimizer": (
         "keras.optimizers.Optimizer"

@@ -16,7 +16,16 @@ from distbench.worker.intercept import call_converted, intercept
 from distbench.worker.state import VariableTable
 from distbench.worker.taps import TapBoard
 
-BASE = "tf_keras.src.optimizers.legacy.optimizer_v2.OptimizerV2"
+BASES = {
+    "tf_keras.src.optimizers.legacy.optimizer_v2.OptimizerV2": (
+        "tf_keras.optimizers.legacy.Optimizer"
+    ),
+    # TensorFlow still carries the copy of Keras that this class comes from.
+    "tensorflow.python.keras.optimizer_v2.optimizer_v2.OptimizerV2": (
+        "tensorflow.python.keras.optimizer_v2.OptimizerV2"
+    ),
+}
+"""The base classes by their true names, with the names that users know."""
 _FLAG = "experimental_aggregate_gradients"
 
 
