@@ -19,7 +19,8 @@ CODES = (
         right=(
             "def dataset_fn(context):\n"
             "    data = tf.data.Dataset.from_tensor_slices(examples).shard(\n"
-            "        context.num_input_pipelines, context.input_pipeline_id)\n"
+            "        context.num_input_pipelines, context.input_pipeline_id\n"
+            "    )\n"
             "    return data.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))"
         ),
         confirm="Let every replica print the indices of its examples.",

@@ -19,8 +19,8 @@ CODES = (
         ),
         wrong="loss = tf.reduce_mean(per_example)",
         right=(
-            "loss = tf.nn.compute_average_loss(\n"
-            "    per_example, global_batch_size=GLOBAL_BATCH)"
+            "loss = tf.nn.compute_average_loss(per_example, "
+            "global_batch_size=GLOBAL_BATCH)"
         ),
         confirm=(
             "Run on 2 and on 4 replicas: the ratio follows the number of replicas. "
@@ -94,8 +94,7 @@ CODES = (
         ),
         wrong="loss = data_loss + tf.add_n(model.losses)",
         right=(
-            "loss = data_loss + tf.nn.scale_regularization_loss(\n"
-            "    tf.add_n(model.losses))"
+            "loss = data_loss + tf.nn.scale_regularization_loss(tf.add_n(model.losses))"
         ),
         confirm="Set the regularisation to 0: the finding disappears.",
         fix="Divide the penalty by num_replicas_in_sync before it joins the loss.",

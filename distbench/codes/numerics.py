@@ -43,11 +43,12 @@ CODES = (
             "expected: finite, or skipped by every replica alike\n"
             "observed: Inf or NaN on a subset; a sum with one of them is not finite"
         ),
-        wrong="if tf.reduce_all(tf.math.is_finite(local_gradient)): apply()",
+        wrong=("if tf.reduce_all(tf.math.is_finite(local_gradient)):\n    apply()"),
         right=(
             "finite = tf.reduce_all(tf.math.is_finite(reduced_gradient))  # equal on "
             "all\n"
-            "if finite: apply()"
+            "if finite:\n"
+            "    apply()"
         ),
         confirm="Look at the phase and the replica that are named, at that step.",
         fix=(

@@ -16,14 +16,14 @@ CODES = (
             "observed: reduced_r = g_r"
         ),
         wrong=(
-            "optimizer.apply_gradients(\n"
-            "    pairs, experimental_aggregate_gradients=False)"
+            "optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)"
         ),
         right=(
             "context = tf.distribute.get_replica_context()\n"
             "gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)\n"
             "optimizer.apply_gradients(\n"
-            "    zip(gradients, variables), experimental_aggregate_gradients=False)"
+            "    zip(gradients, variables), experimental_aggregate_gradients=False\n"
+            ")"
         ),
         confirm="Compare a variable over the replicas after one step: it differs.",
         fix=(
@@ -47,8 +47,8 @@ CODES = (
         ),
         wrong=(
             "body.apply_gradients(zip(reduced, body_variables))\n"
-            "head.apply_gradients(\n"
-            "    zip(g, head_variables), experimental_aggregate_gradients=False)"
+            "head.apply_gradients(zip(g, head_variables), "
+            "experimental_aggregate_gradients=False)"
         ),
         right=(
             "body.apply_gradients(zip(g_body, body_variables))\n"
@@ -73,7 +73,8 @@ CODES = (
         right=(
             "gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)\n"
             "optimizer.apply_gradients(\n"
-            "    zip(gradients, variables), experimental_aggregate_gradients=False)"
+            "    zip(gradients, variables), experimental_aggregate_gradients=False\n"
+            ")"
         ),
         confirm="On one replica the result is right; the ratio follows N.",
         fix="Reduce once: drop the all_reduce, or switch the optimizer's own off.",
@@ -161,7 +162,8 @@ CODES = (
             "gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)\n"
             "gradients, _ = tf.clip_by_global_norm(gradients, 1.0)\n"
             "optimizer.apply_gradients(\n"
-            "    zip(gradients, variables), experimental_aggregate_gradients=False)"
+            "    zip(gradients, variables), experimental_aggregate_gradients=False\n"
+            ")"
         ),
         confirm="Raise the limit until nothing is clipped: the finding disappears.",
         fix=(
@@ -181,7 +183,8 @@ CODES = (
         mathematics="expected: f(Σ_r g_r)\nobserved: Σ_r f(g_r)",
         wrong="gradients = [tf.sign(g) for g in gradients]  # then summed",
         right=(
-            "gradient_transformers=[lambda pairs: [(tf.sign(g), v) for g, v in pairs]]"
+            "gradient_transformers = [lambda pairs: [(tf.sign(g), v) for g, v in "
+            "pairs]]"
         ),
         confirm="Replace the function by the identity: the finding disappears.",
         fix=(

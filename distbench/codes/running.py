@@ -47,7 +47,7 @@ CODES = (
             "each waits for peers that never come. The run ends at its deadline."
         ),
         mathematics="–",
-        wrong='if worker_index == 0: total = context.all_reduce("SUM", loss)',
+        wrong=('if worker_index == 0:\n    total = context.all_reduce("SUM", loss)'),
         right='total = context.all_reduce("SUM", loss)  # on every replica',
         confirm="Compare the stacks of the tasks: they stand in different lines.",
         fix=(

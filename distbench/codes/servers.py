@@ -53,7 +53,8 @@ CODES = (
         ),
         mathematics="expected: u_t = f(θ_t)\nobserved: u_t = f(θ_{t−k}), k ≥ 1",
         wrong=(
-            "for _ in range(2): coordinator.schedule(step)  # the second may read early"
+            "for _ in range(2):\n"
+            "    coordinator.schedule(step)  # the second may read early"
         ),
         right=(
             "for _ in range(2):\n    coordinator.schedule(step)\n    coordinator.join()"

@@ -23,8 +23,8 @@ CODES = (
         ),
         right=(
             "unique, position = tf.unique(indices)\n"
-            "summed = tf.math.unsorted_segment_sum(\n"
-            "    grad, position, tf.shape(unique)[0])\n"
+            "summed = tf.math.unsorted_segment_sum(grad, position, "
+            "tf.shape(unique)[0])\n"
             "# then use `summed` and `unique`"
         ),
         confirm="Use batches in which no row occurs twice: the finding disappears.",

@@ -17,10 +17,12 @@ CODES = (
         ),
         wrong=(
             "optimizer.apply_gradients(zip(buffers, variables))\n"
-            "for buffer, g in zip(buffers, gradients): buffer.assign(g)"
+            "for buffer, g in zip(buffers, gradients):\n"
+            "    buffer.assign(g)"
         ),
         right=(
-            "for buffer, g in zip(buffers, gradients): buffer.assign(g)\n"
+            "for buffer, g in zip(buffers, gradients):\n"
+            "    buffer.assign(g)\n"
             "optimizer.apply_gradients(zip(buffers, variables))"
         ),
         confirm="The first step applies zeros; from then on each is one step late.",
@@ -41,7 +43,8 @@ CODES = (
         wrong=(
             "def merge(strategy, pairs):\n"
             "    for g, v in pairs:\n"
-            "        for _ in strategy.experimental_local_results(v): v.assign_sub(g)"
+            "        for _ in strategy.experimental_local_results(v):\n"
+            "            v.assign_sub(g)"
         ),
         right=(
             "def merge(strategy, pairs):\n"
@@ -92,7 +95,7 @@ CODES = (
             "expected: θ_{t+1} = θ_t + μ·v_t − η·g\n"
             "observed: θ_{t+1} = θ_t + k·μ·v_t − η·g"
         ),
-        wrong="for _ in replicas: var.assign_add(momentum * velocity)",
+        wrong=("for _ in replicas:\n    var.assign_add(momentum * velocity)"),
         right="var.assign_add(momentum * velocity - lr * grad)",
         confirm="The first step, where the velocity is 0, is right.",
         fix="Advance the velocity once a step, in the update rule.",
