@@ -45,6 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {*_TOP, "check", "doctor", "report"},
     "pytest_plugin": {*_TOP, "check", "api", "call", "report"},
     "__init__": {"api", "call", "verdict"},
+    "__main__": {"cli"},
 }
 HEAVY = ("tensorflow", "tf_keras", "keras")
 
@@ -136,3 +137,16 @@ def test_importing_stays_cheap(statement: str, forbidden: tuple[str, ...]) -> No
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.rpartition("loaded:")[2].split())
     assert not loaded & set(forbidden)
+
+
+def test_the_interface_is_functions_whatever_was_imported_first() -> None:
+    """A submodule of the same name would take the function's place."""
+    code = (
+        "import distbench.api, distbench.call, distbench.cli.check, distbench\n"
+        "print([callable(getattr(distbench, name)) for name in distbench.__all__])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "False" not in done.stdout

@@ -1,0 +1,93 @@
+"""The set-up scripts refuse what they cannot do, before they change anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A checkout with nothing but the scripts: whatever they make is seen."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def run_script(folder: Path, name: str, *words: str, **programs: str):
+    """Run a script that finds these programs (shell text) before the real ones."""
+    fakes = folder / "fakes"
+    fakes.mkdir()
+    for program, text in programs.items():
+        path = fakes / program
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+    return subprocess.run(
+        [folder / "scripts" / name, *words],
+        env={"PATH": f"{fakes}:/usr/bin:/bin", "HOME": os.environ.get("HOME", "/")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("name", ["test", "scenarios"])
+def test_another_system_is_refused(copy: Path, name: str) -> None:
+    done = run_script(copy, name, uname="echo MINGW64_NT-10.0")
+    assert done.returncode == 3
+    assert f"{name}: distbench runs on Linux and macOS, and this is MING" in done.stderr
+    assert not (copy / ".venv").exists()
+
+
+def test_a_machine_without_a_fitting_python_is_told_so(copy: Path) -> None:
+    pythons = dict.fromkeys(
+        ["python3", "python3.10", "python3.11", "python3.12", "python3.13"], "exit 1"
+    )
+    done = run_script(copy, "scenarios", **pythons)
+    assert done.returncode == 3
+    assert "no Python from 3.10 to 3.13" in done.stderr
+    assert not (copy / ".venv").exists()
+
+
+def test_an_unknown_option_is_bad_usage(copy: Path) -> None:
+    done = run_script(copy, "test", "--slow")
+    assert done.returncode == 2
+    assert "usage: scripts/test [--fast]" in done.stderr
+
+
+def test_the_set_up_runs_again_only_after_a_change(copy: Path) -> None:
+    log = copy / "log"
+    venv = f"""
+case "$*" in
+  *-m\\ venv*)
+    mkdir -p .venv/bin
+    printf '#!/bin/sh\\necho "$@" >>{log}\\n' >.venv/bin/python
+    chmod +x .venv/bin/python ;;
+esac"""
+    source = "set -euo pipefail; source scripts/setup.sh; prepare_environment test"
+
+    def prepare() -> int:
+        env = {"PATH": f"{copy}:/usr/bin:/bin"}
+        subprocess.run(["bash", "-c", source], cwd=copy, env=env, check=True)
+        return log.read_text().count("pip install") if log.exists() else 0
+
+    fake = copy / "python3.11"
+    fake.write_text(f"#!/bin/sh\n{venv}\n")
+    fake.chmod(0o755)
+    assert prepare() == 1
+    assert prepare() == 1
+    with (copy / "pyproject.toml").open("a") as file:
+        file.write("# changed\n")
+    assert prepare() == 2
+
+
+def test_ci_calls_the_same_script() -> None:
+    assert "scripts/test" in (ROOT / ".ci" / "run").read_text()
+    for path in (".ci/run", "scripts/test", "scripts/scenarios"):
+        assert os.access(ROOT / path, os.X_OK)
