@@ -108,6 +108,12 @@ def test_exactness_is_proven_only_where_it_holds(results, dtype, examples, prove
     assert results["proofs"][dtype, examples] is proven
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_linear_gradient_is_large_enough_to_be_clipped(results, dtype):
+    gradients = results["linear"][dtype]["whole"][1:]
+    assert sum(np.sum(np.float64(g) ** 2) for g in gradients) > 1
+
+
 def test_embedding_gradient_is_sparse_with_shared_and_repeated_rows(results):
     taken = results["mirrored"]["embedding"]
     parts = taken["local"][1 + taken["names"].index("table:0")]
