@@ -1,0 +1,157 @@
+"""What `pytest scenarios/` takes on its command line, and how a scenario is made.
+
+A test asks for scenarios with the marker `scenarios(workloads=..., optimizers=...,
+clusters=..., paths=...)`: it runs for each element of the product, with an id such as
+`mlp-adam-mwms:2-aggregator`. `--optimizer` and `--clusters` replace those of every
+test; `kinds=...` limits a test to some kinds of clusters whatever was asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError
+from distbench.target import parse_target
+
+if TYPE_CHECKING:
+    from distbench.verdict import Verdict
+
+_HERE = Path(__file__).parent
+OPTIMIZERS = {
+    "sgd": "sgd.py:make_sgd",
+    "momentum": "momentum.py:make_momentum",
+    "adam": "adam.py:make_adam",
+    "adamw": "adamw.py:make_adamw",
+    "averaged_sgd": "averaged_sgd.py:make_averaged_sgd",
+    "lazy_adam": "lazy_adam.py:make_lazy_adam",
+}
+"""Custom optimizers that the scenarios ship with, by the name in a test's id."""
+
+CLUSTERS = ("mirrored:2", "mwms:2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One element of a test's product."""
+
+    workload: str
+    optimizer: str
+    target: str
+    cluster: str
+    path: str
+
+    @property
+    def id(self) -> str:
+        """Reads like `mlp-adam-mwms:2-aggregator`."""
+        return f"{self.workload}-{self.optimizer}-{self.cluster}-{self.path}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("scenarios")
+    group.addoption(
+        "--optimizer",
+        metavar="TARGET",
+        help="run the scenarios with this optimizer factory: package.module:attribute "
+        "or path/to/file.py:attribute",
+    )
+    group.addoption(
+        "--clusters",
+        metavar="SPEC,...",
+        help="run the scenarios on these clusters, e.g. mirrored:4,mwms:2,ps:2+1",
+    )
+    group.addoption(
+        "--require-gpus",
+        type=int,
+        default=0,
+        metavar="N",
+        help="scenarios that lack GPUs fail instead of being skipped",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "scenarios(workloads, optimizers, clusters, paths, kinds): runs for each "
+        "element of the product",
+    )
+    try:
+        _list_clusters(config, ())
+        if target := config.getoption("optimizer"):
+            parse_target(target, config.invocation_params.dir)
+    except BadInputError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("scenarios")
+    if marker is None:
+        return
+    cases = list(_list_cases(metafunc.config, **marker.kwargs))
+    metafunc.parametrize("case", cases, ids=[case.id for case in cases])
+
+
+def _list_cases(
+    config: pytest.Config,
+    *,
+    workloads: Sequence[str],
+    optimizers: Sequence[str] = ("adam",),
+    clusters: Sequence[str] = CLUSTERS,
+    paths: Sequence[str] = ("default",),
+    kinds: Sequence[str] = ("one", "mirrored", "mwms", "central", "ps"),
+) -> list[Case]:
+    if target := config.getoption("optimizer"):
+        targets = {target.rpartition(":")[2].removeprefix("make_"): target}
+    else:
+        targets = {
+            name: str(_HERE / "optimizers" / OPTIMIZERS[name]) for name in optimizers
+        }
+    chosen = [
+        spec
+        for spec in _list_clusters(config, clusters)
+        if ClusterSpec.parse(spec).kind in kinds
+    ]
+    return [
+        Case(workload=workload, optimizer=name, target=target, cluster=spec, path=path)
+        for workload, (name, target), spec, path in itertools.product(
+            workloads, targets.items(), chosen, paths
+        )
+    ]
+
+
+def _list_clusters(config: pytest.Config, default: Sequence[str]) -> list[str]:
+    given = config.getoption("clusters")
+    if given is None:
+        return list(default)
+    return [str(ClusterSpec.parse(text)) for text in given.split(",")]
+
+
+@pytest.fixture
+def check(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Callable:
+    """Runs the test's scenario; skips it where the machine lacks something."""
+    required = request.config.getoption("require_gpus")
+
+    def check_case(**options: Any) -> Verdict:
+        if required:
+            options["require_gpus"] = required
+        target = parse_target(case.target, request.config.invocation_params.dir)
+        try:
+            verdict = distbench.check(
+                target, case.cluster, path=case.path, workload=case.workload, **options
+            )
+        except BadInputError as error:
+            # Not every optimizer that a user brings has a sparse rule.
+            if case.workload == "embedding" and request.config.getoption("optimizer"):
+                pytest.skip(f"need an optimizer that takes sparse gradients ({error})")
+            raise
+        if all(str(run.status) == "skipped" for run in verdict.runs):
+            pytest.skip(verdict.runs[0].message)
+        return verdict
+
+    return check_case
