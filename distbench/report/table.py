@@ -18,7 +18,7 @@ from distbench.report.words import (
     format_command,
     format_number,
     join_words,
-    name_measurement,
+    name_origin,
     name_run,
     summarise,
 )
@@ -120,7 +120,7 @@ def _render_sighting(
     )
     heading.append(f"  {escape_controls(finding.explanation)}")
     lines = [
-        Text(f"measured   {name_measurement(finding)}"),
+        Text(f"cause      {name_origin(finding)}"),
         Text(f"found in   {join_words(name_run(run) for run in sighting.runs)}"),
         # Never wrapped: a command is there to be copied.
         Text(

@@ -56,13 +56,9 @@ def name_place(finding: Finding) -> str:
     return escape_controls(", ".join(part for part in parts if part))
 
 
-def name_measurement(finding: Finding) -> str:
-    """The place and the numbers behind a finding, and whose it is."""
-    text = (
-        f"{name_place(finding)}; error {format_number(finding.error)} with a bound of "
-        f"{format_number(finding.bound)}; the cause explains "
-        f"{100 * finding.confidence:.0f} % of it"
-    )
+def name_origin(finding: Finding) -> str:
+    """How much of the error the cause explains, and whose it is."""
+    text = f"{100 * finding.confidence:.0f} % of the error is explained by this cause"
     if finding.origin == "framework":
         text += "; a stock optimizer shows it too: the framework's, not the subject's"
     return text
