@@ -147,9 +147,10 @@ class Scenario:
 
     @property
     def subject(self) -> str:
-        """Short name of the subject: the attribute of its target."""
+        """Short name of the subject: `adam` for `my/optimizers.py:make_adam`."""
         name = self.target.rpartition(":")[2].rpartition("/")[2]
-        return re.sub(r"[^\w.]+", "_", name).strip("_") or "subject"
+        plain = re.sub(r"[^\w.]+", "_", name).strip("_") or "subject"
+        return plain.removeprefix("make_") or plain
 
     @property
     def spec(self) -> ClusterSpec:

@@ -24,7 +24,7 @@ from distbench.scenario import (
     ("changes", "expected"),
     [
         (
-            {"workload": "mlp", "target": "a.b:adam", "path": "aggregator"},
+            {"workload": "mlp", "target": "a.b:make_adam", "path": "aggregator"},
             "mlp-adam-mwms:2-aggregator",
         ),
         ({"target": "dir/train.py:Program"}, "Program-mwms:2"),
