@@ -1,0 +1,134 @@
+"""Every comparison of an evidence, and the proof that each could have failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from distbench.compare.measure import BITWISE, Measure, is_wrong, measure_error
+from distbench.compare.noise import measure_noise
+from distbench.compare.pairs import Pair, Pairs, Relation
+from distbench.compare.values import Array, measure_norm, round_to
+from distbench.evidence import Evidence
+from distbench.trace import INITIAL, WHOLE, Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One observed value against one expected value.
+
+    Attributes:
+        step: Step number; `INITIAL` before the first step.
+        call: Which `apply_gradients` call of the step.
+        phase: Phase of the observed value.
+        variable: Path of the variable, `""` for the loss.
+        replica: Replica, or `WHOLE` for a sum over the replicas.
+        relation: `reference`, `follows` or `replicas`.
+        against: Name of what it was compared with.
+        error: Largest absolute error.
+        bound: What the worst element was allowed.
+        error_over_bound: Largest quotient over all tests.
+        ratio: Fitted ratio of observed to expected.
+        wrong: Whether a test failed.
+        effective: Whether the same numbers with one example lost, and with one
+            replica lost, fail. True for a comparison that failed as it is.
+        hidden: Not effective, and it would be if the bound were 0: noise hides it.
+    """
+
+    step: int
+    call: int
+    phase: Phase
+    variable: str
+    replica: int
+    relation: Relation
+    against: str
+    error: float
+    bound: float
+    error_over_bound: float
+    ratio: float | None
+    wrong: bool
+    effective: bool
+    hidden: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Judged:
+    """A comparison together with the numbers that it is about."""
+
+    comparison: Comparison
+    pair: Pair
+
+
+def compare_evidence(evidence: Evidence) -> tuple[Judged, ...]:
+    """Make every comparison that an evidence allows."""
+    pairs = Pairs(evidence, measure_noise(evidence))
+    return tuple(judge_pair(pair, evidence) for pair in pairs.list_all())
+
+
+def judge_pair(pair: Pair, evidence: Evidence) -> Judged:
+    """Test a pair and, if it passes, the same pair with planted errors."""
+    measure = measure_error(pair.observed, pair.expected, pair.margin)
+    effective, hidden = True, False
+    if not measure.wrong and pair.relation != "replicas" and pair.key.step != INITIAL:
+        effective, hidden = prove_effect(pair, evidence)
+    return Judged(comparison=_make(pair, measure, effective, hidden), pair=pair)
+
+
+def prove_effect(pair: Pair, evidence: Evidence) -> tuple[bool, bool]:
+    """Plant what a lost example and a lost replica would change, and test again.
+
+    A lost example takes 1/G of a gradient or loss, and of what a step changes in the
+    state; a lost replica takes its own addend, or n_r/G where the addends are not
+    known. Returns whether every planted error is seen, and whether it is only noise
+    that hides one.
+    """
+    plants = tuple(_list_plants(pair, evidence))
+    seen = all(is_wrong(p, pair.expected, pair.margin) for p in plants)
+    if seen:
+        return True, False
+    bitwise = (is_wrong(p, pair.expected, BITWISE) for p in plants)
+    return False, all(bitwise)
+
+
+def _list_plants(pair: Pair, evidence: Evidence) -> list[Array]:
+    shards = evidence.reference.shards
+    examples = max(1, sum(shards))
+    with np.errstate(all="ignore"):
+        change = pair.observed - pair.base
+        plants = [pair.observed - change / examples]
+        if len(shards) > 1 and not _is_of_one_shard(pair):
+            if pair.terms:
+                plants.append(pair.observed - min(pair.terms, key=measure_norm))
+            else:
+                plants.append(pair.observed - change * (min(shards) / examples))
+    return [round_to(plant, pair.dtype) for plant in plants]
+
+
+def _is_of_one_shard(pair: Pair) -> bool:
+    key = pair.key
+    return key.phase in ("loss", "local_gradient") and key.replica != WHOLE
+
+
+def _make(pair: Pair, measure: Measure, effective: bool, hidden: bool) -> Comparison:
+    key = pair.key
+    made = Comparison(
+        step=key.step,
+        call=key.call,
+        phase=key.phase,
+        variable=key.variable,
+        replica=key.replica,
+        relation=pair.relation,
+        against=pair.against,
+        error=measure.error,
+        bound=measure.bound,
+        error_over_bound=measure.error_over_bound,
+        ratio=measure.ratio,
+        wrong=measure.wrong,
+        effective=effective,
+        hidden=hidden,
+    )
+    if pair.relation == "replicas" or key.step == INITIAL:
+        # Nothing can be lost here: replicas that all lost it would still agree.
+        return replace(made, effective=measure.wrong)
+    return made

@@ -1,0 +1,107 @@
+"""Holds one observed value against one expected value."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distbench.compare.bounds import SIGMAS
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.values import Array, are_equal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Margin:
+    """How far a correct value may lie from the expected one.
+
+    Attributes:
+        bound: Allowed absolute error, for each element or for all.
+        ratio: Half-width of the fitted ratio about 1; infinite where no ratio is fit.
+        total: Half-width of the sum of all errors; infinite where it says nothing.
+    """
+
+    bound: Array | float = 0.0
+    ratio: float = math.inf
+    total: float = math.inf
+
+
+BITWISE = Margin()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """The outcome of one test.
+
+    Attributes:
+        error: Largest absolute error.
+        bound: What the element with the largest error ÷ bound was allowed.
+        error_over_bound: Over all tests (elements, ratio, sum): the largest quotient.
+        ratio: Fitted ratio, or None.
+        wrong: Whether any test failed.
+        by: The test with the largest quotient.
+    """
+
+    error: float = 0.0
+    bound: float = 0.0
+    error_over_bound: float = 0.0
+    ratio: float | None = None
+    wrong: bool = False
+    by: str = field(default="bits")
+
+
+def measure_error(observed: Array, expected: Array, margin: Margin) -> Measure:
+    """Test an observed value by its elements, its fitted ratio and its sum."""
+    if observed.shape != expected.shape:
+        return Measure(
+            error=math.inf, error_over_bound=math.inf, wrong=True, by="shape"
+        )
+    if are_equal(observed, expected):
+        return Measure(bound=float(np.max(margin.bound, initial=0.0)), ratio=1.0)
+    bound = np.broadcast_to(np.asarray(margin.bound, np.float64), expected.shape)
+    with np.errstate(all="ignore"):
+        difference = observed - expected
+        error = np.abs(difference)
+        # Equal infinities and NaN on both sides agree; a NaN on one side does not.
+        same = (observed == expected) | (np.isnan(observed) & np.isnan(expected))
+        error = np.where(same, 0.0, np.where(np.isnan(error), math.inf, error))
+        quotient = np.where(error == 0, 0.0, error / bound)
+        quotient = np.where(np.isnan(quotient), math.inf, quotient)
+    place = np.unravel_index(int(np.argmax(quotient)), quotient.shape)
+    tests = {"elements": float(quotient[place])}
+    fit = fit_ratio(observed, expected)
+    if fit is not None and margin.ratio < math.inf:
+        # Both must be exceeded: what rounding allows, and what the scatter of these
+        # very numbers about the fitted line allows.
+        allowed = max(margin.ratio, SIGMAS * fit.error)
+        tests["ratio"] = _divide(abs(fit.ratio - 1), allowed)
+    if margin.total < math.inf and np.all(np.isfinite(difference)):
+        tests["sum"] = _divide(abs(float(np.sum(difference))), margin.total)
+    by = max(tests, key=lambda name: tests[name])
+    return Measure(
+        error=float(np.max(error)),
+        bound=float(bound[place]),
+        error_over_bound=tests[by],
+        ratio=None if fit is None else fit.ratio,
+        wrong=tests[by] > 1,
+        by=by,
+    )
+
+
+def is_wrong(observed: Array, expected: Array, margin: Margin) -> bool:
+    """Whether `measure_error` would call it wrong; the first failing test decides."""
+    error = np.abs(observed - expected)
+    if bool((error > margin.bound).any()):
+        return True
+    if bool(np.isnan(error).any()):
+        return measure_error(observed, expected, margin).wrong
+    if margin.total < math.inf or margin.ratio < math.inf:
+        return measure_error(observed, expected, margin).wrong
+    return False
+
+
+def _divide(error: float, bound: float) -> float:
+    if error == 0:
+        return 0.0
+    return error / bound if bound > 0 else math.inf

@@ -1,0 +1,328 @@
+"""Which observed value is held against which expected one, and how tightly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from distbench.compare.bounds import bound_sum, find_roundoff, spread_sum
+from distbench.compare.measure import BITWISE, Margin
+from distbench.compare.noise import STATE, Noise
+from distbench.compare.values import (
+    Aligned,
+    Array,
+    align_values,
+    densify,
+    measure_norm,
+    name_dtype,
+)
+from distbench.evidence import Evidence
+from distbench.trace import (
+    INITIAL,
+    WHOLE,
+    Phase,
+    SparseRows,
+    Trace,
+    TraceKey,
+    Value,
+    VariableInfo,
+)
+
+Relation = Literal["reference", "follows", "replicas"]
+
+SHARD = "one device, the same shard"
+GLOBAL = "one device, the global batch"
+START = "one device, before the first step"
+SUM = "sum of the observed local gradients"
+UPDATES: dict[Phase, str] = {
+    "reduced_gradient": "one-device update with the observed reduced gradient",
+    "applied_gradient": "one-device update with the observed applied gradient",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pair:
+    """An observed value and what it ought to be.
+
+    Attributes:
+        key: Where it was observed; replica `WHOLE` for a sum over the replicas.
+        relation: Against the reference, against what follows from the observed phase
+            before it, or against another replica.
+        against: Name of what it is compared with.
+        observed: Observed value; of sparse gradients only the rows that occur.
+        expected: Expected value, of the same shape.
+        margin: How far apart the two may lie.
+        dtype: Dtype in which the observed value was computed.
+        base: State before the step; 0 for gradients and losses.
+        terms: The addends of a sum, one for each replica.
+        rows: Row numbers of a sparse value.
+    """
+
+    key: TraceKey
+    relation: Relation
+    against: str
+    observed: Array
+    expected: Array
+    margin: Margin
+    dtype: str
+    base: Array | float = 0.0
+    terms: tuple[Array, ...] = ()
+    rows: Array | None = None
+
+
+class Pairs:
+    """Lists the pairs of an evidence in causal order of their steps."""
+
+    def __init__(self, evidence: Evidence, noise: Noise) -> None:
+        self.evidence = evidence
+        self.noise = noise
+        self.infos: dict[str, VariableInfo] = {
+            v.path: v for v in evidence.observed.variables
+        }
+        self._exact = evidence.tier == "exact"
+
+    def list_all(self) -> Iterator[Pair]:
+        """Every pair, each observed value once for each relation it stands in."""
+        observed = self.evidence.observed
+        summed: set[TraceKey] = set()
+        for key, value in observed.select():
+            if key.phase in ("loss", "local_gradient"):
+                if self.evidence.shards_known:
+                    yield from self._pair_shard(key, value)
+                elif (whole := replace(key, replica=WHOLE)) not in summed:
+                    summed.add(whole)
+                    yield from self._pair_sum(whole)
+            elif key.phase == "reduced_gradient":
+                yield from self._pair_reduction(key, value)
+                yield from self._pair_whole(key, value)
+            elif key.phase == "applied_gradient":
+                yield from self._pair_replay(key, value, "reduced_gradient")
+                yield from self._pair_whole(key, value)
+            else:
+                yield from self._pair_state(key, value)
+
+    def _pair_shard(self, key: TraceKey, value: Value) -> Iterator[Pair]:
+        expected = self.evidence.reference.get(key)
+        if expected is not None:
+            yield self._make(key, "reference", SHARD, value, expected)
+
+    def _pair_sum(self, key: TraceKey) -> Iterator[Pair]:
+        """The replicas' values added up, against the global batch's."""
+        evidence = self.evidence
+        whole = evidence.reference.get(key)
+        parts = self.find_parts(evidence.observed, key)
+        if whole is None or parts is None:
+            return
+        expected, *terms = align_values((whole, *parts))
+        total = np.sum([t.total for t in terms], axis=0)
+        if key.phase == "loss":
+            mean = total / len(terms)
+            kind = evidence.loss_reduction
+            if kind == "mean" or (
+                kind is None
+                and abs(float(mean - expected.total))
+                < abs(float(total - expected.total))
+            ):
+                total = mean
+                terms = [replace(t, total=t.total / len(terms)) for t in terms]
+        yield Pair(
+            key=key,
+            relation="reference",
+            against=GLOBAL,
+            observed=np.asarray(total),
+            expected=expected.total,
+            margin=self.noise.find_margin(key, expected.total),
+            dtype=self._name_dtype(key, whole),
+            terms=tuple(t.total for t in terms),
+            rows=_rows(expected),
+        )
+
+    def find_parts(self, trace: Trace, key: TraceKey) -> tuple[Value, ...] | None:
+        """The values of all replicas; one that has no gradient here counts as 0.
+
+        None if no replica has a value, or if one shows no gradient at all at this
+        step: then it was not seen, which does not mean that there was none.
+        """
+        found = [trace.get(replace(key, replica=r)) for r in range(trace.replicas)]
+        present = [value for value in found if value is not None]
+        if not present:
+            return None
+        if len(present) == len(found):
+            return tuple(present)
+        parts: list[Value] = []
+        for replica, value in enumerate(found):
+            if value is None and not any(
+                trace.get(replace(key, replica=replica, variable=path)) is not None
+                for path in self.infos
+            ):
+                return None
+            zero = np.zeros(densify(present[0]).shape)
+            parts.append(zero if value is None else value)
+        return tuple(parts)
+
+    def _pair_reduction(self, key: TraceKey, value: Value) -> Iterator[Pair]:
+        """A reduced gradient against the sum of what went in."""
+        observed = self.evidence.observed
+        source = replace(key, phase="local_gradient")
+        parts = self.find_parts(observed, source)
+        if parts is None or not self._reduction_is_sum(key):
+            return
+        seen, *terms = align_values((value, *parts))
+        expected = np.sum([t.total for t in terms], axis=0)
+        magnitude = np.sum([t.magnitude for t in terms], axis=0)
+        yield Pair(
+            key=key,
+            relation="follows",
+            against=SUM,
+            observed=seen.total,
+            expected=expected,
+            margin=self._bound_reduction(key, value, terms, expected, magnitude),
+            dtype=self._name_dtype(key, value),
+            terms=tuple(t.total for t in terms),
+            rows=_rows(seen),
+        )
+
+    def _reduction_is_sum(self, key: TraceKey) -> bool:
+        """Whether one device hands its gradient on as it is.
+
+        A program that clips between its own reduction and the optimizer does not; its
+        reduced gradient can only be held against the reference.
+        """
+        whole = replace(key, replica=WHOLE)
+        reduced = self.evidence.reference.get(whole)
+        local = self.evidence.reference.get(replace(whole, phase="local_gradient"))
+        if reduced is None or local is None:
+            return True
+        left, right = align_values((reduced, local))
+        if left.counts is None or right.counts is None:
+            return bool(np.array_equal(left.total, right.total, equal_nan=True))
+        u = find_roundoff(self._name_dtype(key, reduced))
+        bound = bound_sum(right.magnitude, int(right.counts.max(initial=1)), u)
+        return bool(np.all(np.abs(left.total - right.total) <= bound))
+
+    def _bound_reduction(
+        self,
+        key: TraceKey,
+        value: Value,
+        terms: list[Aligned],
+        expected: Array,
+        magnitude: Array,
+    ) -> Margin:
+        u = find_roundoff(self._name_dtype(key, value))
+        # A row may be met several times by one replica: every slice is an addend.
+        counts = [1 if t.counts is None else t.counts for t in terms]
+        addends = int(np.max(np.sum(np.broadcast_arrays(*counts), axis=0), initial=1))
+        roundings = addends - 1
+        if self._exact or roundings == 0 or u == 0:
+            return BITWISE
+        square = measure_norm(expected) ** 2
+        if not np.isfinite(square) or not np.all(np.isfinite(magnitude)):
+            return Margin(bound=bound_sum(magnitude, roundings, u))
+        along = spread_sum(expected, magnitude, expected, roundings, u)
+        ones = np.ones_like(expected)
+        return Margin(
+            bound=bound_sum(magnitude, roundings, u),
+            ratio=along / square if square > 0 else float("inf"),
+            total=spread_sum(ones, magnitude, expected, roundings, u),
+        )
+
+    def _pair_whole(self, key: TraceKey, value: Value) -> Iterator[Pair]:
+        expected = self.evidence.reference.get(replace(key, replica=WHOLE))
+        if expected is not None:
+            yield self._make(key, "reference", GLOBAL, value, expected)
+
+    def _pair_replay(
+        self, key: TraceKey, value: Value, source: Phase
+    ) -> Iterator[Pair]:
+        if self.evidence.tier == "free" and key.step > 0:
+            return  # the replay started from another state than the cluster
+        replay = self.evidence.replays.get(source)
+        expected = None if replay is None else replay.get(key)
+        if expected is None:
+            return
+        pair = self._make(key, "follows", UPDATES[source], value, expected)
+        yield replace(pair, margin=self._bound_rows(key, value, expected))
+
+    def _bound_rows(self, key: TraceKey, value: Value, expected: Value) -> Margin:
+        """Bitwise, but for rows that one side has added up and the other has not."""
+        if self._exact or _have_same_rows(value, expected):
+            return BITWISE
+        _, right = align_values((value, expected))
+        left, _ = align_values((value, expected))
+        most = max(
+            1 if a.counts is None else int(a.counts.max(initial=1))
+            for a in (left, right)
+        )
+        magnitude = np.maximum(left.magnitude, right.magnitude)
+        u = find_roundoff(self._name_dtype(key, value))
+        return Margin(bound=bound_sum(magnitude, most - 1, u))
+
+    def _pair_state(self, key: TraceKey, value: Value) -> Iterator[Pair]:
+        info = self.infos.get(key.variable)
+        if info is not None and not info.synchronised:
+            return
+        first = min(
+            r
+            for r in range(self.evidence.observed.replicas)
+            if self.evidence.observed.get(replace(key, replica=r)) is not None
+        )
+        if key.step == INITIAL:
+            expected = self.evidence.reference.get(replace(key, replica=WHOLE))
+            if expected is not None:
+                pair = self._make(key, "reference", START, value, expected)
+                yield replace(pair, margin=BITWISE)
+        else:
+            source: Phase = "reduced_gradient"
+            fed = self.evidence.replays.get("applied_gradient")
+            if fed is not None and fed.get(key) is not None:
+                source = "applied_gradient"
+            yield from self._pair_replay(key, value, source)
+            yield from self._pair_whole(key, value)
+        if key.replica != first:
+            other = self.evidence.observed.get(replace(key, replica=first))
+            if other is not None:
+                pair = self._make(key, "replicas", f"replica {first}", value, other)
+                yield replace(pair, margin=BITWISE)
+
+    def _make(
+        self,
+        key: TraceKey,
+        relation: Relation,
+        against: str,
+        value: Value,
+        expected: Value,
+    ) -> Pair:
+        seen, wanted = align_values((value, expected))
+        base: Array | float = 0.0
+        if key.phase in STATE and key.step != INITIAL:
+            before = self.evidence.get_before(key.step, key.phase, key.variable)
+            if before is not None and densify(before).shape == seen.total.shape:
+                base = densify(before)
+        return Pair(
+            key=key,
+            relation=relation,
+            against=against,
+            observed=seen.total,
+            expected=wanted.total,
+            margin=self.noise.find_margin(key, wanted.total),
+            dtype=self._name_dtype(key, value),
+            base=base,
+            rows=_rows(seen),
+        )
+
+    def _name_dtype(self, key: TraceKey, value: Value) -> str:
+        info = self.infos.get(key.variable)
+        return name_dtype(value, None if info is None else info.dtype)
+
+
+def _rows(aligned: Aligned) -> Array | None:
+    return None if aligned.rows is None else aligned.rows.astype(np.float64)
+
+
+def _have_same_rows(left: Value, right: Value) -> bool:
+    if isinstance(left, SparseRows) and isinstance(right, SparseRows):
+        return bool(np.array_equal(np.sort(left.indices), np.sort(right.indices)))
+    return not isinstance(left, SparseRows) and not isinstance(right, SparseRows)

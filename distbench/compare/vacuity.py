@@ -1,0 +1,64 @@
+"""Whether what passed could have failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from distbench.compare.comparison import Comparison
+from distbench.trace import Phase
+
+Strength = Literal["effective", "hidden", "empty"]
+
+Demand = tuple[tuple[Phase, str], ...]
+"""Phase and relation of comparisons that must all be effective."""
+
+_DEMANDS: dict[str, tuple[Demand, ...]] = {
+    "loss": ((("loss", "reference"),),),
+    "gradient": (
+        (("local_gradient", "reference"), ("reduced_gradient", "follows")),
+        (("reduced_gradient", "reference"),),
+    ),
+    "variable": ((("variable", "follows"),), (("variable", "reference"),)),
+}
+"""What a run must prove, and by which comparisons; one row of each is enough.
+
+Right local gradients say nothing of their sum, and a sum that follows from local
+gradients says nothing of those: only both together, or the sum against the reference,
+prove a gradient right.
+"""
+
+
+def find_weak_phases(
+    comparisons: Sequence[Comparison],
+) -> tuple[tuple[str, Strength], ...]:
+    """Required phases without an effective comparison, and why there is none."""
+    found: dict[tuple[str, str], Strength] = {}
+    for c in comparisons:
+        if c.step < 0 or c.wrong:
+            continue
+        place = (c.phase, c.relation)
+        if c.effective:
+            found[place] = "effective"
+        elif found.get(place) != "effective" and (c.hidden or place not in found):
+            found[place] = "hidden" if c.hidden else "empty"
+    return tuple(_list_weak(comparisons, found))
+
+
+def _list_weak(
+    comparisons: Sequence[Comparison], found: dict[tuple[str, str], Strength]
+) -> Iterator[tuple[str, Strength]]:
+    recorded = {c.phase for c in comparisons if c.step >= 0}
+    for name, demands in _DEMANDS.items():
+        phases = {phase for demand in demands for phase, _ in demand}
+        if not phases & recorded:
+            if name == "variable":
+                yield name, "empty"
+            continue
+        strengths = [
+            [found.get(place, "empty") for place in demand] for demand in demands
+        ]
+        if any(set(row) == {"effective"} for row in strengths):
+            continue
+        hidden = any("hidden" in row for row in strengths)
+        yield name, "hidden" if hidden else "empty"

@@ -1,0 +1,130 @@
+"""Brings recorded values into one form: float64 arrays over the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from distbench.trace import SparseRows, Value
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Aligned:
+    """A value in float64, repeated rows added up.
+
+    Attributes:
+        total: The value; of sparse ones only the rows that any of them touches.
+        magnitude: Σ|x| of the slices that were added up for each element.
+        counts: How many slices were added up for each row; None for a dense value.
+        rows: Row numbers of `total`; None where all rows are there.
+    """
+
+    total: Array
+    magnitude: Array
+    counts: npt.NDArray[np.int64] | None = None
+    rows: npt.NDArray[np.int64] | None = None
+
+
+def align_values(values: Sequence[Value]) -> tuple[Aligned, ...]:
+    """Bring values of one variable into the same form.
+
+    Sparse values are added up row by row over the rows that any of them touches; a
+    dense one among them makes all of them dense.
+    """
+    sparse = [value for value in values if isinstance(value, SparseRows)]
+    if not sparse:
+        return tuple(_align_dense(value) for value in values)
+    size = sparse[0].shape[0]
+    if len(sparse) == len(values):
+        rows = np.unique(np.concatenate([value.indices for value in sparse]))
+    else:
+        rows = np.arange(size, dtype=np.int64)
+    rows = rows[(rows >= 0) & (rows < size)]
+    return tuple(
+        _align_sparse(value, rows)
+        if isinstance(value, SparseRows)
+        else _align_dense(value, rows)
+        for value in values
+    )
+
+
+def densify(value: Value) -> Array:
+    """The whole value in float64."""
+    if isinstance(value, SparseRows):
+        return value.to_dense()
+    return np.asarray(value, dtype=np.float64)
+
+
+def name_dtype(value: Value, declared: str | None = None) -> str:
+    """Name of the dtype in which a value was computed.
+
+    A bfloat16 lies in a trace as the float32 that it widens to, so the variable's own
+    dtype is needed; it counts only if the low halves are in fact empty.
+    """
+    array = value.values if isinstance(value, SparseRows) else np.asarray(value)
+    name = str(array.dtype.name)
+    if declared == "bfloat16" and name == "float32":
+        bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
+        if not np.any(bits & 0xFFFF):
+            return "bfloat16"
+    return name
+
+
+def round_to(array: Array, dtype: str) -> Array:
+    """Round float64 values to a narrower dtype and widen them again."""
+    with np.errstate(all="ignore"):
+        if dtype == "bfloat16":
+            bits = array.astype(np.float32).view(np.uint32)
+            # Round to nearest, ties to even, on the upper half of the float32.
+            lifted = bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))
+            kept = ((lifted >> 16) << 16).astype(np.uint32)
+            return np.asarray(kept.view(np.float32), dtype=np.float64)
+        if dtype in ("float16", "float32"):
+            return np.asarray(array.astype(dtype), dtype=np.float64)
+    return array
+
+
+def are_equal(left: Array, right: Array) -> bool:
+    """Whether two arrays hold the same numbers, NaN where the other has NaN."""
+    if left.shape != right.shape:
+        return False
+    return bool((left == right).all()) or bool(
+        np.array_equal(left, right, equal_nan=True)
+    )
+
+
+def measure_size(array: Array) -> float:
+    """Largest absolute value; 0 for an empty array."""
+    return float(np.abs(array).max(initial=0.0))
+
+
+def measure_norm(array: Array) -> float:
+    """Euclidean norm over all elements, without overflow."""
+    size = measure_size(array)
+    if size == 0.0 or not np.isfinite(size):
+        return size
+    scaled = array / size
+    return size * float(np.sqrt(np.sum(scaled * scaled)))
+
+
+def _align_dense(value: Value, rows: npt.NDArray[np.int64] | None = None) -> Aligned:
+    total = densify(value)
+    return Aligned(total=total, magnitude=np.abs(total), rows=rows)
+
+
+def _align_sparse(value: SparseRows, rows: npt.NDArray[np.int64]) -> Aligned:
+    slices = np.asarray(value.values, dtype=np.float64)
+    shape = (len(rows), *slices.shape[1:])
+    total, magnitude = np.zeros(shape), np.zeros(shape)
+    # TensorFlow drops rows out of range on some devices; so does this.
+    kept = np.isin(value.indices, rows)
+    places = np.searchsorted(rows, value.indices[kept])
+    np.add.at(total, places, slices[kept])
+    np.add.at(magnitude, places, np.abs(slices[kept]))
+    counts = np.bincount(places, minlength=len(rows)).astype(np.int64)
+    return Aligned(total=total, magnitude=magnitude, counts=counts, rows=rows)

@@ -1,0 +1,173 @@
+"""What a hypothesis may look at, and the form in which it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from distbench.compare.bounds import find_roundoff
+from distbench.compare.pairs import Pair
+from distbench.compare.values import Array, align_values, densify, measure_size
+from distbench.evidence import Evidence
+from distbench.trace import WHOLE, Phase, SparseRows, TraceKey, Value, VariableInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Context:
+    """The wrong values of one phase, and everything else that was recorded.
+
+    Attributes:
+        evidence: What was observed and expected.
+        phase: Phase of the wrong values.
+        cases: The wrong values, in the order of their keys.
+        right: Keys of the values of this phase that are as they should be.
+        root: Whether nothing before these values was seen, but for the loss.
+    """
+
+    evidence: Evidence
+    phase: Phase
+    cases: tuple[Pair, ...]
+    right: tuple[TraceKey, ...] = ()
+    root: bool = False
+
+    @property
+    def replicas(self) -> int:
+        """Number of replicas, N."""
+        return self.evidence.observed.replicas
+
+    @property
+    def shards(self) -> tuple[int, ...]:
+        """Examples of each replica."""
+        return self.evidence.reference.shards
+
+    @property
+    def examples(self) -> int:
+        """Size of the global batch, G."""
+        return max(1, sum(self.shards))
+
+    @property
+    def infos(self) -> Mapping[str, VariableInfo]:
+        """The subject's variables by path."""
+        return {v.path: v for v in self.evidence.observed.variables}
+
+    def select(self, cases: tuple[Pair, ...]) -> Context:
+        """The same for some of the wrong values."""
+        return replace(self, cases=cases)
+
+    def list_cases(self) -> Iterator[tuple[int, Pair]]:
+        """The wrong values with their numbers, those that are not finite left out."""
+        for number, case in enumerate(self.cases):
+            if np.all(np.isfinite(case.observed)) and np.all(
+                np.isfinite(case.expected)
+            ):
+                yield number, case
+
+    def find_terms(self, case: Pair) -> tuple[Array, ...]:
+        """The replicas' own gradients of a value, in its rows.
+
+        Observed ones if they were seen, else those of the reference's shards.
+        """
+        if case.terms:
+            return case.terms
+        return self.find_terms_of(case, case.key.variable)
+
+    def find_terms_of(
+        self, case: Pair, variable: str, step: int | None = None
+    ) -> tuple[Array, ...]:
+        """The replicas' own gradients of any variable, in the rows of a case."""
+        key = replace(
+            case.key,
+            phase="local_gradient",
+            variable=variable,
+            step=case.key.step if step is None else step,
+        )
+        for trace in (self.evidence.observed, self.evidence.reference):
+            found = [trace.get(replace(key, replica=r)) for r in range(self.replicas)]
+            values = [value for value in found if value is not None]
+            if len(values) == self.replicas:
+                return tuple(take_rows(value, case) for value in values)
+        return ()
+
+    def find_slices(self, case: Pair) -> tuple[SparseRows, ...]:
+        """The replicas' own sparse gradients as they were seen."""
+        key = replace(case.key, phase="local_gradient")
+        for trace in (self.evidence.observed, self.evidence.reference):
+            found = [trace.get(replace(key, replica=r)) for r in range(self.replicas)]
+            values = [value for value in found if isinstance(value, SparseRows)]
+            if len(values) == self.replicas:
+                return tuple(values)
+        return ()
+
+    def find_gradient(self, case: Pair, variable: str | None = None) -> Array | None:
+        """The gradient that a replica's update was fed with, dense."""
+        for phase in ("applied_gradient", "reduced_gradient"):
+            for call in range(3):
+                key = replace(
+                    case.key,
+                    phase=phase,
+                    variable=variable or case.key.variable,
+                    call=call,
+                )
+                value = self.evidence.observed.get(key)
+                if value is None:
+                    value = self.evidence.reference.get(replace(key, replica=WHOLE))
+                if value is not None:
+                    return densify(value)
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Hypothesis:
+    """A possible cause and what the wrong values would be under it.
+
+    Attributes:
+        code: Finding code.
+        predicted: Value under this cause, by number of the case; of the case's shape.
+        detail: What happened, as the middle part of a sentence.
+        replicas: Replicas that the cause names; None for those that are wrong.
+        ratio: A ratio that says more than the fitted one.
+        phase: Phase to report; None for that of the wrong values.
+        order: Tie-breaker; set where hypotheses are registered.
+    """
+
+    code: str
+    predicted: Mapping[int, Array]
+    detail: str
+    replicas: tuple[int, ...] | None = None
+    ratio: float | None = None
+    phase: Phase | None = None
+    order: int = 0
+
+
+def take_rows(value: Value, case: Pair) -> Array:
+    """A value in the rows of a case: all, or those that the case consists of."""
+    if case.rows is None:
+        return densify(value)
+    rows = case.rows.astype(np.int64)
+    if not isinstance(value, SparseRows):
+        return densify(value)[rows]
+    empty = SparseRows(
+        indices=rows,
+        values=np.zeros((len(rows), *value.shape[1:]), np.float64),
+        shape=value.shape,
+    )
+    aligned, _ = align_values((value, empty))
+    if aligned.rows is None:
+        return aligned.total
+    return aligned.total[np.searchsorted(aligned.rows, rows)]
+
+
+def find_tolerance(case: Pair, replicas: int) -> Array | float:
+    """How far a prediction from rounded numbers may lie from the observed value.
+
+    Only ranks causes; what is wrong has been decided before. A prediction is made of a
+    handful of rounded operations on each addend: a few units in the last place of the
+    largest one for each replica, beside what a correct value may deviate.
+    """
+    sizes = [measure_size(case.observed), measure_size(case.expected)]
+    sizes.append(sum(measure_size(term) for term in case.terms))
+    u = find_roundoff(case.dtype)
+    bound = np.where(np.isfinite(case.margin.bound), case.margin.bound, 0.0)
+    return np.asarray(4 * bound + 8 * (replicas + 1) * u * max(sizes))

@@ -1,0 +1,138 @@
+"""Turns a cause and the values that it explains into a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distbench.codes import CODES
+from distbench.compare.comparison import Comparison
+from distbench.compare.pairs import Pair
+from distbench.compare.ratio import fit_ratio
+from distbench.diagnose.context import Context
+from distbench.trace import INITIAL, WHOLE, Phase
+from distbench.verdict import Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Explained:
+    """A cause and the wrong values that it stands for.
+
+    Attributes:
+        code: Finding code.
+        detail: What happened.
+        confidence: Share of the residual's norm that the cause explains.
+        cases: Values that it explains.
+        phase: Phase to report.
+        replicas: Replicas that the cause names; None for those that are wrong.
+        ratio: A ratio that says more than the fitted one.
+    """
+
+    code: str
+    detail: str
+    confidence: float
+    cases: tuple[Pair, ...]
+    phase: Phase
+    replicas: tuple[int, ...] | None = None
+    ratio: float | None = None
+
+
+def make_finding(
+    context: Context, explained: Explained, comparisons: Sequence[Comparison]
+) -> Finding:
+    """Say where a cause shows first, by how much, and what to do.
+
+    Args:
+        context: All wrong values of the phase.
+        explained: The cause.
+        comparisons: The comparisons of the explained values.
+    """
+    cases = explained.cases
+    places = {v.path: i for i, v in enumerate(context.evidence.reference.variables)}
+    step = min(case.key.step for case in cases)
+    names = sorted(
+        {case.key.variable for case in cases},
+        key=lambda name: (
+            min(case.key.step for case in cases if case.key.variable == name),
+            places.get(name, -1),
+        ),
+    )
+    if explained.phase == "loss" and cases[0].key.phase != "loss":
+        names.insert(0, "")
+    ratio = explained.ratio
+    if ratio is None:
+        ratio = fit_cases(cases)
+    replicas = explained.replicas
+    if replicas is None:
+        replicas = list_replicas(cases, context.replicas)
+    worst = max(comparisons, key=lambda c: c.error)
+    return Finding(
+        code=explained.code,
+        phase=explained.phase,
+        step=step,
+        variable=names[0],
+        replicas=replicas,
+        ratio=ratio,
+        error=worst.error,
+        bound=worst.bound,
+        explanation=_write_sentence(
+            explained, step, names, replicas, fit_cases(cases), worst
+        ),
+        confidence=float(explained.confidence),
+        warning=CODES[explained.code].warning,
+        variables=tuple(names),
+    )
+
+
+def fit_cases(cases: Sequence[Pair]) -> float | None:
+    """Observed over expected (of the change, where it is state) over all cases."""
+    seen, wanted = [], []
+    for case in cases:
+        if np.all(np.isfinite(case.observed)) and np.all(np.isfinite(case.expected)):
+            seen.append(np.ravel(case.observed - case.base))
+            wanted.append(np.ravel(case.expected - case.base))
+    if not seen:
+        return None
+    fit = fit_ratio(np.concatenate(seen), np.concatenate(wanted))
+    return None if fit is None else fit.ratio
+
+
+def list_replicas(cases: Sequence[Pair], replicas: int) -> tuple[int, ...]:
+    """Replicas of the cases; a sum over the replicas concerns all of them."""
+    found = {case.key.replica for case in cases}
+    if WHOLE in found:
+        return tuple(range(replicas))
+    return tuple(sorted(found))
+
+
+def _write_sentence(
+    explained: Explained,
+    step: int,
+    names: Sequence[str],
+    replicas: Sequence[int],
+    ratio: float | None,
+    worst: Comparison,
+) -> str:
+    when = "Before the first step" if step == INITIAL else f"Step {step}"
+    more = len(names) - 1
+    where = f"{explained.phase} of '{names[0]}'" if names[0] else explained.phase
+    if more:
+        where += f" (and {more} {'more' if names[0] else 'gradients'})"
+    who = f"replica{'s' if len(replicas) != 1 else ''} {_join(replicas)}"
+    numbers = [] if ratio is None else [f"ratio {ratio:.6g}"]
+    numbers.append(f"error {worst.error:.3g}, allowed {worst.bound:.3g}")
+    return (
+        f"{when}, {where}, {who}: {explained.detail} "
+        f"({explained.code}; {', '.join(numbers)}, against {worst.against}). "
+        f"{CODES[explained.code].fix}"
+    )
+
+
+def _join(replicas: Sequence[int]) -> str:
+    if len(replicas) > 3 and list(replicas) == list(
+        range(replicas[0], replicas[-1] + 1)
+    ):
+        return f"{replicas[0]}-{replicas[-1]}"
+    return ", ".join(map(str, replicas))

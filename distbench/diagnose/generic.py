@@ -1,0 +1,128 @@
+"""Causes that can show in any phase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.values import Array, densify
+from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.trace import SparseRows, TraceKey
+
+
+def explain_by_nonfinite(context: Context) -> Iterator[Hypothesis]:
+    """Inf or NaN where the expected value is finite."""
+    predicted: dict[int, Array] = {}
+    for number, case in enumerate(context.cases):
+        if np.all(np.isfinite(case.expected)) and not np.all(
+            np.isfinite(case.observed)
+        ):
+            predicted[number] = case.observed
+    if predicted:
+        yield Hypothesis(
+            code="nonfinite",
+            predicted=predicted,
+            detail=f"Inf or NaN where one device has numbers{_tell_scale(context)}",
+        )
+
+
+def _tell_scale(context: Context) -> str:
+    """What a loss scale did: a scalar slot of no variable that changed by 2^k."""
+    step = min(case.key.step for case in context.cases)
+    for info in context.infos.values():
+        if info.role != "slot" or info.of or info.shape:
+            continue
+        before = context.evidence.get_before(step, "slot", info.path)
+        after = context.evidence.observed.get(
+            TraceKey(step=step, phase="slot", variable=info.path, replica=0)
+        )
+        if before is None or after is None:
+            continue
+        old, new = float(densify(before)), float(densify(after))
+        if old > 1 and new > 0 and np.frexp(old / new)[0] == 0.5:
+            what = "stayed at" if old == new else f"went from {old:g} to"
+            return f", and '{info.path}' {what} {new:g}"
+    return ""
+
+
+def explain_by_staleness(context: Context) -> Iterator[Hypothesis]:
+    """The value of an earlier step; 0 where there was none yet."""
+    if context.phase in ("slot", "variable", "iterations", "loss"):
+        return
+    last = max(case.key.step for case in context.cases)
+    for lag in range(1, last + 1):
+        predicted: dict[int, Array] = {}
+        seen = False
+        for number, case in context.list_cases():
+            step = case.key.step - lag
+            if step < 0:
+                predicted[number] = np.zeros_like(case.observed)
+                continue
+            # What the phase should have held then: the observed gradients of that
+            # step, or the reference's.
+            value = _find_earlier(context, number, step)
+            if value is not None:
+                predicted[number] = value
+                seen = True
+        if seen:
+            behind = "step" if lag == 1 else f"{lag} steps"
+            yield Hypothesis(
+                code="stale-gradient",
+                predicted=predicted,
+                detail=f"it is the value of one {behind} before"
+                if lag == 1
+                else f"it is the value of {behind} before",
+            )
+
+
+def _find_earlier(context: Context, number: int, step: int) -> Array | None:
+    case = context.cases[number]
+    if context.phase == "reduced_gradient":
+        terms = context.find_terms_of(case, case.key.variable, step)
+        if terms:
+            return np.asarray(np.sum(terms, axis=0))
+    key = replace(case.key, step=step)
+    evidence = context.evidence
+    replay = evidence.replays.get("reduced_gradient")
+    if context.phase == "applied_gradient" and replay is not None:
+        found = replay.get(key)
+        if found is not None:
+            return take_rows(found, case)
+    for trace in (evidence.reference, evidence.observed):
+        for replica in (case.key.replica, -1):
+            value = trace.get(replace(key, replica=replica))
+            if value is not None:
+                return take_rows(value, case)
+    return None
+
+
+def explain_by_factor(context: Context) -> Iterator[Hypothesis]:
+    """One constant ratio over all wrong values, fitted."""
+    if context.phase in ("slot", "variable", "iterations"):
+        return
+    cases = list(context.list_cases())
+    if not cases:
+        return
+    seen = np.concatenate([np.ravel(case.observed) for _, case in cases])
+    wanted = np.concatenate([np.ravel(case.expected) for _, case in cases])
+    fit = fit_ratio(seen, wanted)
+    if fit is None:
+        return
+    yield Hypothesis(
+        code="scale-error",
+        predicted={number: fit.ratio * case.expected for number, case in cases},
+        detail=f"it is {fit.ratio:.8g} times what it should be",
+        ratio=fit.ratio,
+    )
+
+
+def is_sparse(context: Context, variable: str) -> bool:
+    """Whether the replicas' own gradients of a variable are sparse."""
+    for trace in (context.evidence.observed, context.evidence.reference):
+        for key, value in trace.values.items():
+            if key.phase == "local_gradient" and key.variable == variable:
+                return isinstance(value, SparseRows)
+    return False

@@ -1,0 +1,124 @@
+"""Judges one tier of one scenario: status and findings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distbench.compare.comparison import Judged, compare_evidence
+from distbench.compare.vacuity import find_weak_phases
+from distbench.diagnose.links import Chain, judge_chain
+from distbench.diagnose.stages import explain_chain
+from distbench.evidence import Evidence
+from distbench.trace import PHASES
+from distbench.verdict import Finding, Status, Worst
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What an evidence says.
+
+    Attributes:
+        status: `pass`, `fail`, `undecidable` or `vacuous`.
+        findings: In causal order: the first is the one to fix.
+        checked: Number of comparisons made.
+        worst: The comparison nearest to or farthest beyond its bound.
+        references: What each phase was compared with, by phase.
+        message: Why it is undecidable or vacuous; a note where a later phase undoes a
+            deviation.
+    """
+
+    status: Status
+    findings: tuple[Finding, ...] = ()
+    checked: int = 0
+    worst: Worst | None = None
+    references: Mapping[str, str] = field(default_factory=dict)
+    message: str = ""
+
+
+def judge(evidence: Evidence) -> Judgement:
+    """Compare everything, find where the chain breaks first, and say why."""
+    if evidence.tier == "exact" and not evidence.reference.notes.get("exact_proved"):
+        return Judgement(
+            status=Status.UNDECIDABLE,
+            message="it was not proved that every sum of this data is representable, "
+            "so no tolerance of 0 can be asked for; use the bounded tier",
+        )
+    with np.errstate(all="ignore"):
+        judged = compare_evidence(evidence)
+        infos = {v.path: v for v in evidence.observed.variables}
+        chain = judge_chain(judged, infos, free=evidence.tier == "free")
+        findings = explain_chain(evidence, chain)
+    status, message = _decide(judged, chain, findings)
+    return Judgement(
+        status=status,
+        findings=findings,
+        checked=len(judged),
+        worst=_find_worst(chain),
+        references=_name_references(chain),
+        message=message,
+    )
+
+
+def _decide(
+    judged: Sequence[Judged], chain: Chain, findings: Sequence[Finding]
+) -> tuple[Status, str]:
+    if any(not finding.warning for finding in findings):
+        return Status.FAIL, ""
+    if findings:
+        return Status.PASS, "; ".join(f"warning: {f.code}" for f in findings)
+    comparisons = [item.comparison for item in judged]
+    weak = find_weak_phases(comparisons)
+    hidden = [name for name, strength in weak if strength == "hidden"]
+    empty = [name for name, strength in weak if strength == "empty"]
+    if empty:
+        return Status.VACUOUS, (
+            f"no comparison of {', '.join(empty)} could have failed: with an example "
+            "or a replica lost the numbers would be the same; use data with gradients "
+            "that are not 0"
+        )
+    if hidden:
+        return Status.UNDECIDABLE, (
+            f"in {', '.join(hidden)} the noise of correct runs is as large as one lost "
+            "example or replica; use fewer examples or a wider dtype"
+        )
+    return Status.PASS, _note_forgiven(chain)
+
+
+def _note_forgiven(chain: Chain) -> str:
+    if not chain.forgiven:
+        return ""
+    first = chain.forgiven[0].comparison
+    ratio = "" if first.ratio is None else f" (ratio {first.ratio:.6g})"
+    return (
+        f"note: {first.phase} of '{first.variable}' deviates{ratio}, "
+        "and a later phase undoes it"
+    )
+
+
+def _find_worst(chain: Chain) -> Worst | None:
+    links = chain.broken or chain.held
+    if not links:
+        return None
+    worst = max(
+        (link.comparison for link in links),
+        key=lambda c: -1.0 if math.isnan(c.error_over_bound) else c.error_over_bound,
+    )
+    return Worst(
+        phase=worst.phase,
+        variable=worst.variable,
+        error_over_bound=worst.error_over_bound,
+    )
+
+
+def _name_references(chain: Chain) -> dict[str, str]:
+    names: dict[str, dict[str, None]] = {}
+    for links in (chain.broken, chain.forgiven, chain.held):
+        for link in links:
+            c = link.comparison
+            if c.step >= 0:
+                names.setdefault(c.phase, {})[c.against] = None
+    return {phase: "; ".join(names[phase]) for phase in PHASES if phase in names}

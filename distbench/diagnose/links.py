@@ -1,0 +1,179 @@
+"""Finds where the chain of a step breaks, and which breaks the outcome forgives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distbench.compare.comparison import Judged
+from distbench.compare.values import measure_size
+from distbench.trace import INITIAL, PHASES, TraceKey, VariableInfo
+
+Outcomes = Mapping[tuple[int, str, str], Sequence[Judged]]
+"""Comparisons with the reference's whole batch, by step, phase and variable."""
+
+_ROOTS = ("loss", "local_gradient")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """The links of all steps.
+
+    Attributes:
+        broken: Links from which a wrong outcome follows, in causal order.
+        forgiven: Broken links whose effect a later one undoes.
+        held: Links that hold.
+        apart: Replicas whose synchronised state differs.
+    """
+
+    broken: tuple[Judged, ...]
+    forgiven: tuple[Judged, ...]
+    held: tuple[Judged, ...]
+    apart: tuple[Judged, ...]
+
+
+def judge_chain(
+    judged: Sequence[Judged], infos: Mapping[str, VariableInfo], *, free: bool
+) -> Chain:
+    """Decide which wrong comparisons are faults of their own.
+
+    A value is judged by what follows from the observed value before it. Where that is
+    not known, or was itself wrong, it is judged against the reference, and then it is
+    a fault of its own only if nothing before it was wrong.
+
+    Args:
+        judged: All comparisons.
+        infos: The subject's variables by path.
+        free: Whether an error may come from an earlier step.
+    """
+    links = _pick_links(judged)
+    right = _collect_outcomes(judged)
+    broken: list[Judged] = []
+    forgiven: list[Judged] = []
+    held: list[Judged] = []
+    for link in links:
+        if not link.comparison.wrong:
+            held.append(link)
+        elif _is_forgiven(link, right, infos):
+            forgiven.append(link)
+        elif not _follows_from(link, broken, infos, free=free):
+            broken.append(link)
+    apart = tuple(
+        j for j in judged if j.comparison.relation == "replicas" and j.comparison.wrong
+    )
+    return Chain(
+        broken=tuple(broken), forgiven=tuple(forgiven), held=tuple(held), apart=apart
+    )
+
+
+def _sort_key(judged: Judged) -> tuple[int, int, int, str, int]:
+    c = judged.comparison
+    return (c.step, PHASES.index(c.phase), c.call, c.variable, c.replica)
+
+
+def _pick_links(judged: Sequence[Judged]) -> list[Judged]:
+    chosen: dict[TraceKey, Judged] = {}
+    for item in judged:
+        relation = item.comparison.relation
+        if relation == "follows" or (
+            relation == "reference" and item.pair.key not in chosen
+        ):
+            chosen[item.pair.key] = item
+    return sorted(chosen.values(), key=_sort_key)
+
+
+def _follows_from(
+    link: Judged,
+    broken: Sequence[Judged],
+    infos: Mapping[str, VariableInfo],
+    *,
+    free: bool,
+) -> bool:
+    """Whether a wrong value is explained by one that was wrong before it."""
+    c = link.comparison
+    if c.step == INITIAL or (c.phase in _ROOTS and not free):
+        return False
+    for other in broken:
+        o = other.comparison
+        if o.step == INITIAL and not free:
+            continue  # the state was set from the reference since
+        earlier = PHASES.index(o.phase) < PHASES.index(c.phase)
+        if free and o.step < c.step:
+            return True
+        if o.step != c.step or not earlier or o.phase == "loss":
+            continue
+        if free:
+            return True
+        if c.relation == "reference":
+            return True
+        if "applied" not in c.against and o.phase == "applied_gradient":
+            return True
+        if (o.phase, c.phase) == ("slot", "variable") and _is_slot_of(
+            o.variable, c.variable, infos
+        ):
+            return True
+    return False
+
+
+def _is_slot_of(slot: str, variable: str, infos: Mapping[str, VariableInfo]) -> bool:
+    info = infos.get(slot)
+    return info is None or info.of in ("", variable)
+
+
+def _collect_outcomes(
+    judged: Sequence[Judged],
+) -> dict[tuple[int, str, str], list[Judged]]:
+    """Comparisons with the reference's whole batch by step, phase and variable."""
+    found: dict[tuple[int, str, str], list[Judged]] = {}
+    for item in judged:
+        c = item.comparison
+        if c.relation == "reference" and c.phase not in _ROOTS:
+            found.setdefault((c.step, c.phase, c.variable), []).append(item)
+    return found
+
+
+def _is_forgiven(
+    link: Judged,
+    outcomes: Outcomes,
+    infos: Mapping[str, VariableInfo],
+) -> bool:
+    """Whether a later value is right that would show the error if it were passed on.
+
+    That needs a test that could see it: an error of the same relative size, in the
+    later value, must lie beyond its bound. A factor of two that the rule ignores (the
+    sign of a gradient) is forgiven; one of 1 + 1e-6 that drowns in the rounding of the
+    variable is not.
+    """
+    c = link.comparison
+    if c.phase == "loss" or c.step == INITIAL or not np.isfinite(c.error):
+        return False
+    size = measure_size(link.pair.expected - link.pair.base)
+    relative = c.error / size if size > 0 else np.inf
+    place = PHASES.index(c.phase)
+    for phase in ("reduced_gradient", "applied_gradient"):
+        seen = outcomes.get((c.step, phase, c.variable), ())
+        if PHASES.index(phase) > place and _are_right(seen, relative):
+            return True
+    owner = infos[c.variable].of if c.phase == "slot" and c.variable in infos else ""
+    variable = owner or c.variable
+    slots = [v.path for v in infos.values() if v.role == "slot" and v.of == variable]
+    for slot in slots:
+        seen = outcomes.get((c.step, "slot", slot), ())
+        if any(j.comparison.wrong for j in seen):
+            return False
+    if c.phase == "slot":
+        return _are_right(outcomes.get((c.step, "slot", c.variable), ()), relative)
+    return _are_right(outcomes.get((c.step, "variable", variable), ()), relative)
+
+
+def _are_right(judged: Sequence[Judged], relative: float) -> bool:
+    if not judged or any(j.comparison.wrong for j in judged):
+        return False
+    for item in judged:
+        change = measure_size(item.pair.expected - item.pair.base)
+        bound = float(np.max(item.pair.margin.bound, initial=0.0))
+        if not (relative * change > bound):
+            return False
+    return True

@@ -1,0 +1,245 @@
+"""Causes in the loss: how a replica scales its share and the penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.pairs import Pair
+from distbench.compare.values import Array, densify
+from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.trace import WHOLE, Phase, TraceKey
+
+Scale = tuple[str, str, tuple[float, ...]]
+"""Code, words, and the factor of each replica's share of the loss."""
+
+
+def list_scales(context: Context) -> Iterator[Scale]:
+    """Wrong factors by which users scale a replica's loss; its share is right.
+
+    Right is Σ ℓ_i / G. With n_r examples a local mean is G/n_r times that; n_r = G/N
+    turns it into N.
+    """
+    n, g = context.replicas, context.examples
+    shares = [max(1, size) for size in context.shards]
+    by_mean = tuple(g / size for size in shares)
+    same = (1.0,) * n
+    yield (
+        "loss-not-scaled",
+        f"N = {n} times its share",
+        tuple(n * one for one in same),
+    )
+    yield (
+        "loss-not-scaled",
+        "a mean over its own shard, not divided by the number of replicas",
+        by_mean,
+    )
+    yield (
+        "loss-not-scaled",
+        f"G = {g} times its share",
+        tuple(g * one for one in same),
+    )
+    yield (
+        "loss-scaled-twice",
+        f"1/N = 1/{n} of its share",
+        tuple(one / n for one in same),
+    )
+    yield (
+        "loss-scaled-twice",
+        f"1/G = 1/{g} of its share",
+        tuple(one / g for one in same),
+    )
+    yield (
+        "loss-scaled-twice",
+        "divided by the number of its own examples once more",
+        tuple(1 / size for size in shares),
+    )
+    if len(set(shares)) > 1:
+        yield (
+            "mean-of-means",
+            "the mean over its own shard divided by N, so that every shard weighs 1/N",
+            tuple(mean / n for mean in by_mean),
+        )
+        yield (
+            "loss-scaled-twice",
+            "a mean over its own shard, divided by N twice",
+            tuple(mean / n**2 for mean in by_mean),
+        )
+
+
+def explain_by_scale(context: Context) -> Iterator[Hypothesis]:
+    """A wrong factor on the loss, with the penalty's part right or wrong alike."""
+    if not context.root:
+        return
+    n = context.replicas
+    for code, words, factors in list_scales(context):
+        if all(factor == 1 for factor in factors):
+            continue
+        for part in (1 / n, None) if context.evidence.penalty else (None,):
+            predicted = {}
+            for number, case in context.list_cases():
+                value = _scale_case(context, case, factors, part)
+                if value is not None:
+                    predicted[number] = value
+            yield Hypothesis(
+                code=code,
+                predicted=predicted,
+                detail=f"each replica's loss is {words}",
+            )
+
+
+def explain_by_penalty(context: Context) -> Iterator[Hypothesis]:
+    """The penalty's gradient counted in full by every replica, or by too few."""
+    if context.phase == "loss" or not context.root:
+        return
+    n = context.replicas
+    words = {
+        1.0: f"every replica adds the whole penalty, so that it counts N = {n} times",
+        1 / n**2: "the penalty is divided by the number of replicas twice",
+        0.0: "the penalty is left out",
+    }
+    for part, text in words.items():
+        if n == 1 and part != 0.0:
+            continue
+        predicted = {}
+        for number, case in context.list_cases():
+            penalty = find_penalty(context, case)
+            if penalty is not None:
+                times = n if case.key.replica == WHOLE else 1
+                predicted[number] = case.expected + times * (part - 1 / n) * penalty
+        yield Hypothesis(
+            code="regularizer-not-scaled",
+            predicted=predicted,
+            detail=text,
+            ratio=n * part,
+        )
+    yield from _explain_by_decay(context)
+
+
+def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
+    """Where the penalty is not known: what is too much is a · θ + b · sign(θ)."""
+    if context.evidence.penalty is not None or context.replicas == 1:
+        return
+    predicted = {}
+    for number, case in context.list_cases():
+        state = context.evidence.get_before(
+            case.key.step, "variable", case.key.variable
+        )
+        if state is None or case.observed.size < 6:
+            continue
+        theta = take_rows(state, case)
+        columns = np.stack([theta.ravel(), np.sign(theta).ravel()], axis=1)
+        extra = (case.observed - case.expected).ravel()
+        weights, *_ = np.linalg.lstsq(columns, extra, rcond=None)
+        if np.min(weights) > -1e-3 * np.max(np.abs(weights)):
+            predicted[number] = case.expected + (columns @ weights).reshape(theta.shape)
+    if predicted:
+        yield Hypothesis(
+            code="regularizer-not-scaled",
+            predicted=predicted,
+            detail="what is too much is the gradient of a penalty on the variable",
+        )
+
+
+def explain_by_equal_gradients(context: Context) -> Iterator[Hypothesis]:
+    """Every replica hands over the sum already: it will be added up once more."""
+    if context.phase != "local_gradient" or context.replicas == 1:
+        return
+    predicted: dict[int, Array] = {}
+    for number, case in context.list_cases():
+        key = replace(case.key, replica=WHOLE)
+        whole = context.evidence.reference.get(key)
+        if whole is None:
+            continue
+        if case.key.replica != WHOLE:
+            predicted[number] = take_rows(whole, case)
+        elif case.terms and all(np.array_equal(t, case.terms[0]) for t in case.terms):
+            predicted[number] = context.replicas * case.expected
+    yield Hypothesis(
+        code="double-reduction",
+        predicted=predicted,
+        detail="every replica holds the reduced gradient before it is reduced",
+        ratio=float(context.replicas),
+    )
+
+
+def find_penalty(context: Context, case: Pair) -> Array | None:
+    """The penalty's gradient at the step of a case.
+
+    It was recorded for the initial variables. In later steps it is known only if it is
+    linear in the variable and its sign (an L1 or L2 penalty).
+    """
+    trace = context.evidence.penalty
+    key = TraceKey(step=0, phase="local_gradient", variable=case.key.variable)
+    value = None if trace is None else trace.get(key)
+    if value is None:
+        return None
+    if case.key.step == 0 or context.evidence.tier == "exact":
+        return take_rows(value, case)
+    start = context.evidence.get_before(0, "variable", case.key.variable)
+    now = context.evidence.get_before(case.key.step, "variable", case.key.variable)
+    if start is None or now is None:
+        return None
+    theta, gradient = densify(start).ravel(), densify(value).ravel()
+    columns = np.stack([theta, np.sign(theta)], axis=1)
+    weights, *_ = np.linalg.lstsq(columns, gradient, rcond=None)
+    then = take_rows(now, case)
+    return np.asarray(weights[0] * then + weights[1] * np.sign(then))
+
+
+def _scale_case(
+    context: Context, case: Pair, factors: tuple[float, ...], part: float | None
+) -> Array | None:
+    """A case with another factor on the data's part of the loss.
+
+    Args:
+        context: The wrong values.
+        case: One of them.
+        factors: Factor of each replica.
+        part: Factor of the penalty; None scales it as the data.
+    """
+    if case.key.replica != WHOLE and case.key.phase != "reduced_gradient":
+        factor = factors[case.key.replica]
+        if part is None:
+            return factor * case.expected
+        penalty = find_penalty(context, case)
+        if penalty is None:
+            return None
+        return factor * (case.expected - part * penalty) + part * penalty
+    if len(set(factors)) == 1:
+        return factors[0] * case.expected
+    if part is not None:
+        return None
+    # The program alone on a shard takes that shard for the whole batch, so a mean
+    # over the shard is what the reference has; 1/N of it weighs each shard alike.
+    terms = _find_shards(context, case)
+    if not terms:
+        return None
+    if context.evidence.shards_known:
+        return _add_weighted(factors, terms)
+    weights = [
+        f * size / context.examples
+        for f, size in zip(factors, context.shards, strict=True)
+    ]
+    return _add_weighted(weights, terms)
+
+
+def _add_weighted(weights: Sequence[float], terms: Sequence[Array]) -> Array:
+    total = np.zeros_like(terms[0])
+    for weight, term in zip(weights, terms, strict=True):
+        total = total + weight * term
+    return total
+
+
+def _find_shards(context: Context, case: Pair) -> tuple[Array, ...]:
+    phase: Phase = "loss" if case.key.phase == "loss" else "local_gradient"
+    found = [
+        context.evidence.reference.get(replace(case.key, phase=phase, replica=r))
+        for r in range(context.replicas)
+    ]
+    values = [value for value in found if value is not None]
+    if len(values) < context.replicas:
+        return ()
+    return tuple(take_rows(value, case) for value in values)

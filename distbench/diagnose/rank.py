@@ -1,0 +1,98 @@
+"""Ranks causes by how much of what is wrong they explain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from distbench.compare.pairs import Pair
+from distbench.compare.values import Array, measure_norm
+from distbench.diagnose.context import Context, Hypothesis, find_tolerance
+
+NEEDED = 0.9
+"""Share of the residual that a cause must explain to be named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ranked:
+    """A cause with how well it fits.
+
+    Attributes:
+        hypothesis: The cause.
+        confidence: Share of the residual's norm that it explains, the mean over all
+            wrong values, so that a small variable weighs as much as a large one.
+        least: The smallest share over the wrong values.
+        full: Whether what it leaves is no more than rounding, everywhere.
+    """
+
+    hypothesis: Hypothesis
+    confidence: float
+    least: float
+    full: bool
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the cause may be named."""
+        return self.full or (self.confidence >= NEEDED and self.least >= 0.5)
+
+
+def rank_hypotheses(
+    context: Context, hypotheses: Iterable[Hypothesis]
+) -> tuple[Ranked, ...]:
+    """Best cause first.
+
+    What explains everything down to rounding comes before what does not. Among equals
+    the order of registration decides: a cause without free parameters comes before a
+    fitted one, which always fits at least as well.
+    """
+    ranked = [rate_hypothesis(context, hypothesis) for hypothesis in hypotheses]
+    return tuple(
+        sorted(
+            ranked,
+            key=lambda r: (
+                not r.full,
+                0.0 if r.full else -round(r.confidence, 2),
+                r.hypothesis.order,
+            ),
+        )
+    )
+
+
+def rate_hypothesis(context: Context, hypothesis: Hypothesis) -> Ranked:
+    """Measure what a cause leaves unexplained."""
+    shares, full = [], True
+    for number, case in enumerate(context.cases):
+        predicted = hypothesis.predicted.get(number)
+        if predicted is None:
+            shares.append(0.0)
+            full = False
+            continue
+        share = measure_share(case, predicted)
+        shares.append(share)
+        with np.errstate(invalid="ignore"):
+            rest = np.abs(case.observed - predicted)
+            within = bool(np.all(rest <= find_tolerance(case, context.replicas)))
+        full = full and (share == 1.0 or (share >= 0.5 and within))
+    confidence = float(np.mean(shares)) if shares else 0.0
+    return Ranked(
+        hypothesis=hypothesis,
+        confidence=confidence,
+        least=min(shares, default=0.0),
+        full=full and bool(shares),
+    )
+
+
+def measure_share(case: Pair, predicted: Array) -> float:
+    """1 - ‖observed - predicted‖ / ‖observed - expected‖, at least 0."""
+    if np.shape(predicted) != case.observed.shape:
+        return 0.0
+    if np.array_equal(case.observed, predicted, equal_nan=True):
+        return 1.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        whole = measure_norm(case.observed - case.expected)
+        rest = measure_norm(case.observed - predicted)
+    if not np.isfinite(whole) or not np.isfinite(rest) or whole == 0:
+        return 0.0
+    return max(0.0, 1 - rest / whole)

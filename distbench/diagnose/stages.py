@@ -1,0 +1,260 @@
+"""Explains the broken links phase by phase, in causal order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from distbench.compare.comparison import Judged
+from distbench.diagnose.context import Context
+from distbench.diagnose.explain import Explained, make_finding
+from distbench.diagnose.hypotheses import list_hypotheses
+from distbench.diagnose.links import Chain
+from distbench.diagnose.rank import Ranked, rank_hypotheses
+from distbench.evidence import Evidence
+from distbench.trace import INITIAL, PHASES, Phase
+from distbench.verdict import Finding
+
+SCALING = ("loss-not-scaled", "loss-scaled-twice", "mean-of-means")
+"""Causes that lie in the loss and show in its gradient too."""
+
+
+def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
+    """A finding for each cause, in causal order."""
+    findings = list(_explain_start(evidence, chain))
+    later = [j for j in chain.broken if j.comparison.step != INITIAL]
+    by_phase: dict[Phase, list[Judged]] = {phase: [] for phase in PHASES}
+    for link in later:
+        by_phase[link.comparison.phase].append(link)
+    root: Phase = "local_gradient"
+    if not _was_seen(chain, "local_gradient"):
+        root = "reduced_gradient"
+    findings += _explain_root(evidence, chain, by_phase["loss"], by_phase[root], root)
+    for phase in PHASES[1:]:
+        if phase != root and by_phase[phase]:
+            context = make_context(evidence, chain, phase, by_phase[phase])
+            findings += _report(context, explain_cases(context), by_phase[phase])
+    if not any(not finding.warning for finding in findings):
+        findings += _explain_apart(evidence, chain)
+    findings.sort(key=lambda f: (f.step, _place(f)))
+    return tuple(findings)
+
+
+def make_context(
+    evidence: Evidence,
+    chain: Chain,
+    phase: Phase,
+    broken: Sequence[Judged],
+    *,
+    root: bool = False,
+) -> Context:
+    """What the hypotheses of a phase may look at."""
+    return Context(
+        evidence=evidence,
+        phase=phase,
+        cases=tuple(j.pair for j in broken),
+        right=tuple(j.pair.key for j in chain.held if j.comparison.phase == phase),
+        root=root,
+    )
+
+
+def explain_cases(context: Context) -> tuple[Explained, ...]:
+    """Find one cause for all wrong values of a phase, or one for each variable.
+
+    One cause for everything comes first: it has the most numbers against it. If there
+    is none, a variable at a time is explained, and equal causes are joined again.
+    """
+    best = _find_best(context)
+    if best is not None and best.accepted:
+        return (_adopt(context, best),)
+    found: dict[str, list[Explained]] = {}
+    for name in dict.fromkeys(case.key.variable for case in context.cases):
+        part = context.select(
+            tuple(case for case in context.cases if case.key.variable == name)
+        )
+        best = _find_best(part)
+        explained = (
+            _adopt(part, best)
+            if best is not None and best.accepted
+            else _leave_unexplained(part, best)
+        )
+        found.setdefault(explained.code, []).append(explained)
+    return tuple(_join(parts) for parts in found.values())
+
+
+def _find_best(context: Context) -> Ranked | None:
+    return next(iter(rank_hypotheses(context, list_hypotheses(context))), None)
+
+
+def _adopt(context: Context, best: Ranked) -> Explained:
+    cause = best.hypothesis
+    return Explained(
+        code=cause.code,
+        detail=cause.detail,
+        confidence=best.confidence,
+        cases=context.cases,
+        phase=cause.phase or context.phase,
+        replicas=cause.replicas,
+        ratio=cause.ratio,
+    )
+
+
+def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
+    nearest = ""
+    if best is not None and best.confidence > 0:
+        nearest = (
+            f"; nearest is {best.hypothesis.code}, which explains "
+            f"{best.confidence:.0%} of it"
+        )
+    return Explained(
+        code="unexplained",
+        detail=f"no known cause explains what is wrong{nearest}",
+        confidence=0.0,
+        cases=context.cases,
+        phase=context.phase,
+    )
+
+
+def _join(parts: Sequence[Explained]) -> Explained:
+    first = parts[0]
+    cases = tuple(case for part in parts for case in part.cases)
+    weight = sum(part.confidence * len(part.cases) for part in parts)
+    same = all(part.replicas == first.replicas for part in parts)
+    return replace(
+        first,
+        cases=cases,
+        confidence=weight / len(cases),
+        replicas=first.replicas if same else None,
+        ratio=first.ratio if all(p.ratio == first.ratio for p in parts) else None,
+    )
+
+
+def _report(
+    context: Context, causes: Sequence[Explained], links: Sequence[Judged]
+) -> Iterator[Finding]:
+    by_case: dict[int, Judged] = {id(link.pair): link for link in links}
+    for explained in causes:
+        comparisons = [
+            by_case[id(case)].comparison
+            for case in explained.cases
+            if id(case) in by_case
+        ]
+        yield make_finding(context, explained, comparisons)
+
+
+def _explain_root(
+    evidence: Evidence,
+    chain: Chain,
+    losses: Sequence[Judged],
+    gradients: Sequence[Judged],
+    phase: Phase,
+) -> Iterator[Finding]:
+    """Loss and local gradients together: a wrong scale shows in both."""
+    causes: tuple[Explained, ...] = ()
+    root = phase == "local_gradient" or bool(losses)
+    context = make_context(evidence, chain, phase, gradients, root=root)
+    if gradients:
+        causes = explain_cases(context)
+    if not losses:
+        yield from _report(context, causes, gradients)
+        return
+    about_loss = make_context(evidence, chain, "loss", losses, root=True)
+    of_loss = explain_cases(about_loss)
+    scaled = [cause for cause in causes if cause.code in SCALING]
+    if scaled and all(c.code in ("unexplained", scaled[0].code) for c in of_loss):
+        raised = tuple(
+            replace(cause, phase="loss") if cause is scaled[0] else cause
+            for cause in causes
+        )
+        yield from _report(context, raised, gradients)
+        return
+    if not causes:
+        of_loss = tuple(_misreport(cause) for cause in of_loss)
+    elif any(cause.code == "regularizer-not-scaled" for cause in causes):
+        of_loss = ()  # the penalty is in the loss as well
+    yield from _report(about_loss, of_loss, losses)
+    yield from _report(context, causes, gradients)
+
+
+def _place(finding: Finding) -> int:
+    return [str(phase) for phase in PHASES].index(finding.phase)
+
+
+def _misreport(cause: Explained) -> Explained:
+    if cause.code in ("nonfinite", "lower-precision"):
+        return cause
+    what = "" if cause.code == "unexplained" else f": {cause.detail}"
+    return replace(
+        cause,
+        code="loss-misreported",
+        detail=f"the gradients are right, the returned loss is not{what}",
+        confidence=1.0,
+    )
+
+
+def _was_seen(chain: Chain, phase: Phase) -> bool:
+    return any(
+        link.comparison.phase == phase
+        for links in (chain.broken, chain.held, chain.forgiven)
+        for link in links
+    )
+
+
+def _explain_start(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
+    """State that differs before the first step."""
+    start = [j for j in chain.broken if j.comparison.step == INITIAL]
+    known = {j.pair.key for j in start}
+    start += [
+        j
+        for j in chain.apart
+        if j.comparison.step == INITIAL and j.pair.key not in known
+    ]
+    for phase, code, words in (
+        ("slot", "slot-initial", "the slot does not start as on one device"),
+        ("variable", "initial-value-differs", "it does not start as on one device"),
+        ("iterations", "initial-value-differs", "it does not start as on one device"),
+    ):
+        links = [j for j in start if j.comparison.phase == phase]
+        if links:
+            context = make_context(evidence, chain, phase, links)  # type: ignore[arg-type]  # literals of this loop
+            explained = Explained(
+                code=code,
+                detail=words,
+                confidence=1.0,
+                cases=context.cases,
+                phase=context.phase,
+            )
+            yield from _report(context, (explained,), links)
+
+
+def _explain_apart(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
+    """Replicas whose state differs though every link of each of them holds."""
+    apart = [j for j in chain.apart if j.comparison.step != INITIAL]
+    infos = {v.path: v for v in evidence.reference.variables}
+    statistics, slots, rest = [], [], []
+    for link in apart:
+        info = infos.get(link.comparison.variable)
+        if link.comparison.phase == "slot":
+            slots.append(link)
+        elif info is not None and info.role == "variable" and not info.trainable:
+            statistics.append(link)
+        else:
+            rest.append(link)
+    words = "replicas that are meant to hold the same value differ"
+    for code, links in (
+        ("slot-not-synchronized", slots),
+        ("replicas-diverged", rest),
+        ("statistics-not-synchronized", statistics),
+    ):
+        if links:
+            phase = links[0].comparison.phase
+            context = make_context(evidence, chain, phase, links)
+            explained = Explained(
+                code=code,
+                detail=words,
+                confidence=1.0,
+                cases=context.cases,
+                phase=phase,
+            )
+            yield from _report(context, (explained,), links)
+            return

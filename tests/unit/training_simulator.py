@@ -1,0 +1,491 @@
+"""Data-parallel training in NumPy: makes the evidence of a run, right or wrong.
+
+The model is y = x W + b + E[i] + E[j] with half the squared error, so it has a dense
+kernel, a bias, and an embedding with sparse gradients whose rows repeat inside a
+replica and across replicas. Everything is computed in the run's dtype, and sums in
+another order differ by rounding as they do on a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from distbench.evidence import Evidence, Tier
+from distbench.split import shard_slices, split_unevenly
+from distbench.trace import (
+    INITIAL,
+    WHOLE,
+    SparseRows,
+    Trace,
+    TraceKey,
+    Value,
+    VariableInfo,
+)
+
+KERNEL, BIAS, TABLE, HEAD = "dense/kernel", "dense/bias", "embedding/table", "head/gain"
+TRAINED = (KERNEL, BIAS, TABLE, HEAD)
+State = dict[str, np.ndarray]
+Gradients = dict[str, Value]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """An optimizer: how gradients become a step."""
+
+    name: str = "sgd"
+    rate: float = 0.125
+    decay: float = 0.0
+    beta: float = 0.5
+    clip: float | None = None
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return {
+            "sgd": (),
+            "sign": (),
+            "momentum": ("momentum",),
+            "adam": ("m", "v"),
+            "adagrad": ("sum",),
+            "ema": ("momentum", "average"),
+        }[self.name]
+
+    def transform(self, gradients: Gradients) -> Gradients:
+        if self.clip is None:
+            return dict(gradients)
+        return {k: clip_norm(v, self.clip) for k, v in gradients.items()}
+
+    def update(self, state: State, gradients: Gradients) -> State:
+        new = dict(state)
+        for path, value in gradients.items():
+            theta = state[path]
+            t = theta.dtype.type
+            g = to_array(value).astype(theta.dtype)
+            if self.name in ("momentum", "ema"):
+                new[f"momentum/{path}"] = t(self.beta) * state[f"momentum/{path}"] + g
+                step = new[f"momentum/{path}"]
+            elif self.name == "adam":
+                m, v = state[f"m/{path}"], state[f"v/{path}"]
+                m = t(0.75) * m + t(0.25) * g
+                v = t(0.9) * v + t(0.1) * g * g
+                new[f"m/{path}"], new[f"v/{path}"] = m, v
+                step = m / (np.sqrt(v) + t(1e-3))
+            elif self.name == "adagrad":
+                new[f"sum/{path}"] = state[f"sum/{path}"] + g * g
+                step = g / (np.sqrt(new[f"sum/{path}"]) + t(1e-3))
+            elif self.name == "sign":
+                step = np.sign(g)
+            else:
+                step = g
+            kept = theta * t(1 - self.rate * self.decay) if self.decay else theta
+            new[path] = (kept - t(self.rate) * step).astype(theta.dtype)
+            if self.name == "ema":
+                old = state[f"average/{path}"]
+                new[f"average/{path}"] = t(0.75) * old + t(0.25) * new[path]
+        new["iterations"] = state["iterations"] + 1
+        return new
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What is run."""
+
+    replicas: int = 2
+    shards: tuple[int, ...] = ()
+    examples: int = 16
+    steps: int = 3
+    dtype: str = "float32"
+    tier: Tier = "bounded"
+    seed: int = 0
+    rule: Rule = field(default_factory=Rule)
+    sparse: bool = True
+    penalty: float = 0.0
+    shards_known: bool = True
+    loss_reduction: Any = "sum"
+    central: bool = False
+    width: int = 6
+
+
+def keep(value: Any, *_: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """Where a simulated cluster goes wrong; everything is right by default.
+
+    Attributes:
+        scale: Factor of replica r's loss and gradient: f(r, setup).
+        penalty: Factor of the penalty in replica r: f(r, setup); right is 1/N.
+        loss: The reported loss: f(loss, r).
+        local: The local gradients: f(gradients, r, step).
+        reduce: Reduced gradients by replica from the local ones: f(locals, step).
+        transform: Applied gradients: f(gradients, r, step).
+        update: State after the update: f(new, old, gradients, r, step, run).
+        start: Initial state of a replica: f(state, r).
+    """
+
+    scale: Callable[[int, Setup], float] = lambda r, setup: 1.0
+    penalty: Callable[[int, Setup], float] = lambda r, setup: 1.0 / setup.replicas
+    loss: Callable[..., Any] = keep
+    local: Callable[..., Any] = keep
+    reduce: Callable[..., Any] | None = None
+    transform: Callable[..., Any] = keep
+    update: Callable[..., Any] = keep
+    start: Callable[..., Any] = keep
+
+
+RIGHT = Fault()
+
+
+class Simulation:
+    """One scenario on one device and on a simulated cluster."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        shards = setup.shards or split_unevenly(setup.examples, setup.replicas)
+        self.shards = shards
+        self.examples = sum(shards)
+        rng = np.random.default_rng(setup.seed)
+        self.rng = rng
+        exact = setup.tier == "exact"
+        w, d = setup.width, 5
+
+        def draw(*shape: int) -> np.ndarray:
+            if exact:
+                return (rng.integers(-4, 5, shape) / 4).astype(setup.dtype)
+            return rng.normal(size=shape).astype(setup.dtype)
+
+        self.initial: State = {
+            KERNEL: draw(d, w),
+            BIAS: draw(w),
+            TABLE: draw(7, w),
+            HEAD: draw(w),
+        }
+        for slot in setup.rule.slots:
+            for path in TRAINED:
+                value = np.zeros_like(self.initial[path])
+                if slot == "average":
+                    value = self.initial[path].copy()
+                self.initial[f"{slot}/{path}"] = value
+        self.initial["iterations"] = np.array(0, np.int64)
+        self.batches = [
+            (
+                draw(self.examples, d),
+                rng.integers(0, 5, (self.examples, 2)),
+                draw(self.examples, w),
+            )
+            for _ in range(setup.steps)
+        ]
+        self.infos = tuple(self._list_infos())
+
+    def _list_infos(self) -> list[VariableInfo]:
+        infos = []
+        for path, value in self.initial.items():
+            role: Any = "variable" if path in TRAINED else "slot"
+            infos.append(
+                VariableInfo(
+                    path=path,
+                    role="iterations" if path == "iterations" else role,
+                    shape=value.shape,
+                    dtype=value.dtype.name,
+                    of=path.split("/", 1)[1] if role == "slot" and "/" in path else "",
+                )
+            )
+        return infos
+
+    def compute(
+        self, state: State, batch: Any, examples: Sequence[int], part: float
+    ) -> tuple[np.ndarray, Gradients]:
+        """Σ ℓ / G + part · R and its gradient, over some examples in their order."""
+        x, ids, y = (a[np.asarray(examples, int)] for a in batch)
+        t = np.dtype(self.setup.dtype).type
+        table = state[TABLE]
+        base = x @ state[KERNEL] + state[BIAS] + table[ids[:, 0]] + table[ids[:, 1]]
+        error = (base + state[HEAD] * x[:, :1] - y).astype(self.setup.dtype)
+        g = t(self.examples)
+        scaled = error / g
+        loss = (t(0.5) * np.sum(error * error, dtype=self.setup.dtype) / g).reshape(())
+        gradients: Gradients = {
+            KERNEL: x.T @ scaled,
+            BIAS: scaled.sum(0),
+            HEAD: (scaled * x[:, :1]).sum(0),
+        }
+        if not len(x):
+            gradients = {k: np.zeros_like(state[k]) for k in (KERNEL, BIAS, HEAD)}
+        rows = SparseRows(
+            indices=ids.ravel().astype(np.int64),
+            values=np.repeat(scaled, 2, axis=0),
+            shape=table.shape,
+        )
+        gradients[TABLE] = rows if self.setup.sparse else to_array(rows).astype(t)
+        lam = self.setup.penalty
+        if lam:
+            weights = state[KERNEL]
+            loss = loss + t(part * lam / 2) * np.sum(weights * weights)
+            gradients[KERNEL] = gradients[KERNEL] + t(part * lam) * weights
+        return loss.astype(self.setup.dtype), gradients
+
+    def step_one(
+        self, state: State, batch: Any, order: Sequence[int]
+    ) -> tuple[dict[str, Any], State]:
+        loss, local = self.compute(state, batch, order, 1.0)
+        applied = self.setup.rule.transform(local)
+        new = self.setup.rule.update(state, applied)
+        taps = {
+            "loss": {"": loss},
+            "local_gradient": local,
+            "reduced_gradient": local,
+            "applied_gradient": applied,
+        }
+        return taps, new
+
+    def record(self, values: dict, step: int, taps: Mapping, replica: int) -> None:
+        for phase, found in taps.items():
+            for path, value in found.items():
+                values[
+                    TraceKey(step=step, phase=phase, variable=path, replica=replica)
+                ] = value
+
+    def record_state(self, values: dict, step: int, state: State, replica: int) -> None:
+        for info in self.infos:
+            key = TraceKey(
+                step=step, phase=info.role, variable=info.path, replica=replica
+            )
+            values[key] = np.array(state[info.path])
+
+    def make_trace(self, name: str, values: dict, **notes: Any) -> Trace:
+        return Trace(
+            name=name,
+            replicas=self.setup.replicas,
+            shards=self.shards,
+            variables=self.infos,
+            values=values,
+            notes=notes,
+        )
+
+    def start_of(self, step: int, state: State) -> State:
+        if self.setup.tier == "exact" and step:
+            return {**state, **{path: self.initial[path] for path in TRAINED}}
+        return state
+
+    def observe(self, fault: Fault = RIGHT) -> Evidence:
+        setup = self.setup
+        everyone = range(setup.replicas)
+        slices = shard_slices(self.shards)
+        parts = [list(range(s.start, s.stop)) for s in slices]
+        reference: dict = {}
+        observed: dict = {}
+        twins: list[dict] = [{} for _ in range(3)]
+        replays: dict[str, dict] = {
+            p: {} for p in ("reduced_gradient", "applied_gradient", "local_gradient")
+        }
+        holders = range(1) if setup.central else everyone
+        self.record_state(reference, INITIAL, self.initial, WHOLE)
+        states = [fault.start(dict(self.initial), r) for r in everyone]
+        for r in holders:
+            self.record_state(observed, INITIAL, states[r], r)
+        state = self.initial
+        twin_states = [self.initial] * 3
+        memory: dict = {}
+        for step, batch in enumerate(self.batches):
+            before = self.start_of(step, state)
+            taps, state = self.step_one(before, batch, range(self.examples))
+            self.record(reference, step, taps, WHOLE)
+            self.record_state(reference, step, state, WHOLE)
+            self._record_shards(reference, step, before, batch, parts)
+            for number, twin in enumerate(twins):
+                start = twin_states[number] if setup.tier == "free" else before
+                if number:
+                    start = {k: self._perturb(v) for k, v in start.items()}
+                order = self.rng.permutation(self.examples)
+                seen, twin_states[number] = self.step_one(start, batch, order)
+                self.record(twin, step, seen, WHOLE)
+                self.record_state(twin, step, twin_states[number], WHOLE)
+            starts = states if setup.tier == "free" else [before for _ in everyone]
+            states = self._step_cluster(
+                fault, step, batch, parts, starts, observed, holders, memory
+            )
+            self._replay(replays, observed, step, starts, holders)
+        twin_traces = tuple(self.make_trace("twin", twin) for twin in twins)
+        if setup.tier == "exact":
+            twin_traces = ()
+        used = {"reduced_gradient", "applied_gradient", "local_gradient"}
+        return Evidence(
+            tier=setup.tier,
+            observed=self.make_trace("simulated", observed),
+            reference=self.make_trace("reference", reference, exact_proved=True),
+            replays={
+                phase: self.make_trace(f"replay {phase}", values)
+                for phase, values in replays.items()
+                if phase in used and setup.tier != "free"
+            },
+            twins=twin_traces,
+            penalty=self._make_penalty(),
+            shards_known=setup.shards_known,
+            loss_reduction=setup.loss_reduction,
+        )
+
+    def _record_shards(
+        self, values: dict, step: int, before: State, batch: Any, parts: Any
+    ) -> None:
+        n = self.setup.replicas
+        for r, examples in enumerate(parts):
+            loss, local = self.compute(before, batch, examples, 1 / n)
+            if not self.setup.shards_known:
+                # The program alone takes its shard for the whole batch.
+                factor = self.examples / max(1, len(examples))
+                loss = loss * loss.dtype.type(factor)
+                local = {k: scale(v, factor) for k, v in local.items()}
+            taps = {"loss": {"": loss}, "local_gradient": local}
+            self.record(values, step, taps, r)
+
+    def _step_cluster(
+        self,
+        fault: Fault,
+        step: int,
+        batch: Any,
+        parts: Any,
+        starts: Sequence[State],
+        observed: dict,
+        holders: Any,
+        memory: dict,
+    ) -> list[State]:
+        setup = self.setup
+        everyone = range(setup.replicas)
+        locals_: list[Gradients] = []
+        for r in everyone:
+            part = fault.penalty(r, setup)
+            factor = fault.scale(r, setup)
+            loss, local = self.compute(starts[r], batch, parts[r], part)
+            if factor != 1:
+                loss = loss * loss.dtype.type(factor)
+                local = {k: scale(v, factor) for k, v in local.items()}
+            local = fault.local(local, r, step)
+            locals_.append(local)
+            taps = {"loss": {"": fault.loss(loss, r)}, "local_gradient": local}
+            self.record(observed, step, taps, r)
+        order = self.rng.permutation(setup.replicas)
+        if fault.reduce is None:
+            total = add_up([locals_[r] for r in order])
+            reduced = [total for _ in everyone]
+        else:
+            reduced = fault.reduce(locals_, step)
+        new = []
+        for r in everyone:
+            applied = fault.transform(setup.rule.transform(reduced[r]), r, step)
+            memory.setdefault(step, []).append(applied)
+            state = setup.rule.update(starts[r], applied)
+            run = Run(rule=setup.rule, locals=locals_, replica=r, step=step)
+            state = fault.update(state, starts[r], applied, run)
+            new.append(state)
+            if r in holders:
+                taps = {"reduced_gradient": reduced[r], "applied_gradient": applied}
+                self.record(observed, step, taps, r)
+                self.record_state(observed, step, state, r)
+        return new
+
+    def _replay(
+        self, replays: dict, observed: dict, step: int, starts: Any, holders: Any
+    ) -> None:
+        for r in holders:
+            fed = {
+                phase: {
+                    k.variable: v
+                    for k, v in observed.items()
+                    if (k.step, k.phase, k.replica) == (step, phase, r)
+                }
+                for phase in replays
+            }
+            for phase, gradients in fed.items():
+                applied = gradients
+                if phase != "applied_gradient":
+                    applied = self.setup.rule.transform(gradients)
+                state = self.setup.rule.update(starts[r], applied)
+                self.record(replays[phase], step, {"applied_gradient": applied}, r)
+                self.record_state(replays[phase], step, state, r)
+
+    def _perturb(self, array: np.ndarray) -> np.ndarray:
+        if array.dtype.kind != "f":
+            return array
+        signs = self.rng.choice([-0.5, 0.5], size=array.shape)
+        wide = array.astype(np.float64) * (1 + signs * np.finfo(array.dtype).eps)
+        return wide.astype(array.dtype)
+
+    def _make_penalty(self) -> Trace | None:
+        lam = self.setup.penalty
+        if not lam or not self.setup.shards_known:
+            return None
+        value = (lam * self.initial[KERNEL]).astype(self.setup.dtype)
+        key = TraceKey(step=0, phase="local_gradient", variable=KERNEL)
+        return self.make_trace("penalty", {key: value})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a fault in the update may know."""
+
+    rule: Rule
+    locals: Sequence[Gradients]
+    replica: int
+    step: int
+
+
+def to_array(value: Value) -> np.ndarray:
+    if isinstance(value, SparseRows):
+        dense = np.zeros(value.shape, value.values.dtype)
+        np.add.at(dense, value.indices, value.values)
+        return dense
+    return value
+
+
+def scale(value: Value, factor: float) -> Any:
+    if isinstance(value, SparseRows):
+        return replace(value, values=scale(value.values, factor))
+    return (value * value.dtype.type(factor)).astype(value.dtype)
+
+
+def clip_norm(value: Value, norm: float) -> Any:
+    size = float(np.linalg.norm(to_array(value).astype(np.float64)))
+    return scale(value, norm / size) if size > norm else value
+
+
+def map_values(value: Value, change: Callable[[np.ndarray], np.ndarray]) -> Any:
+    if isinstance(value, SparseRows):
+        return replace(value, values=change(value.values).astype(value.values.dtype))
+    return change(value).astype(value.dtype)
+
+
+def add_values(values: Sequence[Value]) -> Any:
+    if all(isinstance(v, SparseRows) for v in values):
+        return SparseRows(
+            indices=np.concatenate([v.indices for v in values]),
+            values=np.concatenate([v.values for v in values]),
+            shape=values[0].shape,
+        )
+    total = to_array(values[0])
+    for value in values[1:]:
+        total = (total + to_array(value)).astype(total.dtype)
+    return total
+
+
+def add_up(gradients: Sequence[Gradients]) -> Gradients:
+    return {k: add_values([g[k] for g in gradients]) for k in gradients[0]}
+
+
+def reduce_with(combine: Callable[[list[Value]], Value]) -> Callable[..., Any]:
+    """A reduction that gives every replica the same, variable by variable."""
+
+    def reduce(locals_: Sequence[Gradients], step: int) -> list[Gradients]:
+        total = {k: combine([g[k] for g in locals_]) for k in locals_[0]}
+        return [total for _ in locals_]
+
+    return reduce
+
+
+def observe(fault: Fault = RIGHT, **setup: Any) -> Evidence:
+    """The evidence of a run with a fault."""
+    return Simulation(Setup(**setup)).observe(fault)
