@@ -12,7 +12,6 @@ import pytest
 
 @pytest.mark.scenarios(
     workloads=["linear", "mlp"],
-    optimizers=["sgd", "adam"],
     clusters=["mirrored:2", "mwms:2", "mwms:4"],
     paths=["none"],
     kinds=["mirrored", "mwms"],
