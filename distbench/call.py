@@ -6,13 +6,12 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import cloudpickle
-
 from distbench.cluster import ClusterSpec
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import Job
 from distbench.machine import inspect_machine
 from distbench.observe import Launch
+from distbench.target import pickle_by_value
 
 
 def run(
@@ -46,7 +45,9 @@ def run(
     spec = ClusterSpec.parse(cluster).resolve(gpus=machine.gpus, cpus=machine.cores)
     with RunDirectory() as directory:
         folder = directory.make_folder("call")
-        (folder / "function.pkl").write_bytes(cloudpickle.dumps((function, args)))
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        (folder / "function.pkl").write_bytes(pickle_by_value(function, name))
+        (folder / "args.pkl").write_bytes(pickle_by_value(args, f"args of {name}"))
         runners = [task for task in spec.tasks if task.role != "ps"]
         job = Job(
             name="call",

@@ -131,7 +131,7 @@ def check(
         if file is not None:
             check_place(file)
 
-    from distbench.check import check_target
+    from distbench.checker import check_target
     from distbench.expect import apply_expectations
     from distbench.report.progress import make_progress
     from distbench.report.table import make_console

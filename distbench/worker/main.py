@@ -210,7 +210,8 @@ class Worker:
             if self._context.task.role == "ps":
                 return {}
         try:
-            function, args = pickle.loads((folder / "function.pkl").read_bytes())
+            function = pickle.loads((folder / "function.pkl").read_bytes())
+            args = pickle.loads((folder / "args.pkl").read_bytes())
             value = function(*args)
         except Exception as error:
             raise SubjectError("call", None) from error

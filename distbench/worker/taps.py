@@ -55,7 +55,7 @@ class TapBoard:
         self._feeds: dict[tuple[int, Phase, str], tuple[Any, ...]] = {}
         self._calls: dict[int, int] = {}
         self._depth: dict[int, int] = {}
-        self._seen: dict[tuple[int, str], Any] = {}
+        self._seen: dict[tuple[int, str], list[Any]] = {}
         self._local = threading.local()
         self.find_shape: Callable[[str], tuple[int, ...]] = lambda _: ()
         self.feeding: Phase | None = None
@@ -117,11 +117,17 @@ class TapBoard:
     def remember_gradient(self, variable: str, gradient: Any) -> None:
         """Keep a gradient that a tape gave, until its optimizer is called."""
         if gradient is not None:
-            self._seen[self.find_replica(), variable] = gradient
+            key = (self.find_replica(), variable)
+            self._seen.setdefault(key, []).append(gradient)
 
     def recall_gradient(self, variable: str) -> Any:
-        """The last gradient that a tape of this replica gave for a variable."""
-        return self._seen.get((self.find_replica(), variable))
+        """The gradient that a tape of this replica gave for a variable.
+
+        None where none did, or several: under gradient accumulation, say, no single
+        one is the replica's gradient.
+        """
+        seen = self._seen.get((self.find_replica(), variable), [])
+        return seen[0] if len(seen) == 1 else None
 
     # --- recording and feeding ------------------------------------------------------
 

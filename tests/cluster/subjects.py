@@ -182,7 +182,7 @@ class SlotFromLocalGradient(legacy.Optimizer):
     def _aggregate_gradients(self, grads_and_vars):
         pairs = list(grads_and_vars)
         context = tf.distribute.get_replica_context()
-        replica = tf.get_static_value(context.replica_id_in_sync_group) or 0
+        replica = int(tf.get_static_value(context.replica_id_in_sync_group) or 0)
         for gradient, variable in pairs:
             self._local[replica, variable.name] = gradient
         return super()._aggregate_gradients(pairs)

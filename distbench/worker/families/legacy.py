@@ -50,10 +50,10 @@ class _LegacyTaps:
         # The argument is often a `zip`, which can be read once.
         pairs = list(pairs)
         with self._board.enter_call() as outermost:
-            if outermost and _is_aggregating(original, pairs, args, kw):
-                pairs = self._tap_pairs("local_gradient", pairs)
-            elif outermost:
-                self._tap_remembered(pairs)
+            if outermost:
+                self._tap_local(
+                    pairs, handed=_is_aggregating(original, pairs, args, kw)
+                )
             return call_converted(original, pairs, *args, **kw)
 
     def transform_gradients(self, original: Any, pairs: Any) -> Any:
@@ -90,13 +90,20 @@ class _LegacyTaps:
             for g, v in pairs
         ]
 
-    def _tap_remembered(self, pairs: Any) -> None:
-        """The user reduced the gradients already: the tape saw the local ones."""
-        for _, variable in pairs:
+    def _tap_local(self, pairs: Any, *, handed: bool) -> None:
+        """Record what the replica itself computed.
+
+        That is what its tape gave: the user may have clipped or reduced it since, and
+        then the argument is no local gradient any more. Where no tape tells, it is the
+        argument, if the optimizer is asked to aggregate it.
+        """
+        for argument, variable in pairs:
             path = self._table.find_path(variable)
-            seen = self._board.recall_gradient(path)
-            if seen is not None:
-                self._board.tap("local_gradient", path, seen)
+            local = self._board.recall_gradient(path)
+            if local is None and handed:
+                local = argument
+            if local is not None:
+                self._board.tap("local_gradient", path, local)
 
 
 def _is_aggregating(original: Any, pairs: Any, args: Any, kwargs: Any) -> bool:
