@@ -5,7 +5,6 @@ This is where scenario, launcher and worker program meet. Nothing is judged here
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +24,8 @@ from distbench.target import TargetRef, target_to_json
 from distbench.trace import merge_traces, read_trace
 
 ENTRY = "distbench.worker.main:run_task"
+PRELOADS = ("tensorflow", "tf_keras", "distbench.worker.main")
+"""Modules that the fork server imports for all tasks: none of them runs an op."""
 _ONE = ClusterSpec(kind="one", device="cpu")
 _OPEN_S = 60.0
 
@@ -74,19 +75,13 @@ class Launch:
             spec,
             run_directory=self.directory,
             entry=ENTRY,
-            preload=list_preloads(),
+            preload=PRELOADS,
             environment=environment,
             environment_by_task=_assign_gpus(spec),
             start=self.start,
             first=first,
             log=self.log,
         )
-
-
-def list_preloads() -> tuple[str, ...]:
-    """Modules that the fork server imports for all tasks: all that run no op."""
-    extra = ("sklearn.datasets",) if importlib.util.find_spec("sklearn") else ()
-    return ("tensorflow", "tf_keras", "keras", "distbench.worker.main", *extra)
 
 
 def describe_subject(target: TargetRef, launch: Launch) -> str:
