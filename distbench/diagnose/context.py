@@ -129,7 +129,6 @@ class Hypothesis:
         replicas: Replicas that the cause names; None for those that are wrong.
         ratio: A ratio that says more than the fitted one.
         phase: Phase to report; None for that of the wrong values.
-        order: Tie-breaker; set where hypotheses are registered.
     """
 
     code: str
@@ -138,7 +137,6 @@ class Hypothesis:
     replicas: tuple[int, ...] | None = None
     ratio: float | None = None
     phase: Phase | None = None
-    order: int = 0
 
 
 def take_rows(value: Value, case: Pair) -> Array:

@@ -50,6 +50,7 @@ def make_finding(
         comparisons: The comparisons of the explained values.
     """
     cases = explained.cases
+    infos = context.infos
     places = {v.path: i for i, v in enumerate(context.evidence.reference.variables)}
     step = min(case.key.step for case in cases)
     names = sorted(
@@ -59,6 +60,11 @@ def make_finding(
             places.get(name, -1),
         ),
     )
+    if explained.phase == "variable":
+        # A cause that shows in the slots first and is about the whole update.
+        names = list(
+            dict.fromkeys(infos[n].of or n if n in infos else n for n in names)
+        )
     if explained.phase == "loss" and cases[0].key.phase != "loss":
         names.insert(0, "")
     ratio = explained.ratio

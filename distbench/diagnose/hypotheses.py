@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
-from distbench.diagnose import generic, loss, reduction
+from distbench.diagnose import (
+    clipping,
+    generic,
+    loss,
+    nonlinear,
+    precision,
+    reduction,
+    slots,
+    sparse,
+    update,
+)
 from distbench.diagnose.context import Context, Hypothesis
 
 Explain = Callable[[Context], Iterable[Hypothesis]]
@@ -18,15 +27,37 @@ CAUSES: tuple[Explain, ...] = (
     reduction.explain_by_missing_sum,
     reduction.explain_by_count,
     reduction.explain_by_subset,
+    sparse.explain_by_rows,
     reduction.explain_by_pairing,
     generic.explain_by_staleness,
+    slots.explain_by_start,
+    slots.explain_by_local_gradient,
+    slots.explain_by_repetition,
+    update.explain_by_statistics,
+    update.explain_by_repeated_update,
+    update.explain_by_momentum,
+    update.explain_by_decay,
+    update.explain_by_counter,
+    precision.explain_by_rounding,
+    clipping.explain_by_clipped_norm,
+    clipping.explain_by_clipped_value,
+    nonlinear.explain_by_sign,
+    nonlinear.explain_by_levels,
+    sparse.explain_by_moved_rows,
+    # From here on something is fitted to each value, or several numbers to all.
     generic.explain_by_factor,
     reduction.explain_by_weights,
+    update.explain_by_rate,
+    slots.explain_by_memory,
+    nonlinear.explain_by_mask,
+    nonlinear.explain_by_grid,
+    nonlinear.explain_by_noise,
+    slots.explain_by_stillness,
+    update.explain_by_divergence,
 )
 
 
 def list_hypotheses(context: Context) -> Iterator[Hypothesis]:
-    """Ask every cause what the wrong values would be under it."""
-    for order, explain in enumerate(CAUSES):
-        for hypothesis in explain(context):
-            yield replace(hypothesis, order=order)
+    """Ask every cause what the wrong values would be under it, in order."""
+    for explain in CAUSES:
+        yield from explain(context)

@@ -38,26 +38,21 @@ class Ranked:
         return self.full or (self.confidence >= NEEDED and self.least >= 0.5)
 
 
-def rank_hypotheses(
-    context: Context, hypotheses: Iterable[Hypothesis]
-) -> tuple[Ranked, ...]:
-    """Best cause first.
+def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | None:
+    """The cause that explains most of all that is wrong.
 
-    What explains everything down to rounding comes before what does not. Among equals
-    the order of registration decides: a cause without free parameters comes before a
-    fitted one, which always fits at least as well.
+    What explains everything down to rounding comes before what does not, and among
+    those the first registered: a cause without free parameters comes before a fitted
+    one, which always fits at least as well. So the search ends at the first of them.
     """
-    ranked = [rate_hypothesis(context, hypothesis) for hypothesis in hypotheses]
-    return tuple(
-        sorted(
-            ranked,
-            key=lambda r: (
-                not r.full,
-                0.0 if r.full else -round(r.confidence, 2),
-                r.hypothesis.order,
-            ),
-        )
-    )
+    best: Ranked | None = None
+    for hypothesis in hypotheses:
+        ranked = rate_hypothesis(context, hypothesis)
+        if ranked.full:
+            return ranked
+        if best is None or round(ranked.confidence, 2) > round(best.confidence, 2):
+            best = ranked
+    return best
 
 
 def rate_hypothesis(context: Context, hypothesis: Hypothesis) -> Ranked:

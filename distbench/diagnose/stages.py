@@ -10,7 +10,7 @@ from distbench.diagnose.context import Context
 from distbench.diagnose.explain import Explained, make_finding
 from distbench.diagnose.hypotheses import list_hypotheses
 from distbench.diagnose.links import Chain
-from distbench.diagnose.rank import Ranked, rank_hypotheses
+from distbench.diagnose.rank import Ranked, find_best
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, PHASES, Phase
 from distbench.verdict import Finding
@@ -34,6 +34,10 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
         if phase != root and by_phase[phase]:
             context = make_context(evidence, chain, phase, by_phase[phase])
             findings += _report(context, explain_cases(context), by_phase[phase])
+    repeated = {f.step for f in findings if f.code == "update-repeated"}
+    findings = [
+        f for f in findings if f.phase != "iterations" or f.step not in repeated
+    ]
     if not any(not finding.warning for finding in findings):
         findings += _explain_apart(evidence, chain)
     findings.sort(key=lambda f: (f.step, _place(f)))
@@ -83,7 +87,7 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
 
 
 def _find_best(context: Context) -> Ranked | None:
-    return next(iter(rank_hypotheses(context, list_hypotheses(context))), None)
+    return find_best(context, list_hypotheses(context))
 
 
 def _adopt(context: Context, best: Ranked) -> Explained:

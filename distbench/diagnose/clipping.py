@@ -1,0 +1,197 @@
+"""Clipping before the reduction: Σ clip(g_r) in place of clip(Σ g_r)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distbench.compare.pairs import Pair
+from distbench.compare.values import Array, measure_norm, measure_size
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.fit import Row, fit_weights
+from distbench.trace import WHOLE
+
+PHASES = ("local_gradient", "reduced_gradient")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Source:
+    """The gradients that one wrong value should have been made of.
+
+    Attributes:
+        number: Number of the case.
+        case: The wrong value.
+        terms: Gradient of each replica that takes part.
+        replicas: Their numbers.
+    """
+
+    number: int
+    case: Pair
+    terms: tuple[Array, ...]
+    replicas: tuple[int, ...]
+
+
+def list_sources(context: Context) -> list[Source]:
+    """Cases whose addends are known, each kind of phase in its own way."""
+    found = []
+    for number, case in context.list_cases():
+        replica = case.key.replica
+        if context.phase == "local_gradient" and replica != WHOLE:
+            terms: tuple[Array, ...] = (case.expected,)
+            replicas: tuple[int, ...] = (replica,)
+        else:
+            terms = context.find_terms(case)
+            replicas = tuple(range(len(terms)))
+        if terms:
+            found.append(
+                Source(number=number, case=case, terms=terms, replicas=replicas)
+            )
+    return found
+
+
+def explain_by_clipped_norm(context: Context) -> Iterator[Hypothesis]:
+    """Each replica's gradient scaled down to a norm, by tensor or over all of them.
+
+    The weight w_r of each addend is fitted. Under the hypothesis w_r ‖g_r‖ is the same
+    number c wherever w_r < 1; with that c every weight is predicted anew.
+    """
+    if context.phase not in PHASES:
+        return
+    sources = list_sources(context)
+    n = context.replicas
+    for words, measure in (
+        ("the norm of each variable's gradient", _measure_tensor),
+        ("the global norm of each replica's gradients", _GlobalNorm(context)),
+    ):
+        for mean in (1.0,) if n == 1 else (1.0, 1.0 / n):
+            limit = _find_limit(sources, measure, mean)
+            if limit is None:
+                continue
+            predicted = {
+                source.number: _sum_clipped(source, measure, limit, mean)
+                for source in sources
+            }
+            yield Hypothesis(
+                code="clip-before-reduction",
+                predicted=predicted,
+                detail=f"every replica clips {words} to {limit:.6g} before the "
+                "replicas' gradients are added up",
+            )
+
+
+Measure = Callable[[Source, int], float]
+
+
+def _measure_tensor(source: Source, place: int) -> float:
+    return measure_norm(source.terms[place])
+
+
+class _GlobalNorm:
+    """Norm over all variables of a replica's gradients at a step."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._known: dict[tuple[int, int], float] = {}
+
+    def __call__(self, source: Source, place: int) -> float:
+        step, replica = source.case.key.step, source.replicas[place]
+        if (step, replica) not in self._known:
+            traces = [self._context.evidence.observed, self._context.evidence.reference]
+            if self._context.phase == "local_gradient":
+                traces.reverse()
+            squares = [0.0]
+            for trace in traces:
+                squares = [
+                    # TensorFlow's norm of a sparse gradient is that of its slices.
+                    measure_norm(np.asarray(getattr(v, "values", v), np.float64)) ** 2
+                    for k, v in trace.values.items()
+                    if (k.step, k.phase, k.replica) == (step, "local_gradient", replica)
+                ]
+                if squares:
+                    break
+            self._known[(step, replica)] = float(np.sqrt(sum(squares)))
+        return self._known[(step, replica)]
+
+
+def _find_limit(
+    sources: Sequence[Source], measure: Measure, mean: float
+) -> float | None:
+    """The common norm of all addends that were scaled down."""
+    limits = []
+    for source in sources:
+        row = Row(
+            number=source.number, target=source.case.observed, features=source.terms
+        )
+        weights = fit_weights([row])
+        if weights is None:
+            continue
+        for place, weight in enumerate(weights / mean):
+            if 0 < weight < 1 - 1e-3:
+                limits.append(weight * measure(source, place))
+    return float(np.median(limits)) if limits else None
+
+
+def _sum_clipped(source: Source, measure: Measure, limit: float, mean: float) -> Array:
+    total = np.zeros_like(source.case.expected)
+    for place, term in enumerate(source.terms):
+        norm = measure(source, place)
+        total = total + (min(1.0, limit / norm) if norm > 0 else 1.0) * mean * term
+    return total
+
+
+def explain_by_clipped_value(context: Context) -> Iterator[Hypothesis]:
+    """Each element of each replica's gradient limited to [-c, c].
+
+    Σ_r clip(g_r, c) is piecewise linear in c: Newton's iteration on the least-squares
+    error, from several starts.
+    """
+    if context.phase not in PHASES:
+        return
+    sources = list_sources(context)
+    if not sources:
+        return
+    sizes = np.concatenate([np.abs(t).ravel() for s in sources for t in s.terms])
+    starts = [float(q) for q in np.quantile(sizes, (0.3, 0.5, 0.7, 0.9, 0.97))]
+    starts.append(max(measure_size(s.case.observed) for s in sources))
+    best: tuple[float, float] | None = None
+    for start in starts:
+        limit = _refine_limit(sources, start)
+        rest = sum(
+            float(np.sum((s.case.observed - _sum_limited(s, limit)) ** 2))
+            for s in sources
+        )
+        if limit > 0 and (best is None or rest < best[0]):
+            best = (rest, limit)
+    if best is None or best[1] >= float(sizes.max()):
+        return
+    limit = best[1]
+    yield Hypothesis(
+        code="clip-before-reduction",
+        predicted={s.number: _sum_limited(s, limit) for s in sources},
+        detail=f"every replica clips its gradient's elements to ±{limit:.6g} before "
+        "the replicas' gradients are added up",
+    )
+
+
+def _sum_limited(source: Source, limit: float) -> Array:
+    return np.asarray(np.sum([np.clip(t, -limit, limit) for t in source.terms], axis=0))
+
+
+def _refine_limit(sources: Sequence[Source], limit: float) -> float:
+    for _ in range(25):
+        upper = lower = 0.0
+        for source in sources:
+            slopes = [np.sign(t) * (np.abs(t) > limit) for t in source.terms]
+            slope = np.sum(slopes, axis=0)
+            rest = source.case.observed - _sum_limited(source, limit)
+            upper += float(np.sum(rest * slope))
+            lower += float(np.sum(slope * slope))
+        if lower == 0:
+            break
+        move = upper / lower
+        limit = max(limit + move, 0.0)
+        if abs(move) <= 1e-12 * limit:
+            break
+    return limit

@@ -1,0 +1,58 @@
+"""Least squares over several wrong values at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distbench.compare.values import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Row:
+    """What one value contributes: target ≈ Σ_k weight_k · features_k."""
+
+    number: int
+    target: Array
+    features: tuple[Array, ...]
+
+
+def fit_weights(rows: Sequence[Row]) -> Array | None:
+    """One weight for each feature, shared by all rows; every row weighs alike.
+
+    None where the features do not determine the weights, or where there are fewer
+    than two numbers for each weight: such a fit would explain anything.
+    """
+    if not rows:
+        return None
+    blocks, targets = [], []
+    for row in rows:
+        size = float(np.max(np.abs(row.target), initial=0.0))
+        size = max([size, *(float(np.max(np.abs(f), initial=0)) for f in row.features)])
+        if size > 0 and np.isfinite(size):
+            blocks.append(np.stack([f.ravel() for f in row.features], axis=1) / size)
+            targets.append(row.target.ravel() / size)
+    if not blocks:
+        return None
+    matrix, target = np.concatenate(blocks), np.concatenate(targets)
+    if matrix.shape[0] < 2 * matrix.shape[1]:
+        return None
+    weights, _, rank, _ = np.linalg.lstsq(matrix, target, rcond=1e-9)
+    if rank < matrix.shape[1]:
+        return None
+    return np.asarray(weights, np.float64)
+
+
+def predict_rows(rows: Sequence[Row], weights: Array) -> dict[int, Array]:
+    """What the fit says for each row's target, by its number."""
+    return {
+        row.number: np.asarray(
+            sum(
+                (w * f for w, f in zip(weights, row.features, strict=True)),
+                np.zeros_like(row.target),
+            )
+        )
+        for row in rows
+    }

@@ -1,0 +1,184 @@
+"""A rule that is not linear, applied to each replica's gradient before the sum."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from distbench.compare.bounds import find_roundoff
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.values import Array, measure_size
+from distbench.diagnose.clipping import PHASES, Source, list_sources
+from distbench.diagnose.context import Context, Hypothesis, find_tolerance
+
+CODE = "nonlinear-before-reduction"
+_LEVELS = (1, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
+
+
+def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
+    """Signs are added up: as they are, times a mean size, or times any factor."""
+    if context.phase not in PHASES:
+        return
+    sources = list_sources(context)
+    for words, scale in (
+        ("its gradient by its sign", lambda _: 1.0),
+        (
+            "its gradient by its sign times its mean absolute value",
+            lambda term: float(np.mean(np.abs(term))) if term.size else 0.0,
+        ),
+        ("its gradient by its sign times its largest element", measure_size),
+    ):
+        signs = {
+            s.number: np.asarray(
+                sum((scale(t) * np.sign(t) for t in s.terms), 0 * s.case.expected)
+            )
+            for s in sources
+        }
+        yield Hypothesis(
+            code=CODE, predicted=signs, detail=f"every replica replaces {words}"
+        )
+    predicted = {}
+    for source in sources:
+        votes = np.asarray(sum(np.sign(t) for t in source.terms))
+        fit = fit_ratio(source.case.observed, votes)
+        if fit is not None and source.case.observed.size >= 6:
+            predicted[source.number] = fit.ratio * votes
+    yield Hypothesis(
+        code=CODE,
+        predicted=predicted,
+        detail="every replica replaces its gradient by a multiple of its sign",
+    )
+
+
+def explain_by_levels(context: Context) -> Iterator[Hypothesis]:
+    """Rounding to a number of levels of each replica's largest element."""
+    if context.phase not in PHASES:
+        return
+    sources = list_sources(context)
+    for levels in _LEVELS:
+        yield Hypothesis(
+            code=CODE,
+            predicted={s.number: _sum_quantised(s, levels) for s in sources},
+            detail=f"every replica rounds its gradient to {levels} levels before the "
+            "sum",
+        )
+
+
+def _sum_quantised(source: Source, levels: int) -> Array:
+    total = 0 * source.case.expected
+    for term in source.terms:
+        unit = measure_size(term) / levels
+        total = total + (np.round(term / unit) * unit if unit > 0 else 0)
+    return np.asarray(total)
+
+
+def explain_by_grid(context: Context) -> Iterator[Hypothesis]:
+    """All observed values lie on a grid on which the replicas' gradients do not.
+
+    Holds for rounding to the nearest and for stochastic rounding alike.
+    """
+    if context.phase not in PHASES:
+        return
+    predicted: dict[int, Array] = {}
+    units = set()
+    for source in list_sources(context):
+        case = source.case
+        unit = _find_unit(case.observed, find_roundoff(case.dtype))
+        if unit is None or _find_unit(case.expected, find_roundoff(case.dtype)):
+            continue
+        off = np.abs(case.observed - case.expected)
+        if np.all(off <= unit * len(source.terms) * (1 + 1e-6)):
+            predicted[source.number] = case.observed
+            units.add(float(f"{unit:.3g}"))
+    if predicted:
+        yield Hypothesis(
+            code=CODE,
+            predicted=predicted,
+            detail=f"the values are multiples of {min(units):g}: every replica rounds "
+            "its gradient before the sum",
+        )
+
+
+def _find_unit(values: Array, u: float) -> float | None:
+    """The largest step of which all values are integer multiples, if there is one."""
+    sizes = np.unique(np.abs(values[values != 0]))
+    if len(sizes) < 4 or not u:
+        return None
+    gaps = np.diff(sizes)
+    tolerance = 16 * u * float(sizes[-1])
+    gaps = gaps[gaps > tolerance]
+    smallest = min([float(sizes[0]), *map(float, gaps)])
+    for part in (1, 2, 3):
+        unit = smallest / part
+        multiples = sizes / unit
+        if np.all(np.abs(multiples - np.round(multiples)) * unit <= tolerance):
+            return unit if unit > 64 * tolerance / 16 else None
+    return None
+
+
+def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
+    """Every element is the sum over some of the replicas: top-k, or a random mask."""
+    if context.phase not in PHASES or context.replicas > 6:
+        return
+    predicted: dict[int, Array] = {}
+    for source in list_sources(context):
+        if source.case.observed.size >= 8:
+            predicted[source.number] = _find_nearest_subset(source)
+    if predicted:
+        yield Hypothesis(
+            code=CODE,
+            predicted=predicted,
+            detail="every replica leaves some elements of its gradient out of the sum",
+        )
+
+
+def _find_nearest_subset(source: Source) -> Array:
+    seen = source.case.observed
+    best = 0 * seen
+    for size in range(1, len(source.terms) + 1):
+        for kept in itertools.combinations(source.terms, size):
+            value = np.asarray(np.sum(kept, axis=0))
+            best = np.where(np.abs(value - seen) < np.abs(best - seen), value, best)
+    return best
+
+
+def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
+    """What is added has nothing to do with the gradient: mean 0, one spread.
+
+    Told from an unknown cause by three facts, each at three standard errors: no ratio,
+    no relation of its size with the gradient's size, and no repetition over the steps.
+    """
+    if context.phase not in PHASES:
+        return
+    predicted: dict[int, Array] = {}
+    earlier: list[Array] = []
+    for source in list_sources(context):
+        case = source.case
+        added = case.observed - case.expected
+        small = np.abs(added) <= find_tolerance(case, context.replicas)
+        if added.size < 30 or np.all(small) or not np.all(added):
+            continue
+        added = added.ravel()
+        if _is_noise(added, case.expected.ravel(), earlier):
+            predicted[source.number] = case.observed
+            if case.key.replica == 0:
+                earlier.append(added)
+    if predicted:
+        yield Hypothesis(
+            code=CODE,
+            predicted=predicted,
+            detail="every replica adds noise to its gradient before the sum",
+        )
+
+
+def _is_noise(added: Array, expected: Array, earlier: Sequence[Array]) -> bool:
+    limit = 3 / np.sqrt(added.size)
+    if np.std(expected) == 0 or np.std(added) == 0 or np.std(np.abs(added)) == 0:
+        return False
+    pairs = [(added, expected), (np.abs(added), np.abs(expected))]
+    pairs += [(added, other) for other in earlier if other.size == added.size]
+    related = any(abs(float(np.corrcoef(a, b)[0, 1])) > limit for a, b in pairs)
+    mean = abs(float(np.mean(added))) / float(np.std(added))
+    return not related and mean <= limit

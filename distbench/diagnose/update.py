@@ -1,0 +1,244 @@
+"""Causes in the update of the model variables and of the step counter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.pairs import Pair
+from distbench.compare.values import Array, densify
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.fit import Row, fit_weights, predict_rows
+
+
+def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
+    """Model variables that no gradient trains: moving averages of the data."""
+    if context.phase != "variable":
+        return
+    infos = context.infos
+    predicted = {
+        number: case.observed
+        for number, case in context.list_cases()
+        if case.key.variable in infos and not infos[case.key.variable].trainable
+    }
+    if predicted:
+        yield Hypothesis(
+            code="statistics-not-synchronized",
+            predicted=predicted,
+            detail="a statistic that is meant to be that of the whole batch is not",
+        )
+
+
+def explain_by_repeated_update(context: Context) -> Iterator[Hypothesis]:
+    """The step is a whole multiple of what it should be."""
+    if context.phase != "variable":
+        return
+    for count in sorted({*range(2, 9), context.replicas, context.replicas**2} - {1}):
+        yield Hypothesis(
+            code="update-repeated",
+            predicted={
+                number: case.base + count * (case.expected - case.base)
+                for number, case in context.list_cases()
+            },
+            detail=f"the update is applied {count} times in one step",
+            ratio=float(count),
+        )
+
+
+def explain_by_decay(context: Context) -> Iterator[Hypothesis]:
+    """What is too much or too little is proportional to the variable itself."""
+    if context.phase != "variable":
+        return
+    fitted = _fit_feature(context, lambda case: _find_base(case))
+    if fitted is None:
+        return
+    weight, predicted = fitted
+    due = _fit_due_decay(context)
+    if due is not None and abs(due) > 0:
+        times = (due + weight) / due
+        count = round(times)
+        if count == 0:
+            code, words = "weight-decay-missing", "the weight decay is left out"
+        elif count >= 2 and abs(times - count) < 0.02 * count:
+            code = "weight-decay-repeated"
+            words = f"the weight decay is applied {count} times in one step"
+        else:
+            code = "hyperparameter-differs"
+            words = f"the weight decay is {times:.6g} times what it should be"
+        ratio: float | None = float(times)
+    elif weight > 0:
+        code, ratio = "weight-decay-missing", None
+        words = f"it lacks a decay of {weight:.3g} times the variable"
+    else:
+        code, ratio = "weight-decay-repeated", None
+        words = f"it decays by {-weight:.3g} times the variable more than it should"
+    yield Hypothesis(code=code, predicted=predicted, detail=words, ratio=ratio)
+
+
+def _fit_due_decay(context: Context) -> float | None:
+    """Share by which the right step shrinks the variable; None if it is not known.
+
+    The right step is fitted by the variable, the gradient and each slot of the
+    variable; only a fit that leaves nothing is believed.
+    """
+    rows = []
+    for number, case in context.list_cases():
+        gradient = context.find_gradient(case)
+        base = _find_base(case)
+        if gradient is None or gradient.shape != base.shape:
+            return None
+        features = [base, gradient]
+        features += [s for s in _find_slots(context, case) if s.shape == base.shape]
+        target = case.expected - case.base
+        rows.append(Row(number=number, target=target, features=tuple(features)))
+    if not rows or len({len(row.features) for row in rows}) > 1:
+        return None
+    rows = _drop_dependent(rows)
+    weights = fit_weights(rows)
+    if weights is None:
+        return None
+    fits = predict_rows(rows, weights)
+    for row in rows:
+        rest = float(np.max(np.abs(fits[row.number] - row.target), initial=0.0))
+        if rest > 1e-3 * float(np.max(np.abs(row.target), initial=0.0)):
+            return None
+    return float(weights[0])
+
+
+def _drop_dependent(rows: list[Row]) -> list[Row]:
+    """Without slots that the features before them determine."""
+    kept = [0, 1]
+    for place in range(2, len(rows[0].features)):
+        tried = [
+            replace(row, features=tuple(row.features[i] for i in (*kept, place)))
+            for row in rows
+        ]
+        if fit_weights(tried) is not None:
+            kept.append(place)
+    return [replace(row, features=tuple(row.features[i] for i in kept)) for row in rows]
+
+
+def explain_by_momentum(context: Context) -> Iterator[Hypothesis]:
+    """What is too much is proportional to a slot as it was before the step."""
+    if context.phase != "variable":
+        return
+    kinds = {
+        info.path.replace(info.of, "*")
+        for info in context.infos.values()
+        if info.role == "slot" and info.of
+    }
+    for kind in sorted(kinds):
+
+        def find(case: Pair, kind: str = kind) -> Array | None:
+            path = kind.replace("*", case.key.variable)
+            value = context.evidence.get_before(case.key.step, "slot", path)
+            return None if value is None else densify(value)
+
+        fitted = _fit_feature(context, find)
+        if fitted is None:
+            continue
+        weight, predicted = fitted
+        along = sum(
+            float(np.sum((case.expected - case.base) * feature))
+            for _, case in context.list_cases()
+            if (feature := find(case)) is not None
+            and feature.shape == case.expected.shape
+        )
+        more = weight * along > 0
+        yield Hypothesis(
+            code="momentum-repeated" if more else "hyperparameter-differs",
+            predicted=predicted,
+            detail=f"the step moves by {abs(weight):.3g} times the slot "
+            f"'{kind}' {'too far' if more else 'too little'}",
+        )
+
+
+def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
+    """The step is right but for its length: another learning rate."""
+    if context.phase != "variable":
+        return
+    fitted = _fit_feature(context, lambda case: case.expected - case.base)
+    if fitted is None:
+        return
+    weight, predicted = fitted
+    code = "hyperparameter-differs" if weight > -1 else "scale-error"
+    yield Hypothesis(
+        code=code,
+        predicted=predicted,
+        detail=f"the step is {1 + weight:.8g} times as long as it should be",
+        ratio=1 + weight,
+    )
+
+
+def explain_by_divergence(context: Context) -> Iterator[Hypothesis]:
+    """Only some replicas' variables are wrong."""
+    if context.phase != "variable" or context.replicas == 1:
+        return
+    replicas = {case.key.replica for case in context.cases}
+    if len(replicas) == context.replicas:
+        return
+    names = ", ".join(str(replica) for replica in sorted(replicas))
+    yield Hypothesis(
+        code="replicas-diverged",
+        predicted={number: case.observed for number, case in context.list_cases()},
+        detail=f"the variable of replica {names} is not what its gradient gives, so "
+        "the replicas go apart",
+    )
+
+
+def explain_by_counter(context: Context) -> Iterator[Hypothesis]:
+    """The step counter advances by another number."""
+    if context.phase != "iterations":
+        return
+    steps = {
+        float(np.sum(case.observed - case.base)) for _, case in context.list_cases()
+    }
+    due = {float(np.sum(case.expected - case.base)) for _, case in context.list_cases()}
+    words = "/".join(f"{step:g}" for step in sorted(steps))
+    wanted = "/".join(f"{step:g}" for step in sorted(due))
+    yield Hypothesis(
+        code="iterations-wrong",
+        predicted={number: case.observed for number, case in context.list_cases()},
+        detail=f"the counter advances by {words} a step where {wanted} is due",
+    )
+
+
+def _find_base(case: Pair) -> Array:
+    return np.array(np.broadcast_to(np.asarray(case.base), case.expected.shape))
+
+
+def _find_slots(context: Context, case: Pair) -> list[Array]:
+    """Slots of the variable after the right step."""
+    found = []
+    for info in context.infos.values():
+        if info.role == "slot" and info.of == case.key.variable:
+            key = replace(case.key, phase="slot", variable=info.path)
+            replay = context.evidence.replays.get("reduced_gradient")
+            value = None if replay is None else replay.get(key)
+            if value is None:
+                value = context.evidence.reference.get(replace(key, replica=-1))
+            if value is not None:
+                found.append(densify(value))
+    return found
+
+
+def _fit_feature(
+    context: Context, find: Callable[[Pair], Array | None]
+) -> tuple[float, dict[int, Array]] | None:
+    """Fit observed - expected by one feature with one weight over all cases."""
+    rows = []
+    for number, case in context.list_cases():
+        feature = find(case)
+        if feature is not None and feature.shape == case.expected.shape:
+            offset = case.observed - case.expected
+            rows.append(Row(number=number, target=offset, features=(feature,)))
+    weights = fit_weights(rows)
+    if weights is None:
+        return None
+    predicted = {
+        number: context.cases[number].expected + value
+        for number, value in predict_rows(rows, weights).items()
+    }
+    return float(weights[0]), predicted
