@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,9 @@ CONTROL = TargetRef(
     kind="import", module="distbench.worker.controls", attribute="make_legacy_sgd"
 )
 """The stock optimizer that tells the framework's faults from the subject's."""
+
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+"""Where an object lies in memory differs from process to process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +232,8 @@ class Checker:
             and control.failure is not None
             and control.failure.kind == "subject"
             and control.failure.exception == failure.exception
-            and control.failure.message == failure.message
+            and _ADDRESS.sub("", control.failure.message)
+            == _ADDRESS.sub("", failure.message)
         )
 
     def _find_origins(

@@ -61,9 +61,10 @@ class OptimizerProgram(Program):
             penalty = self._workload.compute_penalty()
             if penalty is not None:
                 loss += penalty / tf.cast(self.replicas, loss.dtype)
+            target = loss
             if self.loss_factor != 1:
-                loss *= tf.cast(self.loss_factor, loss.dtype)
-        gradients = tape.gradient(loss, variables)
+                target *= tf.cast(self.loss_factor, loss.dtype)
+        gradients = tape.gradient(target, variables)
         self._path.apply(self._optimizer, list(zip(gradients, variables, strict=True)))
         return loss
 
