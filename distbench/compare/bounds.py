@@ -49,13 +49,14 @@ def bound_sum(magnitude: Array, roundings: int, u: float) -> Array:
     Higham, §4.2, (4.4): whatever the order, each x_i takes part in at most n - 1
     additions. Additions cannot underflow inexactly (Higham, Problem 2.19), so no term
     for subnormal numbers is needed. 0 where all addends are 0, also if γ is infinite.
+    The sum that it is held against is rounded too, in float64.
 
     Args:
         magnitude: Σ|x_i| for each element.
         roundings: Longest chain of roundings that an addend goes through.
         u: Unit roundoff of the accumulation.
     """
-    gamma = compute_gamma(roundings, u)
+    gamma = compute_gamma(roundings, u) + compute_gamma(roundings, _ROUNDOFF["float64"])
     return np.where(magnitude > 0, gamma * magnitude, 0.0) if gamma else 0 * magnitude
 
 
@@ -77,6 +78,7 @@ def spread_sum(
     significands = np.abs(np.frexp(expected.ravel())[0])
     _, groups = np.unique(significands, return_inverse=True)
     sums = np.bincount(groups.ravel(), weights=scales)
+    u = math.hypot(u, _ROUNDOFF["float64"])
     return SIGMAS * u * math.sqrt(roundings * float(np.sum(sums * sums)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,12 +54,22 @@ class Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """Measured noise of every place of a scenario."""
+    """Measured noise of every place of a scenario.
+
+    Attributes:
+        exact: Whether there is none: every bound is 0.
+        pooled: Whether all steps have the same noise; it grows in a free run.
+        samples: What the twins show, by place.
+        wholes: Sizes of the reference's values.
+        phases: Upper limit of the relative error over all variables of a phase, by
+            step; None stands for all steps.
+    """
 
     exact: bool
     pooled: bool
     samples: Mapping[Place, tuple[Sample, ...]]
     wholes: Mapping[TraceKey, Whole]
+    phases: Mapping[tuple[Phase, int | None], float]
 
     def find_margin(self, key: TraceKey, expected: Array) -> Margin:
         """Margin of a value of the reference, of the whole batch or of one shard.
@@ -76,15 +86,19 @@ class Noise:
             )
         )
         samples = self.samples.get((key.phase, key.variable, key.call), ())
-        if not self.pooled:
-            samples = tuple(s for s in samples if s.step == key.step)
+        step = None if self.pooled else key.step
+        if step is not None:
+            samples = tuple(s for s in samples if s.step == step)
         if whole is None or not samples:
             return Margin(bound=math.inf)
-        # Two correct values are both rounded once more: they may lie one unit in the
-        # last place, 2u, apart even if no twin shows it.
+        # A small tensor may repeat its bits in all twins by luck: then the noise of
+        # all variables of this phase is its limit, and in any case two correct values
+        # are both rounded once more, so they may lie one unit in the last place apart.
         size = max(whole.size, measure_size(expected))
         bound = predict_spread([s.error for s in samples]) * whole.size
-        bound = max(bound, 2 * whole.roundoff * size)
+        bound = max(
+            bound, self.phases[key.phase, step] * size, 2 * whole.roundoff * size
+        )
         if key.phase in STATE or key.phase == "loss":
             return Margin(bound=bound)
         norm = measure_norm(expected)
@@ -116,14 +130,29 @@ def measure_noise(evidence: Evidence) -> Noise:
                 continue
             with np.errstate(invalid="ignore"):
                 error = measure_size(seen - expected) / size
-            fit = fit_ratio(seen, expected)
-            if math.isfinite(error) and fit is not None:
-                samples.setdefault((key.phase, key.variable, key.call), []).append(
-                    Sample(step=key.step, error=error, ratio=fit.ratio - 1)
-                )
+            if not math.isfinite(error):
+                continue
+            # The ratio of a state to itself says nothing of the step.
+            fit = None if key.phase in STATE else fit_ratio(seen, expected)
+            ratio = 0.0 if fit is None else fit.ratio - 1
+            samples.setdefault((key.phase, key.variable, key.call), []).append(
+                Sample(step=key.step, error=error, ratio=ratio)
+            )
     return Noise(
         exact=evidence.tier == "exact",
         pooled=evidence.tier == "bounded",
         samples={place: tuple(found) for place, found in samples.items()},
         wholes=wholes,
+        phases=_limit_phases(samples),
     )
+
+
+def _limit_phases(
+    samples: Mapping[Place, Sequence[Sample]],
+) -> dict[tuple[Phase, int | None], float]:
+    errors: dict[tuple[Phase, int | None], list[float]] = {}
+    for (phase, _, _), found in samples.items():
+        for sample in found:
+            errors.setdefault((phase, None), []).append(sample.error)
+            errors.setdefault((phase, sample.step), []).append(sample.error)
+    return {place: predict_spread(found) for place, found in errors.items()}

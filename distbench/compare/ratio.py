@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.values import Array, measure_norm, measure_size
+from distbench.compare.values import Array, measure_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class RatioFit:
 def fit_ratio(observed: Array, expected: Array) -> RatioFit | None:
     """Fit a ratio; None where the expected value is 0 or not everything is finite."""
     scale = measure_size(expected)
-    if scale == 0 or not math.isfinite(scale) or not np.all(np.isfinite(observed)):
+    if scale == 0 or not math.isfinite(scale) or not np.isfinite(observed).all():
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         s, t = expected.ravel() / scale, observed.ravel() / scale
@@ -39,8 +39,8 @@ def fit_ratio(observed: Array, expected: Array) -> RatioFit | None:
         residual = t - s - excess * s
     if not math.isfinite(excess):
         return None
-    rest = measure_norm(residual)
-    whole = measure_norm(t - s)
+    rest = math.sqrt(float(residual @ residual))
+    whole = math.sqrt(float((t - s) @ (t - s)))
     freedom = max(1, s.size - 1)
     return RatioFit(
         ratio=1 + excess,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -106,10 +107,10 @@ def measure_size(array: Array) -> float:
 def measure_norm(array: Array) -> float:
     """Euclidean norm over all elements, without overflow."""
     size = measure_size(array)
-    if size == 0.0 or not np.isfinite(size):
+    if size == 0.0 or not math.isfinite(size):
         return size
-    scaled = array / size
-    return size * float(np.sqrt(np.sum(scaled * scaled)))
+    scaled = (array / size).ravel()
+    return size * math.sqrt(float(scaled @ scaled))
 
 
 def _align_dense(value: Value, rows: npt.NDArray[np.int64] | None = None) -> Aligned:

@@ -31,6 +31,7 @@ CAUSES: tuple[Explain, ...] = (
     reduction.explain_by_pairing,
     generic.explain_by_staleness,
     slots.explain_by_start,
+    slots.explain_by_stillness,
     slots.explain_by_local_gradient,
     slots.explain_by_repetition,
     update.explain_by_statistics,
@@ -52,7 +53,7 @@ CAUSES: tuple[Explain, ...] = (
     nonlinear.explain_by_mask,
     nonlinear.explain_by_grid,
     nonlinear.explain_by_noise,
-    slots.explain_by_stillness,
+    slots.explain_by_own_way,
     update.explain_by_divergence,
 )
 

@@ -81,40 +81,51 @@ def explain_by_grid(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase not in PHASES:
         return
+    sources = list_sources(context)
+    found = [_find_unit(s.case.observed, find_roundoff(s.case.dtype)) for s in sources]
+    units = sorted(unit for unit in found if unit is not None)
+    if not units:
+        return
+    # A few values may lie on a coarser grid by chance, so the finest counts for all.
+    unit = units[0]
     predicted: dict[int, Array] = {}
-    units = set()
-    for source in list_sources(context):
+    for source in sources:
         case = source.case
-        unit = _find_unit(case.observed, find_roundoff(case.dtype))
-        if unit is None or _find_unit(case.expected, find_roundoff(case.dtype)):
-            continue
         off = np.abs(case.observed - case.expected)
-        if np.all(off <= unit * len(source.terms) * (1 + 1e-6)):
+        tolerance = 16 * find_roundoff(case.dtype) * measure_size(case.observed)
+        if (
+            np.all(off <= unit * len(source.terms) * (1 + 1e-6))
+            and _lies_on(case.observed, unit, tolerance)
+            and not _lies_on(case.expected, unit, tolerance)
+        ):
             predicted[source.number] = case.observed
-            units.add(float(f"{unit:.3g}"))
-    if predicted:
-        yield Hypothesis(
-            code=CODE,
-            predicted=predicted,
-            detail=f"the values are multiples of {min(units):g}: every replica rounds "
-            "its gradient before the sum",
-        )
+    yield Hypothesis(
+        code=CODE,
+        predicted=predicted,
+        detail=f"the values are multiples of {unit:.6g}: every replica rounds its "
+        "gradient before the sum",
+    )
+
+
+def _lies_on(values: Array, unit: float, tolerance: float) -> bool:
+    return bool(np.all(np.abs(values - np.round(values / unit) * unit) <= tolerance))
 
 
 def _find_unit(values: Array, u: float) -> float | None:
     """The largest step of which all values are integer multiples, if there is one."""
     sizes = np.unique(np.abs(values[values != 0]))
-    if len(sizes) < 4 or not u:
+    if len(sizes) < 3 or not u:
         return None
     gaps = np.diff(sizes)
     tolerance = 16 * u * float(sizes[-1])
     gaps = gaps[gaps > tolerance]
     smallest = min([float(sizes[0]), *map(float, gaps)])
     for part in (1, 2, 3):
-        unit = smallest / part
-        multiples = sizes / unit
-        if np.all(np.abs(multiples - np.round(multiples)) * unit <= tolerance):
-            return unit if unit > 64 * tolerance / 16 else None
+        multiples = np.round(sizes * part / smallest)
+        # The gap carries the rounding of two values; all values together do not.
+        unit = float(multiples @ sizes) / float(multiples @ multiples)
+        if _lies_on(sizes, unit, tolerance):
+            return unit if unit > 8 * tolerance else None
     return None
 
 
@@ -124,7 +135,7 @@ def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
         return
     predicted: dict[int, Array] = {}
     for source in list_sources(context):
-        if source.case.observed.size >= 8:
+        if source.case.observed.size >= 2:
             predicted[source.number] = _find_nearest_subset(source)
     if predicted:
         yield Hypothesis(
@@ -147,13 +158,13 @@ def _find_nearest_subset(source: Source) -> Array:
 def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
     """What is added has nothing to do with the gradient: mean 0, one spread.
 
-    Told from an unknown cause by three facts, each at three standard errors: no ratio,
+    Told from an unknown cause by three facts, each at four standard errors: no ratio,
     no relation of its size with the gradient's size, and no repetition over the steps.
     """
     if context.phase not in PHASES:
         return
     predicted: dict[int, Array] = {}
-    earlier: list[Array] = []
+    earlier: dict[tuple[int, str], Array] = {}
     for source in list_sources(context):
         case = source.case
         added = case.observed - case.expected
@@ -161,10 +172,11 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
         if added.size < 30 or np.all(small) or not np.all(added):
             continue
         added = added.ravel()
-        if _is_noise(added, case.expected.ravel(), earlier):
+        place = (case.key.step, case.key.variable)
+        others = [other for known, other in earlier.items() if known != place]
+        if _is_noise(added, case.expected.ravel(), others):
             predicted[source.number] = case.observed
-            if case.key.replica == 0:
-                earlier.append(added)
+            earlier[place] = added
     if predicted:
         yield Hypothesis(
             code=CODE,
@@ -174,7 +186,7 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
 
 
 def _is_noise(added: Array, expected: Array, earlier: Sequence[Array]) -> bool:
-    limit = 3 / np.sqrt(added.size)
+    limit = 4 / np.sqrt(added.size)
     if np.std(expected) == 0 or np.std(added) == 0 or np.std(np.abs(added)) == 0:
         return False
     pairs = [(added, expected), (np.abs(added), np.abs(expected))]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.pairs import Pair
-from distbench.compare.values import Array, round_to
+from distbench.compare.values import Array, measure_size, round_to
 from distbench.diagnose.context import Context, Hypothesis
+from distbench.trace import WHOLE, SparseRows, Trace
 
 _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
 
@@ -28,7 +30,7 @@ def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
         predicted: dict[int, Array] = {}
         for number, case in context.list_cases():
             if u > find_roundoff(case.dtype) > 0:
-                value = _explain_case(case, context.find_terms(case), dtype, u)
+                value = _explain_case(context, case, dtype, u)
                 if value is not None:
                     predicted[number] = value
         if predicted:
@@ -39,9 +41,8 @@ def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
             )
 
 
-def _explain_case(
-    case: Pair, terms: tuple[Array, ...], dtype: str, u: float
-) -> Array | None:
+def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Array | None:
+    terms = context.find_terms(case)
     gradients = case.key.phase in ("reduced_gradient", "applied_gradient")
     addends = terms if gradients and terms else (case.expected,)
     sums = np.asarray(sum(round_to(term, dtype) for term in addends))
@@ -49,16 +50,38 @@ def _explain_case(
         return case.observed
     small = len(addends) * _SMALLEST[dtype]
     magnitude = np.asarray(sum(np.abs(term) for term in addends))
+    if case.rows is not None:
+        # The slices of a row may cancel; the largest of them all is their limit.
+        slices = _find_raw(context.evidence.observed, case)
+        largest = 0.0 if slices is None else measure_size(slices)
+        magnitude = np.full_like(magnitude, max(largest, measure_size(magnitude)))
     # Each addend is rounded once before and each partial sum once after.
     bound = bound_sum(magnitude, len(addends) + 1, u) + small
+    bound = bound + np.where(np.isfinite(case.margin.bound), case.margin.bound, 0.0)
     within = bool(np.all(np.abs(case.observed - case.expected) <= bound))
     if not within:
         return None
-    if is_representable(case.observed, dtype) and not is_representable(
-        case.expected, dtype
+    seen = _find_raw(context.evidence.observed, case)
+    wanted = _find_raw(context.evidence.reference, case)
+    if wanted is None or case.rows is None:
+        wanted = case.expected
+    if (
+        seen is not None
+        and is_representable(seen, dtype)
+        and not is_representable(wanted, dtype)
     ):
         return case.observed
     return sums
+
+
+def _find_raw(trace: Trace, case: Pair) -> Array | None:
+    """The numbers as they were recorded: of a sparse value its slices."""
+    for replica in (case.key.replica, WHOLE):
+        value = trace.get(replace(case.key, replica=replica))
+        if value is not None:
+            slices = value.values if isinstance(value, SparseRows) else value
+            return np.asarray(slices, np.float64)
+    return None
 
 
 def is_representable(values: Array, dtype: str) -> bool:

@@ -38,7 +38,7 @@ def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(code=code, predicted=predicted, detail=words)
     if context.phase == "variable":
         return
-    for make in (_own, _own_square, _mean_square, _sum_square, _mean, _own_size):
+    for make in FEATURES:
         yield from _fit_feature(
             context,
             make,
@@ -52,6 +52,14 @@ Feature = Callable[[tuple[Array, ...], int, Array], Array]
 
 def _own(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
     return terms[replica] - total
+
+
+def _own_times(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
+    return len(terms) * terms[replica] - total
+
+
+def _own_square_times(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
+    return np.asarray((len(terms) * terms[replica]) ** 2 - total**2)
 
 
 def _own_square(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
@@ -75,6 +83,19 @@ def _mean_square(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
 def _sum_square(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
     del replica
     return np.asarray(np.sum([t**2 for t in terms], axis=0) - total**2)
+
+
+FEATURES: tuple[Feature, ...] = (
+    _own,
+    _own_square,
+    _own_times,
+    _own_square_times,
+    _own_size,
+    _mean,
+    _mean_square,
+    _sum_square,
+)
+"""What a slot may have been fed with, less what it should have been fed with."""
 
 
 def _fit_feature(
@@ -317,25 +338,32 @@ def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
 
 
 def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
-    """Some replicas' slots do not take the update, or go their own way."""
+    """Some replicas' slots do not take the update."""
+    if context.phase != "slot" or not _are_some(context):
+        return
+    yield Hypothesis(
+        code="slot-not-synchronized",
+        predicted={number: _widen(case) for number, case in context.list_cases()},
+        detail="the slot takes no update there while other replicas' slots do",
+    )
+
+
+def explain_by_own_way(context: Context) -> Iterator[Hypothesis]:
+    """The replicas' slots differ, and nothing is known of why."""
     if context.phase != "slot" or context.replicas == 1:
         return
-    replicas = {case.key.replica for case in context.cases}
-    if len(replicas) < context.replicas:
-        still = {
-            number: np.array(_widen(case)) for number, case in context.list_cases()
-        }
-        yield Hypothesis(
-            code="slot-not-synchronized",
-            predicted=still,
-            detail="the slot takes no update there while other replicas' slots do",
-        )
-    if len(replicas) < context.replicas or _differ_by_replica(context):
+    if _are_some(context) or _differ_by_replica(context):
         yield Hypothesis(
             code="slot-not-synchronized",
             predicted={number: case.observed for number, case in context.list_cases()},
             detail="the replicas' slots are meant to be equal and are not",
         )
+
+
+def _are_some(context: Context) -> bool:
+    """Whether only some of the replicas that hold the slots are wrong."""
+    wrong = {case.key.replica for case in context.cases}
+    return bool({key.replica for key in context.right} - wrong)
 
 
 def _differ_by_replica(context: Context) -> bool:

@@ -36,6 +36,9 @@ def explain_by_rows(context: Context) -> Iterator[Hypothesis]:
         if slices:
             for code, words, dense in _combine_wrongly(slices):
                 found.setdefault((code, words), {})[number] = take_rows(dense, case)
+            words = "of slices for the same row only one counts"
+            one = _pick_slices(slices, case)
+            found.setdefault(("sparse-duplicates", words), {})[number] = one
     for (code, words), predicted in found.items():
         yield Hypothesis(code=code, predicted=predicted, detail=words)
 
@@ -44,6 +47,12 @@ def _find_slices(context: Context, case: Pair) -> tuple[SparseRows, ...]:
     if context.phase == "local_gradient" and case.key.replica != WHOLE:
         value = context.evidence.reference.get(case.key)
         return (value,) if isinstance(value, SparseRows) else ()
+    if context.phase == "applied_gradient":
+        value = context.evidence.observed.get(
+            replace(case.key, phase="reduced_gradient")
+        )
+        if isinstance(value, SparseRows):
+            return (value,)
     return context.find_slices(case)
 
 
@@ -96,6 +105,20 @@ def _combine_wrongly(slices: Sequence[SparseRows]) -> Iterator[Combined]:
             f"every row lies {abs(shift)} too far {'down' if shift > 0 else 'up'}",
             np.roll(total, shift, axis=0),
         )
+
+
+def _pick_slices(slices: Sequence[SparseRows], case: Pair) -> Array:
+    """For each row that slice which is nearest to what was observed."""
+    indices = np.concatenate([s.indices for s in slices])
+    values = np.concatenate([np.asarray(s.values, np.float64) for s in slices])
+    rows = np.arange(len(case.observed)) if case.rows is None else case.rows
+    picked = np.zeros_like(case.observed)
+    for place, row in enumerate(rows):
+        found = values[indices == row]
+        if len(found):
+            rest = np.abs(found - case.observed[place]).reshape(len(found), -1)
+            picked[place] = found[int(np.argmin(rest.sum(axis=1)))]
+    return picked
 
 
 def _swap_indices(slices: Sequence[SparseRows]) -> Iterator[Combined]:

@@ -96,7 +96,7 @@ class Setup:
     replicas: int = 2
     shards: tuple[int, ...] = ()
     examples: int = 16
-    steps: int = 3
+    steps: int = 2
     dtype: str = "float32"
     tier: Tier = "bounded"
     seed: int = 0
@@ -107,6 +107,7 @@ class Setup:
     loss_reduction: Any = "sum"
     central: bool = False
     width: int = 6
+    summed_first: bool = False
 
 
 def keep(value: Any, *_: Any) -> Any:
@@ -368,6 +369,11 @@ class Simulation:
             locals_.append(local)
             taps = {"loss": {"": fault.loss(loss, r)}, "local_gradient": local}
             self.record(observed, step, taps, r)
+        if setup.summed_first and fault is not RIGHT:
+            total = add_up(locals_)
+            locals_ = [total for _ in everyone]
+            for r in everyone:
+                self.record(observed, step, {"local_gradient": total}, r)
         order = self.rng.permutation(setup.replicas)
         if fault.reduce is None:
             total = add_up([locals_[r] for r in order])
