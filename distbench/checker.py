@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from distbench.cluster import ClusterSpec
 from distbench.diagnose.judge import judge
@@ -23,13 +24,13 @@ from distbench.verdict import Finding, Run, Status, Verdict
 DEFAULT_WORKLOADS = ("linear", "embedding")
 """One where every sum is exact, and one with sparse gradients. Both need no extra."""
 
-CONTROL = TargetRef(
-    kind="import", module="distbench.worker.controls", attribute="make_legacy_sgd"
-)
-"""The stock optimizer that tells the framework's faults from the subject's."""
-
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 """Where an object lies in memory differs from process to process."""
+
+_FRAME = re.compile(
+    r'^  File "(?P<file>[^"]+)", line \d+, in .*\n    (?P<line>.*)', re.M
+)
+_FRAMEWORK = re.compile(r"[/\\](tensorflow|tf_keras|keras)[/\\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +161,7 @@ class Checker:
             judgement = judge(evidence)
             findings = judgement.findings
             if judgement.status is Status.FAIL:
-                findings = self._find_origins(item, tier, findings)
+                findings = self._find_origins(item, seen, tier, findings)
             yield Run(
                 scenario=item.scenario.id,
                 cluster=item.scenario.cluster,
@@ -186,11 +187,15 @@ class Checker:
                 item, Status.ERROR, str(failure), seen.seconds, failure.detail
             )
             return
-        if self._is_refused(item, failure):
+        control = self._observe_control(item, seen.control)
+        alike = control is not None and _are_alike(control.failure, failure)
+        # A program has no control: there the exception's type must tell.
+        is_known = alike or failure.exception == "NotImplementedError"
+        if is_known and is_deliberate(failure.traceback):
             message = f"{failure.exception}: {failure.message}"
             yield from self._end(item, Status.REFUSED, message, seen.seconds)
             return
-        finding = _make_raises(item, failure)
+        finding = _make_raises(item, failure, "framework" if alike else "subject")
         for run in self._end(item, Status.FAIL, "", seen.seconds, failure.traceback):
             yield replace(run, findings=(finding,))
 
@@ -215,35 +220,18 @@ class Checker:
                 detail=detail,
             )
 
-    def _is_refused(self, item: _Planned, failure: TaskFailedError) -> bool:
-        """Whether the framework itself rejects the combination, whatever the subject.
-
-        With an optimizer the control decides: stock SGD on the same path and cluster
-        raises the same. A program has no control; there the framework must have said
-        so deliberately, in its own code.
-        """
-        if item.scenario.workload == PROGRAM:
-            return failure.exception == "NotImplementedError" and _ends_in_framework(
-                failure.traceback
-            )
-        control = self._observe_control(item)
-        return (
-            control is not None
-            and control.failure is not None
-            and control.failure.kind == "subject"
-            and control.failure.exception == failure.exception
-            and _ADDRESS.sub("", control.failure.message)
-            == _ADDRESS.sub("", failure.message)
-        )
-
     def _find_origins(
-        self, item: _Planned, tier: Tier, findings: Sequence[Finding]
+        self,
+        item: _Planned,
+        seen: Observation,
+        tier: Tier,
+        findings: Sequence[Finding],
     ) -> tuple[Finding, ...]:
         # On the path `none` the bench itself leaves the reduction out, in the user's
         # place: any optimizer shows it, and it is not the framework's fault.
         if item.scenario.workload == PROGRAM or item.scenario.path == "none":
             return tuple(findings)
-        control = self._observe_control(item)
+        control = self._observe_control(item, seen.control)
         if control is None or tier not in control.evidence:
             return tuple(findings)
         shown = {
@@ -257,13 +245,15 @@ class Checker:
             for finding in findings
         )
 
-    def _observe_control(self, item: _Planned) -> Observation | None:
+    def _observe_control(
+        self, item: _Planned, control: TargetRef | None
+    ) -> Observation | None:
         """The same scenario with the stock optimizer; run once for each scenario."""
-        if item.scenario.id not in self._controls:
+        if control is not None and item.scenario.id not in self._controls:
             try:
                 self._controls[item.scenario.id] = observe(
-                    CONTROL,
-                    replace(item.scenario, target=CONTROL.describe()),
+                    control,
+                    replace(item.scenario, target=control.describe()),
                     item.spec,
                     self._tiers,
                     self._launch,
@@ -296,15 +286,31 @@ def check_target(
         return Checker(target, options, launch, progress).run()
 
 
-def _ends_in_framework(traceback: str) -> bool:
-    files = [
-        line for line in traceback.splitlines() if line.lstrip().startswith('File "')
-    ]
-    packages = ("/tensorflow/", "/tf_keras/", "/keras/")
-    return bool(files) and any(package in files[-1] for package in packages)
+def is_deliberate(traceback: str) -> bool:
+    """Whether the framework itself raised on purpose: by a `raise` in its own code.
+
+    Args:
+        traceback: As Python prints it; the innermost frame is the last.
+    """
+    frames = list(_FRAME.finditer(traceback))
+    return (
+        bool(frames)
+        and _FRAMEWORK.search(frames[-1]["file"]) is not None
+        and frames[-1]["line"].startswith("raise ")
+    )
 
 
-def _make_raises(item: _Planned, failure: TaskFailedError) -> Finding:
+def _are_alike(left: TaskFailedError | None, right: TaskFailedError) -> bool:
+    return (
+        left is not None
+        and (left.kind, left.exception) == (right.kind, right.exception)
+        and _ADDRESS.sub("", left.message) == _ADDRESS.sub("", right.message)
+    )
+
+
+def _make_raises(
+    item: _Planned, failure: TaskFailedError, origin: Literal["subject", "framework"]
+) -> Finding:
     replicas = () if failure.replica is None else (failure.replica,)
     who = f"replica {failure.replica}" if replicas else f"task {failure.task}"
     step = failure.step or 0
@@ -323,4 +329,5 @@ def _make_raises(item: _Planned, failure: TaskFailedError) -> Finding:
             "runs (raises). Look at the last line of the traceback that is yours."
         ),
         confidence=1.0,
+        origin=origin,
     )

@@ -39,12 +39,14 @@ class Observation:
         failure: The task that failed on the cluster, if one did.
         seconds: Wall time.
         environment: Versions, devices and settings of the tasks.
+        control: The stock optimizer of the subject's family.
     """
 
     evidence: Mapping[Tier, Evidence] = field(default_factory=dict)
     failure: TaskFailedError | None = None
     seconds: float = 0.0
     environment: Mapping[str, Any] = field(default_factory=dict)
+    control: TargetRef | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +134,7 @@ def observe(
     def left() -> float:
         return max(0.1, deadline_s - time.monotonic())
 
+    control: TargetRef | None = None
     with launch.start_cluster(_ONE, opening) as one:
         environment = dict(next(iter(one.first.values()))["environment"])
         try:
@@ -142,6 +145,7 @@ def observe(
                     "shards": answer["shards"],
                     "tiers": list(answer["twins"]),
                 }
+                control = _find_control(answer["control"])
                 if not answer["twins"]:
                     return Observation(environment=environment)
                 trainers = _list_trainers(spec)
@@ -149,6 +153,7 @@ def observe(
         except TaskFailedError as error:
             return Observation(
                 failure=error,
+                control=control,
                 seconds=time.monotonic() - start_s,
                 environment=environment,
             )
@@ -181,9 +186,16 @@ def observe(
     evidence = {tier: read_evidence(tier) for tier in answer["twins"]}
     return Observation(
         evidence=evidence,
+        control=control,
         seconds=time.monotonic() - start_s,
         environment={**environment, "python": sys.version.split()[0]},
     )
+
+
+def _find_control(name: str | None) -> TargetRef | None:
+    if name is None:
+        return None
+    return TargetRef(kind="import", module="distbench.worker.controls", attribute=name)
 
 
 def _call_reference(

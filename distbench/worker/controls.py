@@ -1,12 +1,25 @@
-"""Stock optimizers: what shows the same finding with these is not the subject's."""
+"""Stock optimizers: what shows the same finding with these is not the subject's fault.
+
+Momentum gives them a slot, since some of the framework's faults are in its slots.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+_RATE = 0.125
+_MOMENTUM = 0.5
+
 
 def make_legacy_sgd() -> Any:
-    """Plain SGD of the legacy family, with a rate that keeps dyadic numbers dyadic."""
+    """SGD of tf_keras' legacy optimizers."""
     import tf_keras
 
-    return tf_keras.optimizers.legacy.SGD(learning_rate=0.125)
+    return tf_keras.optimizers.legacy.SGD(_RATE, momentum=_MOMENTUM)
+
+
+def make_sgd_inside_tensorflow() -> Any:
+    """SGD of the Keras that TensorFlow carries."""
+    from tensorflow.python.keras.optimizer_v2 import gradient_descent
+
+    return gradient_descent.SGD(_RATE, momentum=_MOMENTUM)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pickle
-import re
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,10 +27,12 @@ from distbench.trace import (
     read_trace,
     write_trace,
 )
+from distbench.worker.failures import SubjectError, classify_failure
+from distbench.worker.families import name_control
 from distbench.worker.program import Program, count_batch
 from distbench.worker.reference import Reference, cut_batch
 from distbench.worker.runners import Runner, make_runner
-from distbench.worker.session import Session, SubjectError, find_cause
+from distbench.worker.session import Session
 from distbench.worker.strategies import (
     configure_runtime,
     make_strategy,
@@ -51,7 +51,6 @@ _SETTINGS = (
     "XLA_FLAGS",
 )
 """Environment variables that change what TensorFlow computes or where."""
-_LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
 
 
 def run_task(channel: TaskChannel, context: TaskContext) -> None:
@@ -125,6 +124,7 @@ class Worker:
             "shards": list(reference.shards),
             "twins": twins,
             "penalty": penalty is not None,
+            "control": next(map(name_control, session.optimizers), None),
         }
 
     def train(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -227,46 +227,6 @@ class Worker:
         subject = load_target(target_from_json(payload["target"]))
         program: Program = make_program(subject, scenario)
         return Session(program, self._strategy, self._spec, self._context.task)
-
-
-def classify_failure(error: BaseException) -> Mapping[str, Any]:
-    """Whose failure an exception is: the input's, the subject's or the bench's."""
-    if find_cause(error, BadInputError) is not None:
-        return {"kind": "input", "message": str(find_cause(error, BadInputError))}
-    if _LOST_PORT.search(str(error)):
-        return {"kind": "port"}
-    if isinstance(error, SubjectError) and error.__cause__ is not None:
-        cause = find_original(error.__cause__)
-        return {
-            "kind": "subject",
-            "exception": type(cause).__name__,
-            "message": clean_message(cause),
-            "phase": error.place,
-            "replica": error.replica,
-            "traceback": "".join(traceback.format_exception(cause)),
-        }
-    return {"kind": "bench"}
-
-
-def find_original(error: BaseException) -> BaseException:
-    """The exception that the user's code raised, before AutoGraph rewrote it.
-
-    AutoGraph raises anew with the user's source lines in the message; a type that it
-    cannot make (KeyError, say) becomes a StagingError.
-    """
-    while str(error).startswith("in user code:") and error.__context__ is not None:
-        error = error.__context__
-    return error
-
-
-def clean_message(error: BaseException) -> str:
-    """An exception's own words, without the code that AutoGraph puts before them."""
-    text = str(error).strip()
-    if text.startswith("in user code:"):
-        paragraphs = [part for part in re.split(r"\n\s*\n", text) if part.strip()]
-        text = " ".join(line.strip() for line in paragraphs[-1].splitlines())
-        text = re.sub(rf"^{type(error).__name__}: ", "", text)
-    return text
 
 
 def describe_environment() -> Mapping[str, Any]:

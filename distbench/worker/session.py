@@ -13,6 +13,7 @@ import tensorflow as tf
 from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError
 from distbench.trace import Phase, TraceKey, Value, VariableInfo
+from distbench.worker.failures import SubjectError, find_cause
 from distbench.worker.families import install_taps, name_family
 from distbench.worker.intercept import hide_from_autograph
 from distbench.worker.program import Program
@@ -27,20 +28,6 @@ from distbench.worker.taps import TapBoard
 
 State = dict[tuple[str, int], npt.NDArray[np.generic]]
 """Values by path and local number of the component."""
-
-
-class SubjectError(Exception):
-    """The user's code raised; `__cause__` is what it raised.
-
-    Attributes:
-        place: What the bench was doing: loading, building, a step.
-        replica: Global number of the replica whose code raised, if it is known.
-    """
-
-    def __init__(self, place: str, replica: int | None) -> None:
-        super().__init__(place)
-        self.place = place
-        self.replica = replica
 
 
 class Session:
@@ -76,7 +63,6 @@ class Session:
             first_replica=self.first_replica,
             device="/job:chief/device:CPU:0" if is_server else "/device:CPU:0",
         )
-        self._failed_replica: int | None = None
         with self.guard("build"), strategy.scope():
             program.build(strategy)
             self.optimizers = find_optimizers(
@@ -95,7 +81,7 @@ class Session:
     @contextmanager
     def guard(self, place: str) -> Iterator[None]:
         """Mark what is raised inside as the subject's doing."""
-        self._failed_replica = None
+        self.board.failed_replica = self.board.failed_phase = None
         try:
             yield
         except (BadInputError, SubjectError):
@@ -103,20 +89,23 @@ class Session:
         except Exception as error:
             if (bad_input := find_cause(error, BadInputError)) is not None:
                 raise bad_input from None
-            raise SubjectError(place, self._failed_replica) from error
+            raise SubjectError(
+                self.board.failed_phase or place, self.board.failed_replica
+            ) from error
 
     def make_step(self) -> Callable[[Any], Any]:
         """A traced step of its own: what it traced is not shared with another."""
 
         def replica_step(batch: Any) -> Any:
-            with self.board.enter_replica() as replica:
+            with self.board.enter_replica():
                 try:
                     loss = self.program.replica_step(batch)
                 except Exception:
-                    if self._failed_replica is None:
-                        self._failed_replica = replica
+                    self.board.note_failure()
                     raise
                 loss = tf.convert_to_tensor(loss)
+                if self._tapped:
+                    self.board.tap_unclaimed()
                 return self.board.tap("loss", "", loss) if self._tapped else loss
 
         def step(batch: Any) -> Any:
@@ -210,18 +199,6 @@ class Session:
 def phase_of(variable: VariableInfo) -> Phase:
     """The phase in which a variable's value belongs: its role."""
     return variable.role
-
-
-def find_cause(error: BaseException, kind: type[BaseException]) -> Any:
-    """The first exception of a kind along the chain of causes, or None."""
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        if isinstance(current, kind):
-            return current
-        seen.add(id(current))
-        current = current.__cause__ or current.__context__
-    return None
 
 
 def _watch_tapes(board: TapBoard, table: VariableTable) -> None:

@@ -40,6 +40,8 @@ class TapBoard:
         device: Where the taps live, such as `/job:chief/cpu:0`.
 
     Attributes:
+        failed_replica: The first replica for which the subject's code raised.
+        failed_phase: The last phase that it had reached; `loss` if it had none.
         find_shape: Gives the shape of the variable with a path.
         feeding: The phase at which `fed` replaces what flows past, if any.
         fed: What to feed, by call, phase and variable.
@@ -57,6 +59,9 @@ class TapBoard:
         self._depth: dict[int, int] = {}
         self._seen: dict[tuple[int, str], list[Any]] = {}
         self._local = threading.local()
+        self._reached: dict[int, Phase] = {}
+        self.failed_replica: int | None = None
+        self.failed_phase: Phase | None = None
         self.find_shape: Callable[[str], tuple[int, ...]] = lambda _: ()
         self.feeding: Phase | None = None
         self.fed: dict[tuple[int, Phase, str], Value] = {}
@@ -75,13 +80,14 @@ class TapBoard:
         return (number if isinstance(number, int) else 0) + self._first_replica
 
     @contextmanager
-    def enter_replica(self) -> Iterator[int]:
+    def enter_replica(self) -> Iterator[None]:
         """Around one replica's step: a new trace counts its calls from 0."""
         replica = self.find_replica()
         self._calls[replica] = self._depth[replica] = 0
+        self._reached.pop(replica, None)
         for key in [key for key in self._seen if key[0] == replica]:
             del self._seen[key]
-        yield replica
+        yield
 
     @contextmanager
     def enter_call(self) -> Iterator[bool]:
@@ -108,9 +114,18 @@ class TapBoard:
         setattr(self._local, name, True)
         try:
             yield outermost
+        except Exception:
+            self.note_failure()
+            raise
         finally:
             if outermost:
                 setattr(self._local, name, False)
+
+    def note_failure(self) -> None:
+        """Remember for which replica code raised first: its peers raise after it."""
+        if self.failed_replica is None:
+            self.failed_replica = self.find_replica()
+            self.failed_phase = self._reached.get(self.failed_replica, "loss")
 
     # --- gradients from the tape --------------------------------------------------
 
@@ -129,6 +144,16 @@ class TapBoard:
         seen = self._seen.get((self.find_replica(), variable), [])
         return seen[0] if len(seen) == 1 else None
 
+    def tap_unclaimed(self) -> None:
+        """Record what the tapes gave in a step that called no optimizer."""
+        replica = self.find_replica()
+        if self._calls.get(replica, 0) == 0:
+            for number, variable in self._seen:
+                if number == replica and len(self._seen[number, variable]) == 1:
+                    self.tap(
+                        "local_gradient", variable, self._seen[replica, variable][0]
+                    )
+
     # --- recording and feeding ------------------------------------------------------
 
     def tap(self, phase: Phase, variable: str, value: Any) -> Any:
@@ -136,6 +161,7 @@ class TapBoard:
         replica = self.find_replica()
         # The loss belongs to the step, however many calls it made.
         call = 0 if phase == "loss" else self._calls.get(replica, 0)
+        self._reached[replica] = phase
         if self.feeding == phase:
             value = self._feed((call, phase, variable), value)
         point = TapPoint(call, phase, variable, replica)

@@ -103,6 +103,30 @@ class ClippedBeforeReduction(Program):
         self._optimizer.apply_gradients(zip(gradients, self.variables(), strict=True))
 
 
+class NoOptimizer(Program):
+    """Correct: reduces and updates by hand."""
+
+    def optimizer(self):
+        return None
+
+    def apply(self, gradients):
+        context = tf.distribute.get_replica_context()
+        for gradient, variable in zip(gradients, self.variables(), strict=True):
+            total = context.all_reduce("sum", gradient)
+            context.merge_call(_subtract, args=(variable, 0.1 * total))
+
+
+class NoOptimizerNorReduction(NoOptimizer):
+    def apply(self, gradients):
+        context = tf.distribute.get_replica_context()
+        for gradient, variable in zip(gradients, self.variables(), strict=True):
+            context.merge_call(_subtract, args=(variable, 0.1 * gradient))
+
+
+def _subtract(strategy, variable, change):
+    strategy.extended.update(variable, lambda v, c: v.assign_sub(c), args=(change,))
+
+
 class LocalMeanUnderMeanAggregator(Program):
     """Correct though unusual: N times the loss, then a mean over the replicas."""
 

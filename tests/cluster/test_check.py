@@ -25,6 +25,7 @@ def _check(name: str, cluster: str = "mwms:2", **options):
         ("Program", "ps:1+1"),
         ("OwnReduction", "mirrored:2"),
         ("LocalMeanUnderMeanAggregator", "mwms:2"),
+        ("NoOptimizer", "mirrored:2"),
         ("make_adam", "mirrored:2"),
         ("make_adam", "central:2"),
         ("make_sgd", "one"),

@@ -41,6 +41,11 @@ KNOWN_BASES = {
 }
 
 
+def name_control(optimizer: Any) -> str | None:
+    """The stock optimizer of an optimizer's family, if it has one."""
+    return legacy.CONTROLS.get(name_family(optimizer) or "")
+
+
 def install_taps(optimizer: Any, board: TapBoard, table: VariableTable) -> None:
     """Put taps on one optimizer instance.
 

@@ -26,6 +26,11 @@ BASES = {
     ),
 }
 """The base classes by their true names, with the names that users know."""
+
+CONTROLS = dict(
+    zip(BASES, ("make_legacy_sgd", "make_sgd_inside_tensorflow"), strict=True)
+)
+"""The stock optimizer of each, a function of `distbench.worker.controls`."""
 _FLAG = "experimental_aggregate_gradients"
 
 

@@ -1,0 +1,106 @@
+"""Says whose failure an exception is, and shows it as the user would see it."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from distbench.errors import BadInputError
+
+_LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
+_FOREIGN = re.compile(
+    r"[/\\](tensorflow|tf_keras|keras|distbench)[/\\]|__autograph_generated_file"
+)
+_MAPPED_FRAME = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<number>\d+), in (?P<name>\S+).*\n\s*(?P<line>.*)'
+)
+
+
+class SubjectError(Exception):
+    """The user's code raised; `__cause__` is what it raised.
+
+    Attributes:
+        place: The last phase that the replica had reached, or what the bench was
+            doing outside of any: `build`, `data`, ...
+        replica: Global number of the replica whose code raised, if it is known.
+    """
+
+    def __init__(self, place: str, replica: int | None) -> None:
+        super().__init__(place)
+        self.place = place
+        self.replica = replica
+
+
+def classify_failure(error: BaseException) -> Mapping[str, Any]:
+    """Whose failure an exception is: the input's, the subject's or the bench's."""
+    if find_cause(error, BadInputError) is not None:
+        return {"kind": "input", "message": str(find_cause(error, BadInputError))}
+    if _LOST_PORT.search(str(error)):
+        return {"kind": "port"}
+    if isinstance(error, SubjectError) and error.__cause__ is not None:
+        cause = find_original(error.__cause__)
+        return {
+            "kind": "subject",
+            "exception": type(cause).__name__,
+            "message": clean_message(cause),
+            "phase": error.place,
+            "replica": error.replica,
+            "traceback": format_traceback(error.__cause__),
+        }
+    return {"kind": "bench"}
+
+
+def find_cause(error: BaseException, kind: type[BaseException]) -> Any:
+    """The first exception of a kind along the chain of causes, or None."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        if isinstance(current, kind):
+            return current
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    return None
+
+
+def find_original(error: BaseException) -> BaseException:
+    """The exception that the user's code raised, before AutoGraph rewrote it.
+
+    AutoGraph raises anew with the user's source lines in the message; a type that it
+    cannot make (KeyError, say) becomes a StagingError.
+    """
+    while str(error).startswith("in user code:") and error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
+def format_traceback(error: BaseException) -> str:
+    """A traceback of the user's own frames, and the innermost one whoever's it is."""
+    original = find_original(error)
+    frames = _list_mapped_frames(str(error)) if error is not original else []
+    frames = frames or traceback.extract_tb(original.__traceback__)
+    kept = [f for f in frames[:-1] if not _FOREIGN.search(f.filename)] + frames[-1:]
+    lines = ["Traceback (most recent call last, the framework's frames left out):\n"]
+    lines += traceback.format_list(kept)
+    return "".join([*lines, *traceback.format_exception_only(original)])
+
+
+def _list_mapped_frames(message: str) -> list[traceback.FrameSummary]:
+    """The frames that AutoGraph lists in a message: of the user's own source."""
+    return [
+        traceback.FrameSummary(
+            found["file"], int(found["number"]), found["name"], line=found["line"]
+        )
+        for found in _MAPPED_FRAME.finditer(message)
+    ]
+
+
+def clean_message(error: BaseException) -> str:
+    """An exception's own words, without the code that AutoGraph puts before them."""
+    text = str(error).strip()
+    if text.startswith("in user code:"):
+        paragraphs = [part for part in re.split(r"\n\s*\n", text) if part.strip()]
+        text = " ".join(line.strip() for line in paragraphs[-1].splitlines())
+        text = re.sub(rf"^{type(error).__name__}: ", "", text)
+    return text
