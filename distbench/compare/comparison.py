@@ -98,10 +98,13 @@ def _list_plants(pair: Pair, evidence: Evidence) -> list[Array]:
         change = pair.observed - pair.base
         plants = [pair.observed - change / examples]
         if len(shards) > 1 and not _is_of_one_shard(pair):
-            if pair.terms:
-                plants.append(pair.observed - min(pair.terms, key=measure_norm))
+            # A replica without examples can be lost without harm.
+            terms = [term for term in pair.terms if np.any(term)]
+            if terms:
+                plants.append(pair.observed - min(terms, key=measure_norm))
             else:
-                plants.append(pair.observed - change * (min(shards) / examples))
+                smallest = min((size for size in shards if size), default=0)
+                plants.append(pair.observed - change * (smallest / examples))
     return [round_to(plant, pair.dtype) for plant in plants]
 
 

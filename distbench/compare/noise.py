@@ -61,7 +61,7 @@ class Noise:
         pooled: Whether all steps have the same noise; it grows in a free run.
         samples: What the twins show, by place.
         wholes: Sizes of the reference's values.
-        phases: Upper limit of the relative error over all variables of a phase, by
+        phases: Upper limit of the relative error of a phase's median variable, by
             step; None stands for all steps.
     """
 
@@ -92,8 +92,8 @@ class Noise:
         if whole is None or not samples:
             return Margin(bound=math.inf)
         # A small tensor may repeat its bits in all twins by luck: then the noise of
-        # all variables of this phase is its limit, and in any case two correct values
-        # are both rounded once more, so they may lie one unit in the last place apart.
+        # the other variables in this phase is its limit, and in any case two correct
+        # values are both rounded: they may lie one unit in the last place apart.
         size = max(whole.size, measure_size(expected))
         bound = predict_spread([s.error for s in samples]) * whole.size
         bound = max(
@@ -150,9 +150,10 @@ def measure_noise(evidence: Evidence) -> Noise:
 def _limit_phases(
     samples: Mapping[Place, Sequence[Sample]],
 ) -> dict[tuple[Phase, int | None], float]:
-    errors: dict[tuple[Phase, int | None], list[float]] = {}
+    """The median of the variables' limits: one noisy variable does not hide others."""
+    limits: dict[tuple[Phase, int | None], list[float]] = {}
     for (phase, _, _), found in samples.items():
-        for sample in found:
-            errors.setdefault((phase, None), []).append(sample.error)
-            errors.setdefault((phase, sample.step), []).append(sample.error)
-    return {place: predict_spread(found) for place, found in errors.items()}
+        for step in (None, *sorted({sample.step for sample in found})):
+            errors = [s.error for s in found if step is None or s.step == step]
+            limits.setdefault((phase, step), []).append(predict_spread(errors))
+    return {place: float(np.median(found)) for place, found in limits.items()}

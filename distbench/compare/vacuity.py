@@ -18,14 +18,16 @@ _DEMANDS: dict[str, tuple[Demand, ...]] = {
     "gradient": (
         (("local_gradient", "reference"), ("reduced_gradient", "follows")),
         (("reduced_gradient", "reference"),),
+        (("applied_gradient", "reference"),),
+        (("variable", "reference"),),
     ),
     "variable": ((("variable", "follows"),), (("variable", "reference"),)),
 }
 """What a run must prove, and by which comparisons; one row of each is enough.
 
 Right local gradients say nothing of their sum, and a sum that follows from local
-gradients says nothing of those: only both together, or the sum against the reference,
-prove a gradient right.
+gradients says nothing of those: only both together, or the sum (or what comes of it)
+against the reference, prove a gradient right.
 """
 
 

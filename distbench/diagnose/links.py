@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from distbench.compare.bounds import find_roundoff
 from distbench.compare.comparison import Judged
 from distbench.compare.values import measure_size
 from distbench.trace import INITIAL, PHASES, TraceKey, VariableInfo
@@ -174,6 +175,8 @@ def _are_right(judged: Sequence[Judged], relative: float) -> bool:
     for item in judged:
         change = measure_size(item.pair.expected - item.pair.base)
         bound = float(np.max(item.pair.margin.bound, initial=0.0))
-        if not (relative * change > bound):
+        # The rounding of the later value swallows what is smaller than itself.
+        unit = 2 * find_roundoff(item.pair.dtype) * measure_size(item.pair.expected)
+        if not (relative * change > max(bound, unit)):
             return False
     return True

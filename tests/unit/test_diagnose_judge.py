@@ -1,0 +1,312 @@
+"""What passes, what fails, and what is called undecidable or vacuous."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from training_simulator import (
+    BIAS,
+    KERNEL,
+    TABLE,
+    TRAINED,
+    Fault,
+    Rule,
+    Setup,
+    Simulation,
+    add_up,
+    add_values,
+    observe,
+    reduce_with,
+    scale,
+)
+
+from distbench.diagnose.judge import judge
+from distbench.trace import WHOLE, Trace, TraceKey
+from distbench.verdict import Status
+
+
+def add_factor(path, factor):
+    def reduce(locals_, step):
+        total = add_up(locals_)
+        total[path] = total[path] * np.float32(factor)
+        return [total for _ in locals_]
+
+    return reduce
+
+
+def add_ulp(locals_, step):
+    total = add_up(locals_)
+    kernel = total[KERNEL].copy()
+    kernel.flat[3] = np.nextafter(kernel.flat[3], np.float32(np.inf))
+    return [{**total, KERNEL: kernel} for _ in locals_]
+
+
+def change_trace(trace: Trace, keep) -> Trace:
+    return replace(trace, values={k: v for k, v in trace.values.items() if keep(k)})
+
+
+MEAN = reduce_with(lambda v: scale(add_values(v), 1 / len(v)))
+
+
+def sum_in_two_stages(locals_, step):
+    half = len(locals_) // 2
+    total = add_up([add_up(locals_[half:][::-1]), add_up(locals_[:half])])
+    return [total for _ in locals_]
+
+
+UNUSUAL = {
+    "one-device": (Fault(), {"replicas": 1}),
+    "central-storage": (Fault(), {"replicas": 4, "central": True}),
+    "two-stage-sum": (Fault(reduce=sum_in_two_stages), {"replicas": 8}),
+    "scaled-up-and-averaged": (
+        Fault(scale=lambda r, s: s.replicas, reduce=MEAN),
+        {"shards_known": False, "loss_reduction": "mean", "replicas": 3},
+    ),
+    "local-mean-under-a-mean-with-even-shards": (
+        Fault(scale=lambda r, s: s.replicas, reduce=MEAN),
+        {"shards_known": False, "loss_reduction": None, "shards": (8, 8)},
+    ),
+    "sign-rule-with-scaled-gradients": (
+        Fault(reduce=reduce_with(lambda v: scale(add_values(v), 2))),
+        {"rule": Rule(name="sign")},
+    ),
+    "sum-scaled-and-undone-before-the-update": (
+        Fault(
+            reduce=MEAN,
+            transform=lambda g, r, step: {k: scale(v, 2) for k, v in g.items()},
+        ),
+        {"rule": Rule(name="momentum")},
+    ),
+    "clip-after-the-sum": (Fault(), {"rule": Rule(clip=0.3), "replicas": 3}),
+    "decoupled-decay": (Fault(), {"rule": Rule(name="adam", decay=0.1)}),
+    "moving-average": (Fault(), {"rule": Rule(name="ema"), "replicas": 3}),
+    "penalty": (Fault(), {"penalty": 0.2, "replicas": 4}),
+    "empty-shard": (Fault(), {"shards": (9, 0, 7), "replicas": 3}),
+    "half-precision": (Fault(), {"dtype": "float16", "replicas": 4}),
+    "program": (Fault(), {"shards_known": False, "loss_reduction": None}),
+}
+
+
+def is_exact(name):
+    """Plain SGD on dyadic data keeps every number representable, without 1/3."""
+    setup = UNUSUAL[name][1]
+    inexact = {"rule", "penalty"} & set(setup) or name == "scaled-up-and-averaged"
+    return not inexact
+
+
+RUNS = [(name, "bounded") for name in UNUSUAL]
+RUNS += [(name, "exact") for name in UNUSUAL if is_exact(name)]
+
+
+@pytest.mark.parametrize(("name", "tier"), RUNS, ids=["-".join(run) for run in RUNS])
+def test_correct_but_unusual_programs_pass(name, tier):
+    fault, setup = UNUSUAL[name]
+    judgement = judge(observe(fault, tier=tier, **setup))
+    assert judgement.status is Status.PASS, judgement
+    assert judgement.findings == ()
+    assert judgement.checked > 50
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+def test_a_free_run_passes(replicas):
+    judgement = judge(observe(tier="free", replicas=replicas, steps=4))
+    assert judgement.status is Status.PASS, judgement
+
+
+def test_a_free_run_names_the_first_cause_once():
+    fault = Fault(reduce=lambda locals_, step: locals_)
+    judgement = judge(observe(fault, tier="free", steps=4))
+    assert [f.code for f in judgement.findings] == ["missing-reduction"]
+    assert judgement.findings[0].step == 0
+
+
+def test_noise_that_hides_a_lost_example_is_undecidable():
+    setup = {"tier": "free", "dtype": "float16", "examples": 128, "steps": 2}
+    judgement = judge(observe(**setup))
+    assert judgement.status is Status.UNDECIDABLE
+    assert "noise" in judgement.message
+
+
+@pytest.mark.parametrize("replicas", [2, 3, 8])
+@pytest.mark.parametrize("path", [KERNEL, BIAS])
+def test_a_factor_of_one_millionth_is_caught(path, replicas):
+    fault = Fault(reduce=add_factor(path, 1 + 1e-6))
+    judgement = judge(observe(fault, replicas=replicas, width=16, steps=2))
+    assert judgement.status is Status.FAIL
+    first = judgement.findings[0]
+    assert (first.phase, first.variable) == ("reduced_gradient", path)
+    assert first.ratio == pytest.approx(1 + 1e-6, abs=2e-7)
+
+
+def test_one_ulp_is_caught_where_sums_are_exact():
+    judgement = judge(observe(Fault(reduce=add_ulp), tier="exact"))
+    assert judgement.status is Status.FAIL
+    first = judgement.findings[0]
+    assert (first.phase, first.variable) == ("reduced_gradient", KERNEL)
+    assert first.bound == 0
+
+
+def test_one_ulp_of_the_update_is_caught_where_sums_round():
+    def update(new, old, gradients, run):
+        return {**new, BIAS: np.nextafter(new[BIAS], np.float32(9))}
+
+    judgement = judge(observe(Fault(update=update)))
+    assert judgement.status is Status.FAIL
+    assert judgement.findings[0].phase == "variable"
+    assert judgement.findings[0].variable == BIAS
+
+
+def test_the_exact_tier_needs_its_proof():
+    evidence = observe(tier="exact")
+    unproved = replace(evidence, reference=replace(evidence.reference, notes={}))
+    judgement = judge(unproved)
+    assert judgement.status is Status.UNDECIDABLE
+    assert "proved" in judgement.message
+
+
+def test_a_run_without_gradients_is_vacuous():
+    fault = Fault(local=lambda g, r, step: {k: scale(v, 0.0) for k, v in g.items()})
+    simulation = Simulation(Setup(tier="exact"))
+    for x, _, y in simulation.batches:
+        x[:] = 0
+        y[:] = 0
+    for path in TRAINED:
+        simulation.initial[path][:] = 0
+    judgement = judge(simulation.observe(fault))
+    assert judgement.status is Status.VACUOUS
+    assert "lost" in judgement.message
+
+
+def test_a_run_that_recorded_nothing_is_vacuous():
+    evidence = observe()
+    empty = replace(
+        evidence, observed=change_trace(evidence.observed, lambda key: False)
+    )
+    judgement = judge(empty)
+    assert judgement.status is Status.VACUOUS
+    assert judgement.checked == 0
+
+
+def test_without_replays_the_outcome_decides_against_the_reference():
+    right = replace(observe(), replays={})
+    assert judge(right).status is Status.PASS
+    fault = Fault(reduce=lambda locals_, step: locals_)
+    judgement = judge(replace(observe(fault), replays={}))
+    assert [f.code for f in judgement.findings] == ["missing-reduction"]
+
+
+@pytest.mark.parametrize("factor", [2.0, 0.5])
+def test_without_local_gradients_the_reduced_one_is_held_against_the_reference(factor):
+    def drop_local(evidence):
+        kept = change_trace(
+            evidence.observed, lambda key: key.phase != "local_gradient"
+        )
+        return replace(evidence, observed=kept)
+
+    assert judge(drop_local(observe())).status is Status.PASS
+    fault = Fault(reduce=reduce_with(lambda v: scale(add_values(v), factor)))
+    judgement = judge(drop_local(observe(fault)))
+    code = "double-reduction" if factor == 2 else "mean-instead-of-sum"
+    assert [f.code for f in judgement.findings] == [code]
+    fault = Fault(scale=lambda r, s: factor)
+    judgement = judge(drop_local(observe(fault)))
+    code = "loss-not-scaled" if factor == 2 else "loss-scaled-twice"
+    assert [f.code for f in judgement.findings] == [code]
+
+
+def freeze(trace: Trace, start: np.ndarray) -> Trace:
+    """The same run of a program that never touches the table."""
+    values = {
+        key: start if (key.phase, key.variable) == ("variable", TABLE) else value
+        for key, value in trace.values.items()
+        if "gradient" not in key.phase or key.variable != TABLE
+    }
+    return replace(trace, values=values)
+
+
+def test_a_variable_without_gradient_does_not_disturb():
+    evidence = observe()
+    key = TraceKey(step=-1, phase="variable", variable=TABLE, replica=WHOLE)
+    start = evidence.reference.values[key]
+    evidence = replace(
+        evidence,
+        observed=freeze(evidence.observed, start),
+        reference=freeze(evidence.reference, start),
+        twins=tuple(freeze(twin, start) for twin in evidence.twins),
+        replays={k: freeze(v, start) for k, v in evidence.replays.items()},
+    )
+    judgement = judge(evidence)
+    assert judgement.status is Status.PASS, judgement
+    assert judgement.checked > 100
+
+
+def test_two_causes_are_two_findings_in_causal_order():
+    def update(new, old, gradients, run):
+        return {**new, "iterations": old["iterations"] + 2}
+
+    fault = Fault(reduce=lambda locals_, step: locals_, update=update)
+    judgement = judge(observe(fault, rule=Rule(name="momentum")))
+    assert [f.code for f in judgement.findings] == [
+        "missing-reduction",
+        "iterations-wrong",
+    ]
+
+
+def test_two_causes_in_one_phase_are_told_apart():
+    def reduce(locals_, step):
+        total = add_up(locals_)
+        total[KERNEL] = scale(total[KERNEL], 2.0)
+        return [{**total, BIAS: g[BIAS]} for g in locals_]
+
+    judgement = judge(observe(Fault(reduce=reduce)))
+    assert {(f.code, f.variable) for f in judgement.findings} == {
+        ("double-reduction", KERNEL),
+        ("variable-not-reduced", BIAS),
+    }
+
+
+def test_a_loss_that_is_undone_by_the_mean_is_only_a_note():
+    fault = Fault(scale=lambda r, s: s.replicas, reduce=MEAN)
+    setup = {"shards_known": False, "loss_reduction": "mean"}
+    judgement = judge(observe(fault, **setup))
+    assert judgement.status is Status.PASS
+    assert "undoes" in judgement.message
+
+
+def test_a_wrong_loss_is_reported_though_the_gradients_come_right():
+    fault = Fault(scale=lambda r, s: s.replicas, reduce=MEAN)
+    judgement = judge(observe(fault))
+    assert [f.code for f in judgement.findings] == ["loss-misreported"]
+
+
+def test_the_judgement_names_references_and_the_worst_comparison():
+    judgement = judge(observe(replicas=4))
+    assert judgement.references["local_gradient"] == "one device, the same shard"
+    assert "sum of the observed" in judgement.references["reduced_gradient"]
+    assert "one-device update" in judgement.references["variable"]
+    assert judgement.worst is not None
+    assert 0 < judgement.worst.error_over_bound <= 1
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_correct_runs_raise_no_false_alarm(seed):
+    rng = np.random.default_rng(seed)
+    rules = [Rule(), Rule(name="momentum"), Rule(name="adam"), Rule(clip=0.5)]
+    for replicas in (2, 3, 8):
+        judgement = judge(
+            observe(
+                seed=seed,
+                replicas=replicas,
+                dtype=str(rng.choice(["float32", "float16"])),
+                rule=rules[rng.integers(len(rules))],
+                sparse=bool(rng.integers(2)),
+                shards_known=bool(rng.integers(2)),
+                steps=1,
+                examples=16,
+            )
+        )
+        # One step of half precision shows too little of its noise to pass.
+        assert judgement.status is not Status.FAIL, judgement
+        assert judgement.findings == ()
