@@ -52,6 +52,15 @@ class OptimizerProgram(Program):
 
     def replica_step(self, batch: Any) -> Any:
         """Loss, gradients and update of one replica."""
+        loss, pairs = self._differentiate(batch)
+        self._path.apply(self._optimizer, pairs)
+        return loss
+
+    def local_step(self, batch: Any) -> Any:
+        """Loss and gradients of one replica, and no update."""
+        return self._differentiate(batch)[0]
+
+    def _differentiate(self, batch: Any) -> tuple[Any, list[tuple[Any, Any]]]:
         variables = self._trainable()
         with tf.GradientTape() as tape:
             losses = self._workload.compute_losses(batch)
@@ -65,8 +74,7 @@ class OptimizerProgram(Program):
             if self.loss_factor != 1:
                 target *= tf.cast(self.loss_factor, loss.dtype)
         gradients = tape.gradient(target, variables)
-        self._path.apply(self._optimizer, list(zip(gradients, variables, strict=True)))
-        return loss
+        return loss, list(zip(gradients, variables, strict=True))
 
     def compute_penalty_gradient(self) -> list[tuple[Any, Any]]:
         """Gradient of the undivided penalty, by variable; empty without one."""

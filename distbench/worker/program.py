@@ -35,6 +35,10 @@ class Program:
         """One replica's step; returns its loss."""
         raise NotImplementedError
 
+    def local_step(self, batch: Any) -> Any:
+        """One replica's loss and local gradients; by default all of its step."""
+        return self.replica_step(batch)
+
     def variables(self) -> Sequence[Any]:
         """The model's variables, in a fixed order."""
         raise NotImplementedError

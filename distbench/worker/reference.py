@@ -47,8 +47,12 @@ class Reference:
         self.shards = scenario.split or split_unevenly(self.examples, replicas)
         self._whole = session.make_step()
         # The share of a penalty is a constant of the trace, so the step of a shard
-        # needs a trace of its own.
-        self._shard = session.make_step() if program.shards_known else self._whole
+        # needs a trace of its own; one without the update costs half as much.
+        self._shard = (
+            session.make_step(program.local_step)
+            if program.shards_known
+            else self._whole
+        )
         session.prepare(self._whole, self._place(batch))
         self.initial = session.read_state()
 

@@ -93,13 +93,20 @@ class Session:
                 self.board.failed_phase or place, self.board.failed_replica
             ) from error
 
-    def make_step(self) -> Callable[[Any], Any]:
-        """A traced step of its own: what it traced is not shared with another."""
+    def make_step(
+        self, function: Callable[[Any], Any] | None = None
+    ) -> Callable[[Any], Any]:
+        """A traced step of its own: what it traced is not shared with another.
+
+        Args:
+            function: What each replica runs; by default the program's whole step.
+        """
+        run = function or self.program.replica_step
 
         def replica_step(batch: Any) -> Any:
             with self.board.enter_replica():
                 try:
-                    loss = self.program.replica_step(batch)
+                    loss = run(batch)
                 except Exception:
                     self.board.note_failure()
                     raise
