@@ -83,9 +83,7 @@ def make_finding(
         ratio=ratio,
         error=worst.error,
         bound=worst.bound,
-        explanation=_write_sentence(
-            explained, step, names, replicas, fit_cases(cases), worst
-        ),
+        explanation=_write_sentence(explained, step, names, replicas, ratio, worst),
         confidence=float(explained.confidence),
         warning=CODES[explained.code].warning,
         variables=tuple(names),

@@ -49,6 +49,7 @@ CAUSES: tuple[Explain, ...] = (
     generic.explain_by_factor,
     reduction.explain_by_weights,
     update.explain_by_rate,
+    slots.explain_by_fed_factor,
     slots.explain_by_memory,
     nonlinear.explain_by_mask,
     nonlinear.explain_by_grid,

@@ -70,11 +70,6 @@ def _own_size(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
     return np.asarray(np.abs(terms[replica]) - np.abs(total))
 
 
-def _mean(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
-    del replica
-    return np.asarray(np.mean(terms, axis=0) - total)
-
-
 def _mean_square(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
     del replica
     return np.asarray(np.mean([t**2 for t in terms], axis=0) - total**2)
@@ -91,7 +86,6 @@ FEATURES: tuple[Feature, ...] = (
     _own_times,
     _own_square_times,
     _own_size,
-    _mean,
     _mean_square,
     _sum_square,
 )
@@ -313,17 +307,8 @@ def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
         return
     for power in (1, 2):
         predicted: dict[int, Array] = {}
-        kinds: dict[str, list[Row]] = {}
-        for number, case in context.list_cases():
-            owner = context.infos[case.key.variable].of
-            gradient = context.find_gradient(case, owner)
-            base = _widen(case)
-            if gradient is None or gradient.shape != base.shape:
-                continue
-            offset = case.observed - case.expected
-            row = Row(number=number, target=offset, features=(base, gradient**power))
-            kinds.setdefault(_name_kind(context, case), []).append(row)
-        for rows in kinds.values():
+        for pairs in _group_by_gradient(context, power).values():
+            rows = [row for row, _ in pairs]
             weights = fit_weights(rows)
             if weights is not None:
                 for number, value in predict_rows(rows, weights).items():
@@ -335,6 +320,60 @@ def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
                 detail="the slot's rule weighs its old value or the gradient otherwise "
                 "than on one device",
             )
+
+
+def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
+    """The slot's rule takes c times the gradient: its error is in proportion to it.
+
+    With expected = β · before + b · g^p and an error of κ g^p, c^p is 1 + κ / b.
+    """
+    if context.phase != "slot":
+        return
+    for power in (1, 2):
+        predicted: dict[int, Array] = {}
+        factors: list[float] = []
+        for pairs in _group_by_gradient(context, power).values():
+            errors = [replace(row, features=row.features[1:]) for row, _ in pairs]
+            weights = fit_weights(errors)
+            if weights is None:
+                continue
+            due = [replace(row, target=expected) for row, expected in pairs]
+            if not any(np.any(row.features[0]) for row in due):
+                due = [replace(row, features=row.features[1:]) for row in due]
+            right = fit_weights(due)
+            if right is not None and right[-1] != 0:
+                whole = 1 + float(weights[0] / right[-1])
+                factors.append(abs(whole) ** (1 / power))
+            for number, value in predict_rows(errors, weights).items():
+                predicted[number] = context.cases[number].expected + value
+        if predicted:
+            ratio = float(np.median(factors)) if factors else None
+            words = "another multiple of" if ratio is None else f"{ratio:.6g} times"
+            yield Hypothesis(
+                code="scale-error",
+                predicted=predicted,
+                detail=f"the slot's rule takes {words} the gradient",
+                ratio=ratio,
+            )
+
+
+def _group_by_gradient(
+    context: Context, power: int
+) -> dict[str, list[tuple[Row, Array]]]:
+    """Errors with the features (before, gradient^power), and the expected values."""
+    kinds: dict[str, list[tuple[Row, Array]]] = {}
+    for number, case in context.list_cases():
+        owner = context.infos[case.key.variable].of
+        gradient = context.find_gradient(case, owner)
+        if gradient is None or gradient.shape != case.expected.shape:
+            continue
+        row = Row(
+            number=number,
+            target=case.observed - case.expected,
+            features=(_widen(case), gradient**power),
+        )
+        kinds.setdefault(_name_kind(context, case), []).append((row, case.expected))
+    return kinds
 
 
 def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:

@@ -146,6 +146,27 @@ def from_local(slot, factor=1.0):
     return update
 
 
+def feed(slot, factor):
+    """A slot that is fed with a multiple of the gradient."""
+
+    def update(new, old, gradients, run):
+        other = {k: scale(v, factor) for k, v in gradients.items()}
+        wrong = run.rule.update(old, other)
+        return {**new, **{k: v for k, v in wrong.items() if k.startswith(slot + "/")}}
+
+    return update
+
+
+def feed_mean_square(new, old, gradients, run):
+    state = dict(new)
+    for path in TRAINED:
+        squares = [to_array(g[path]) ** 2 for g in run.locals]
+        state[f"v/{path}"] = (
+            np.float32(0.9) * old[f"v/{path}"] + np.float32(0.1) * sum(squares) / 3
+        ).astype(np.float32)
+    return state
+
+
 def repeat(count, keys=lambda key: True):
     """The update applied several times; only some of the state keeps it."""
 
@@ -731,6 +752,30 @@ CASES = [
         variable=f"m/{KERNEL}",
         fault=Fault(update=from_local("m", 2.0)),
         setup={"rule": ADAM},
+    ),
+    Case(
+        name="slot-takes-the-mean",
+        code="scale-error",
+        phase="slot",
+        variable=f"momentum/{KERNEL}",
+        fault=Fault(update=feed("momentum", 0.5)),
+        setup={"rule": MOMENTUM},
+    ),
+    Case(
+        name="second-moment-takes-the-mean",
+        code="scale-error",
+        phase="slot",
+        variable=f"v/{KERNEL}",
+        fault=Fault(update=feed("v", 1 / 3)),
+        setup={"rule": ADAM, "replicas": 3},
+    ),
+    Case(
+        name="second-moment-of-the-mean-square",
+        code="slot-from-local-gradient",
+        phase="slot",
+        variable=f"v/{KERNEL}",
+        fault=Fault(update=feed_mean_square),
+        setup={"rule": ADAM, "replicas": 3},
     ),
     Case(
         name="slot-only-on-replica-0",
