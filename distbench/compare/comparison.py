@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from distbench.compare.bounds import find_roundoff
 from distbench.compare.measure import BITWISE, Measure, is_wrong, measure_error
 from distbench.compare.noise import measure_noise
 from distbench.compare.pairs import Pair, Pairs, Relation
-from distbench.compare.values import Array, measure_norm, round_to
+from distbench.compare.values import Array, measure_norm, measure_size, round_to
 from distbench.evidence import Evidence
-from distbench.trace import INITIAL, WHOLE, Phase
+from distbench.trace import INITIAL, WHOLE, Phase, TraceKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,10 @@ class Comparison:
         effective: Whether the same numbers with one example lost, and with one
             replica lost, fail. True for a comparison that failed as it is.
         hidden: Not effective, and it would be if the bound were 0: noise hides it.
+        change: Largest absolute value of what is expected, of a state what the step
+            changes in it.
+        resolution: Smallest error that can be seen here: the bound, or one unit in
+            the last place of the largest element.
     """
 
     step: int
@@ -50,14 +55,30 @@ class Comparison:
     wrong: bool
     effective: bool
     hidden: bool
+    change: float
+    resolution: float
+
+    @property
+    def key(self) -> TraceKey:
+        """Where the value was observed."""
+        return TraceKey(
+            step=self.step,
+            call=self.call,
+            phase=self.phase,
+            variable=self.variable,
+            replica=self.replica,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Judged:
-    """A comparison together with the numbers that it is about."""
+    """A comparison, with the numbers that it is about where they are wrong.
+
+    Those of a right one are let go: a large model's would fill the memory.
+    """
 
     comparison: Comparison
-    pair: Pair
+    pair: Pair | None = None
 
 
 def compare_evidence(evidence: Evidence) -> tuple[Judged, ...]:
@@ -72,7 +93,8 @@ def judge_pair(pair: Pair, evidence: Evidence) -> Judged:
     effective, hidden = True, False
     if not measure.wrong and pair.relation != "replicas" and pair.key.step != INITIAL:
         effective, hidden = prove_effect(pair, evidence)
-    return Judged(comparison=_make(pair, measure, effective, hidden), pair=pair)
+    comparison = _make(pair, measure, effective, hidden)
+    return Judged(comparison=comparison, pair=pair if measure.wrong else None)
 
 
 def prove_effect(pair: Pair, evidence: Evidence) -> tuple[bool, bool]:
@@ -130,6 +152,11 @@ def _make(pair: Pair, measure: Measure, effective: bool, hidden: bool) -> Compar
         wrong=measure.wrong,
         effective=effective,
         hidden=hidden,
+        change=measure_size(pair.expected - pair.base),
+        resolution=max(
+            float(np.max(pair.margin.bound, initial=0.0)),
+            2 * find_roundoff(pair.dtype) * measure_size(pair.expected),
+        ),
     )
     if pair.relation == "replicas" or key.step == INITIAL:
         # Nothing can be lost here: replicas that all lost it would still agree.

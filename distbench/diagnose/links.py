@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
 from distbench.compare.comparison import Judged
-from distbench.compare.values import measure_size
 from distbench.trace import INITIAL, PHASES, TraceKey, VariableInfo
 
 Outcomes = Mapping[tuple[int, str, str], Sequence[Judged]]
@@ -79,9 +77,9 @@ def _pick_links(judged: Sequence[Judged]) -> list[Judged]:
     for item in judged:
         relation = item.comparison.relation
         if relation == "follows" or (
-            relation == "reference" and item.pair.key not in chosen
+            relation == "reference" and item.comparison.key not in chosen
         ):
-            chosen[item.pair.key] = item
+            chosen[item.comparison.key] = item
     return sorted(chosen.values(), key=_sort_key)
 
 
@@ -150,8 +148,7 @@ def _is_forgiven(
     c = link.comparison
     if c.phase == "loss" or c.step == INITIAL or not np.isfinite(c.error):
         return False
-    size = measure_size(link.pair.expected - link.pair.base)
-    relative = c.error / size if size > 0 else np.inf
+    relative = c.error / c.change if c.change > 0 else np.inf
     place = PHASES.index(c.phase)
     for phase in ("reduced_gradient", "applied_gradient"):
         seen = outcomes.get((c.step, phase, c.variable), ())
@@ -172,11 +169,5 @@ def _is_forgiven(
 def _are_right(judged: Sequence[Judged], relative: float) -> bool:
     if not judged or any(j.comparison.wrong for j in judged):
         return False
-    for item in judged:
-        change = measure_size(item.pair.expected - item.pair.base)
-        bound = float(np.max(item.pair.margin.bound, initial=0.0))
-        # The rounding of the later value swallows what is smaller than itself.
-        unit = 2 * find_roundoff(item.pair.dtype) * measure_size(item.pair.expected)
-        if not (relative * change > max(bound, unit)):
-            return False
-    return True
+    # What is smaller than the rounding of the later value is swallowed, not undone.
+    return all(relative * j.comparison.change > j.comparison.resolution for j in judged)

@@ -104,7 +104,7 @@ def _fit_feature(
         if not terms or gradient is None or gradient.shape != case.observed.shape:
             continue
         feature = make(terms, case.key.replica, gradient)
-        kinds.setdefault(_name_kind(context, case), []).append(
+        kinds.setdefault(name_kind(context, case), []).append(
             Row(
                 number=number, target=case.observed - case.expected, features=(feature,)
             )
@@ -135,7 +135,7 @@ def _find_locals(context: Context, case: Pair, owner: str) -> tuple[Array, ...]:
     return ()
 
 
-def _name_kind(context: Context, case: Pair) -> str:
+def name_kind(context: Context, case: Pair) -> str:
     """A slot's path without its variable's: what the optimizer calls the slot.
 
     Only groups values for a common fit; a path that does not hold the variable's is a
@@ -144,144 +144,6 @@ def _name_kind(context: Context, case: Pair) -> str:
     path = case.key.variable
     owner = context.infos[path].of
     return path.replace(owner, "*") if owner else path
-
-
-def explain_by_repetition(context: Context) -> Iterator[Hypothesis]:
-    """The slot's rule applied k times in one step.
-
-    For a rule x → βx + u, the second application adds β times what the first did:
-    f(f(x)) - f(x) = β (f(x) - x). So observed - expected = λ (expected - before) with
-    λ = β + … + β^(k-1); β = 1 for accumulators. β is fitted from the expected values;
-    without it any λ in (0, 1] or a whole λ will do.
-    """
-    if context.phase != "slot":
-        return
-    predicted: dict[int, Array] = {}
-    times: set[int] = set()
-    for rows in _group_changes(context).values():
-        weights = fit_weights(rows)
-        if weights is None:
-            return
-        count = _count_times(context, rows, float(weights[0]))
-        if count is None:
-            return
-        times.add(count)
-        for number, value in predict_rows(rows, weights).items():
-            predicted[number] = context.cases[number].expected + value
-    if len(times) != 1 or not predicted:
-        return
-    count = times.pop()
-    whole = _repeats_variable(context)
-    yield Hypothesis(
-        code="update-repeated" if whole else "slot-repeated",
-        predicted=predicted,
-        detail=f"the {'whole update' if whole else 'slot'} is applied {count} times in "
-        "one step",
-        ratio=float(count),
-        phase="variable" if whole else None,
-    )
-
-
-def _group_changes(context: Context) -> dict[str, list[Row]]:
-    kinds: dict[str, list[Row]] = {}
-    for number, case in context.list_cases():
-        base = _widen(case)
-        row = Row(
-            number=number,
-            target=case.observed - case.expected,
-            features=(case.expected - base,),
-        )
-        kinds.setdefault(_name_kind(context, case), []).append(row)
-    return kinds
-
-
-def _count_times(context: Context, rows: list[Row], factor: float) -> int | None:
-    """How often the rule was applied, given λ."""
-    most = max(8, context.replicas)
-    beta = _fit_memory(context, rows)
-    candidates = range(2, most + 1)
-    if beta is not None and 0 < beta < 1.0001:
-        for count in candidates:
-            total = sum(beta**power for power in range(1, count))
-            if abs(factor - total) <= 1e-3 * max(1.0, total):
-                return count
-        return None
-    for count in candidates:
-        if abs(factor - (count - 1)) <= 1e-3 * count:
-            return count
-    return 2 if 0 < factor < 1 else None
-
-
-def _fit_memory(context: Context, rows: list[Row]) -> float | None:
-    """β of expected = β · before + c · f(gradient), f the identity or the square."""
-    for power in (1, 2):
-        fits = []
-        for row in rows:
-            case = context.cases[row.number]
-            owner = context.infos[case.key.variable].of
-            gradient = context.find_gradient(case, owner)
-            base = _widen(case)
-            if gradient is None or gradient.shape != base.shape or not np.any(base):
-                continue
-            features = (base, gradient**power)
-            fits.append(Row(number=row.number, target=case.expected, features=features))
-        weights = fit_weights(fits)
-        if weights is None:
-            continue
-        rest = [
-            np.max(np.abs(predict_rows([row], weights)[row.number] - row.target))
-            <= 1e-3 * np.max(np.abs(row.target))
-            for row in fits
-        ]
-        if all(rest):
-            return float(weights[0])
-    return None
-
-
-def _repeats_variable(context: Context) -> bool:
-    """Whether the model variable went further than its wrong slot alone explains.
-
-    A momentum rule moves the variable along the slot, so with the slot alone repeated
-    the step grows as the slot did. Where that does not fit, a whole repetition is told
-    by the counter of steps, or by a step that is nearly k times as long.
-    """
-    evidence = context.evidence
-    votes = []
-    for _, case in context.list_cases():
-        owner = context.infos[case.key.variable].of
-        key = replace(case.key, phase="variable", variable=owner)
-        seen, before = (
-            evidence.observed.get(key),
-            evidence.get_before(key.step, "variable", owner),
-        )
-        replays = (evidence.replays.get("reduced_gradient"), evidence.reference)
-        wanted = next(
-            (
-                found
-                for trace in replays
-                for replica in (key.replica, -1)
-                if trace is not None
-                and (found := trace.get(replace(key, replica=replica))) is not None
-            ),
-            None,
-        )
-        if seen is None or before is None or wanted is None:
-            continue
-        moved = densify(seen) - densify(before)
-        due = densify(wanted) - densify(before)
-        if moved.shape != case.expected.shape:
-            continue
-        along = due * np.divide(
-            case.observed, case.expected, where=case.expected != 0, out=0 * due
-        )
-        whole = float(np.linalg.norm(due))
-        if whole == 0:
-            continue
-        if float(np.linalg.norm(moved - along)) <= 1e-2 * float(np.linalg.norm(moved)):
-            votes.append(False)
-        else:
-            votes.append(float(np.sum(moved * due)) / whole**2 > 1.2)
-    return bool(votes) and sum(votes) * 2 > len(votes)
 
 
 def explain_by_start(context: Context) -> Iterator[Hypothesis]:
@@ -301,88 +163,13 @@ def explain_by_start(context: Context) -> Iterator[Hypothesis]:
         )
 
 
-def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
-    """Another β or another factor of the gradient in the slot's rule."""
-    if context.phase != "slot":
-        return
-    for power in (1, 2):
-        predicted: dict[int, Array] = {}
-        for pairs in _group_by_gradient(context, power).values():
-            rows = [row for row, _ in pairs]
-            weights = fit_weights(rows)
-            if weights is not None:
-                for number, value in predict_rows(rows, weights).items():
-                    predicted[number] = context.cases[number].expected + value
-        if predicted:
-            yield Hypothesis(
-                code="hyperparameter-differs",
-                predicted=predicted,
-                detail="the slot's rule weighs its old value or the gradient otherwise "
-                "than on one device",
-            )
-
-
-def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
-    """The slot's rule takes c times the gradient: its error is in proportion to it.
-
-    With expected = β · before + b · g^p and an error of κ g^p, c^p is 1 + κ / b.
-    """
-    if context.phase != "slot":
-        return
-    for power in (1, 2):
-        predicted: dict[int, Array] = {}
-        factors: list[float] = []
-        for pairs in _group_by_gradient(context, power).values():
-            errors = [replace(row, features=row.features[1:]) for row, _ in pairs]
-            weights = fit_weights(errors)
-            if weights is None:
-                continue
-            due = [replace(row, target=expected) for row, expected in pairs]
-            if not any(np.any(row.features[0]) for row in due):
-                due = [replace(row, features=row.features[1:]) for row in due]
-            right = fit_weights(due)
-            if right is not None and right[-1] != 0:
-                whole = 1 + float(weights[0] / right[-1])
-                factors.append(abs(whole) ** (1 / power))
-            for number, value in predict_rows(errors, weights).items():
-                predicted[number] = context.cases[number].expected + value
-        if predicted:
-            ratio = float(np.median(factors)) if factors else None
-            words = "another multiple of" if ratio is None else f"{ratio:.6g} times"
-            yield Hypothesis(
-                code="scale-error",
-                predicted=predicted,
-                detail=f"the slot's rule takes {words} the gradient",
-                ratio=ratio,
-            )
-
-
-def _group_by_gradient(
-    context: Context, power: int
-) -> dict[str, list[tuple[Row, Array]]]:
-    """Errors with the features (before, gradient^power), and the expected values."""
-    kinds: dict[str, list[tuple[Row, Array]]] = {}
-    for number, case in context.list_cases():
-        owner = context.infos[case.key.variable].of
-        gradient = context.find_gradient(case, owner)
-        if gradient is None or gradient.shape != case.expected.shape:
-            continue
-        row = Row(
-            number=number,
-            target=case.observed - case.expected,
-            features=(_widen(case), gradient**power),
-        )
-        kinds.setdefault(_name_kind(context, case), []).append((row, case.expected))
-    return kinds
-
-
 def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
     """Some replicas' slots do not take the update."""
     if context.phase != "slot" or not _are_some(context):
         return
     yield Hypothesis(
         code="slot-not-synchronized",
-        predicted={number: _widen(case) for number, case in context.list_cases()},
+        predicted={number: widen_base(case) for number, case in context.list_cases()},
         detail="the slot takes no update there while other replicas' slots do",
     )
 
@@ -414,6 +201,6 @@ def _differ_by_replica(context: Context) -> bool:
     return False
 
 
-def _widen(case: Pair) -> Array:
+def widen_base(case: Pair) -> Array:
     """The state before the step, 0 where it is not known, in the shape of the case."""
     return np.array(np.broadcast_to(np.asarray(case.base), case.expected.shape))

@@ -56,8 +56,10 @@ def make_context(
     return Context(
         evidence=evidence,
         phase=phase,
-        cases=tuple(j.pair for j in broken),
-        right=tuple(j.pair.key for j in chain.held if j.comparison.phase == phase),
+        cases=tuple(j.pair for j in broken if j.pair is not None),
+        right=tuple(
+            j.comparison.key for j in chain.held if j.comparison.phase == phase
+        ),
         root=root,
     )
 
@@ -207,11 +209,11 @@ def _was_seen(chain: Chain, phase: Phase) -> bool:
 def _explain_start(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
     """State that differs before the first step."""
     start = [j for j in chain.broken if j.comparison.step == INITIAL]
-    known = {j.pair.key for j in start}
+    known = {j.comparison.key for j in start}
     start += [
         j
         for j in chain.apart
-        if j.comparison.step == INITIAL and j.pair.key not in known
+        if j.comparison.step == INITIAL and j.comparison.key not in known
     ]
     for phase, code, words in (
         ("slot", "slot-initial", "the slot does not start as on one device"),
