@@ -139,16 +139,22 @@ def observe(
         environment = dict(next(iter(one.first.values()))["environment"])
         try:
             with launch.start_cluster(spec, opening) as cluster:
+                trainers = _list_trainers(spec)
+                # Building and tracing needs no reference, so both go on at once. What
+                # fails on one device already is said of that, not of the cluster.
+                wait_prepared = cluster.submit(
+                    "prepare", payload, timeout_s=left(), tasks=trainers
+                )
                 answer = _call_reference(one, payload, target, left())
+                control = _find_control(answer["control"])
+                if not answer["twins"]:
+                    return Observation(environment=environment)
                 payload = {
                     **payload,
                     "shards": answer["shards"],
                     "tiers": list(answer["twins"]),
                 }
-                control = _find_control(answer["control"])
-                if not answer["twins"]:
-                    return Observation(environment=environment)
-                trainers = _list_trainers(spec)
+                wait_prepared()
                 cluster.call("train", payload, timeout_s=left(), tasks=trainers)
         except TaskFailedError as error:
             return Observation(

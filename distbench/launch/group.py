@@ -6,12 +6,13 @@ peers of a broken task wait for it in collectives that have no deadline of their
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -117,6 +118,25 @@ class Group:
                 not, or the deadline passed. The group has been ended.
             ClusterError: The group had ended before.
         """
+        return self.submit(
+            job, payload, timeout_s=timeout_s, tasks=tasks, on_progress=on_progress
+        )()
+
+    def submit(
+        self,
+        job: str,
+        payload: Payload | Mapping[Task, Payload],
+        *,
+        timeout_s: float,
+        tasks: Iterable[Task] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Callable[[], dict[Task, dict[str, Any]]]:
+        """Have tasks run a job, and go on; see `call` for the arguments and errors.
+
+        Returns:
+            A function that waits for all of them and returns their results. Call it
+            before the group's next job.
+        """
         if self.closed:
             raise ClusterError(
                 f"Job {job!r} cannot run: the tasks of '{self._name}' have been ended. "
@@ -124,7 +144,7 @@ class Group:
             )
         payloads = _assign_payloads(payload, tasks or (), self.tasks)
         deadline = self._clock() + timeout_s
-        try:
+        with self._ended_on_error():
             for task, own in payloads.items():
                 member = self._members[task]
                 member.result = None
@@ -132,11 +152,23 @@ class Group:
                     {"job": job, "payload": own},
                     timeout_s=max(_TICK_S, deadline - self._clock()),
                 )
-            self._wait_results(job, tuple(payloads), deadline, timeout_s, on_progress)
+
+        def wait() -> dict[Task, dict[str, Any]]:
+            with self._ended_on_error():
+                self._wait_results(
+                    job, tuple(payloads), deadline, timeout_s, on_progress
+                )
+            return {task: self._members[task].result or {} for task in payloads}
+
+        return wait
+
+    @contextlib.contextmanager
+    def _ended_on_error(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException:
             self._end(polite=False)
             raise
-        return {task: self._members[task].result or {} for task in payloads}
 
     def close(self) -> None:
         """End all tasks: by request, then by SIGTERM, then by SIGKILL."""

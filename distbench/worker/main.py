@@ -30,7 +30,7 @@ from distbench.trace import (
 from distbench.worker.failures import SubjectError, classify_failure
 from distbench.worker.families import name_control
 from distbench.worker.program import Program, count_batch
-from distbench.worker.reference import Reference, cut_batch
+from distbench.worker.reference import Reference, cut_batch, split_examples
 from distbench.worker.runners import Runner, make_runner
 from distbench.worker.session import Session
 from distbench.worker.strategies import (
@@ -62,6 +62,7 @@ def run_task(channel: TaskChannel, context: TaskContext) -> None:
             "open": worker.open,
             "describe": worker.describe,
             "reference": worker.make_reference,
+            "prepare": worker.prepare,
             "train": worker.train,
             "replay": worker.replay,
             "call": worker.call,
@@ -80,6 +81,7 @@ class Worker:
         self._strategy: tf.distribute.Strategy | None = None
         self._server: Any = None
         self._reference: Reference | None = None
+        self._prepared: tuple[Session, Runner, tuple[int, ...]] | None = None
 
     def open(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Start TensorFlow: threads, devices, ports and the strategy."""
@@ -127,24 +129,33 @@ class Worker:
             "control": next(map(name_control, session.optimizers), None),
         }
 
-    def train(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Run the scenario on the cluster; writes this task's part of the traces."""
+    def prepare(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Build the subject on the cluster and trace its first step."""
         scenario = scenario_from_json(payload["scenario"])
-        folder = Path(payload["folder"])
         self._channel.report_progress(phase="build")
         session = self._make_session(payload, scenario)
         runner = make_runner(session)
-        shards = tuple(payload["shards"])
         with session.guard("data"):
             batch = session.program.data(0)
-        if count_batch(batch) != sum(shards):
-            raise BadInputError(
-                f"data(0) of '{scenario.target}' must return the same batch in every "
-                f"process. Expected {sum(shards)} examples, as on one device. "
-                f"Received: {count_batch(batch)}."
-            )
+        shards = split_examples(scenario, count_batch(batch), self._spec.replicas)
         self._channel.report_progress(phase="first step")
         runner.prepare(list(cut_batch(batch, shards)))
+        self._prepared = session, runner, shards
+        return {}
+
+    def train(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run the scenario on the cluster; writes this task's part of the traces."""
+        if self._prepared is None:
+            raise RuntimeError("train was asked for before prepare")
+        session, runner, shards = self._prepared
+        scenario = scenario_from_json(payload["scenario"])
+        folder = Path(payload["folder"])
+        if list(shards) != payload["shards"]:
+            raise BadInputError(
+                f"data(0) of '{scenario.target}' must return the same batch in every "
+                f"process. Expected {sum(payload['shards'])} examples, as on one "
+                f"device. Received: {sum(shards)}."
+            )
         initial = session.read_state()
         for tier in payload["tiers"]:
             session.restore_state(initial)

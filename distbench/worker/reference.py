@@ -44,7 +44,7 @@ class Reference:
         with session.guard("data"):
             batch = program.data(0)
         self.examples = count_batch(batch)
-        self.shards = scenario.split or split_unevenly(self.examples, replicas)
+        self.shards = split_examples(scenario, self.examples, replicas)
         self._whole = session.make_step()
         # The share of a penalty is a constant of the trace, so the step of a shard
         # needs a trace of its own; one without the update costs half as much.
@@ -252,6 +252,11 @@ class Reference:
             values=values,
             notes={"tier": tier},
         )
+
+
+def split_examples(scenario: Scenario, examples: int, replicas: int) -> tuple[int, ...]:
+    """The examples of each replica: as the scenario says, or unevenly."""
+    return scenario.split or split_unevenly(examples, replicas)
 
 
 def cut_batch(batch: Any, shards: tuple[int, ...]) -> Iterator[Any]:
