@@ -8,7 +8,11 @@ from collections.abc import Mapping, Sequence
 from distbench.cluster import ClusterSpec, Task
 
 LOOPBACK = "127.0.0.1"
-"""TensorFlow's servers have no authentication, so nothing but this host may connect."""
+"""The only address that tasks are told of.
+
+TensorFlow's gRPC servers bind to every interface all the same (2.21; held by
+tests/cluster/test_readme.py), and know no authentication.
+"""
 
 
 def count_ports(spec: ClusterSpec) -> int:
