@@ -57,7 +57,8 @@ def bound_sum(magnitude: Array, roundings: int, u: float) -> Array:
         u: Unit roundoff of the accumulation.
     """
     gamma = compute_gamma(roundings, u) + compute_gamma(roundings, _ROUNDOFF["float64"])
-    return np.where(magnitude > 0, gamma * magnitude, 0.0) if gamma else 0 * magnitude
+    bound = np.zeros_like(magnitude)
+    return np.multiply(gamma, magnitude, out=bound, where=magnitude > 0)
 
 
 def spread_sum(

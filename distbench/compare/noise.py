@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff, predict_spread, spread_sum
+from distbench.compare.bounds import find_roundoff, predict_spread
 from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import (
@@ -34,7 +34,9 @@ class Sample:
 
     Attributes:
         step: The step.
-        error: Largest absolute error ÷ largest absolute value of the reference.
+        error: Largest absolute error ÷ largest absolute value of the reference, and
+            one roundoff more: two values that agree in all bits still stand for any
+            that round to them, so a scalar's noise is not 0 where three twins repeat.
         ratio: Fitted ratio - 1.
     """
 
@@ -45,11 +47,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """Size of the reference's value for the whole batch."""
+    """Largest absolute value and norm of the reference's value for the whole batch."""
 
     size: float
     norm: float
-    roundoff: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,17 +60,15 @@ class Noise:
     Attributes:
         exact: Whether there is none: every bound is 0.
         pooled: Whether all steps have the same noise; it grows in a free run.
-        samples: What the twins show, by place.
+        limits: Upper limits of the relative error and of the ratio's deviation from
+            1, by place and step; None stands for all steps.
         wholes: Sizes of the reference's values.
-        phases: Upper limit of the relative error of a phase's median variable, by
-            step; None stands for all steps.
     """
 
     exact: bool
     pooled: bool
-    samples: Mapping[Place, tuple[Sample, ...]]
+    limits: Mapping[tuple[Place, int | None], tuple[float, float]]
     wholes: Mapping[TraceKey, Whole]
-    phases: Mapping[tuple[Phase, int | None], float]
 
     def find_margin(self, key: TraceKey, expected: Array) -> Margin:
         """Margin of a value of the reference, of the whole batch or of one shard.
@@ -85,28 +84,20 @@ class Noise:
                 step=key.step, phase=key.phase, variable=key.variable, call=key.call
             )
         )
-        samples = self.samples.get((key.phase, key.variable, key.call), ())
         step = None if self.pooled else key.step
-        if step is not None:
-            samples = tuple(s for s in samples if s.step == step)
-        if whole is None or not samples:
+        limits = self.limits.get(((key.phase, key.variable, key.call), step))
+        if whole is None or limits is None:
             return Margin(bound=math.inf)
-        # A small tensor may repeat its bits in all twins by luck: then the noise of
-        # the other variables in this phase is its limit, and in any case two correct
-        # values are both rounded: they may lie one unit in the last place apart.
-        size = max(whole.size, measure_size(expected))
-        bound = predict_spread([s.error for s in samples]) * whole.size
-        bound = max(
-            bound, self.phases[key.phase, step] * size, 2 * whole.roundoff * size
-        )
-        if key.phase in STATE or key.phase == "loss":
-            return Margin(bound=bound)
+        error, ratio = limits
+        if not math.isfinite(error):
+            return Margin(bound=math.inf)
+        bound = error * max(whole.size, measure_size(expected))
         norm = measure_norm(expected)
-        if norm == 0 or not math.isfinite(norm):
+        if key.phase in STATE or key.phase == "loss" or not 0 < norm < math.inf:
             return Margin(bound=bound)
-        ratio = predict_spread([s.ratio for s in samples]) * whole.norm / norm
-        floor = spread_sum(expected, np.abs(expected), expected, 2, whole.roundoff)
-        return Margin(bound=bound, ratio=max(ratio, floor / norm**2))
+        # Were the errors of the elements independent, each as large as the bound, the
+        # ratio would spread by bound / norm; common errors show in the twins' ratios.
+        return Margin(bound=bound, ratio=max(ratio * whole.norm, bound) / norm)
 
 
 def measure_noise(evidence: Evidence) -> Noise:
@@ -121,17 +112,11 @@ def measure_noise(evidence: Evidence) -> Noise:
                 continue
             expected, seen = (a.total for a in align_values((base, value)))
             size = measure_size(expected)
-            wholes[key] = Whole(
-                size=size,
-                norm=measure_norm(expected),
-                roundoff=find_roundoff(name_dtype(base, declared.get(key.variable))),
-            )
-            if expected.shape != seen.shape or size == 0 or not math.isfinite(size):
+            wholes[key] = Whole(size=size, norm=measure_norm(expected))
+            if expected.shape != seen.shape or not math.isfinite(size):
                 continue
-            with np.errstate(invalid="ignore"):
-                error = measure_size(seen - expected) / size
-            if not math.isfinite(error):
-                continue
+            u = find_roundoff(name_dtype(base, declared.get(key.variable)))
+            error = _measure_noise(seen, expected, size) + u
             # The ratio of a state to itself says nothing of the step.
             fit = None if key.phase in STATE else fit_ratio(seen, expected)
             ratio = 0.0 if fit is None else fit.ratio - 1
@@ -141,19 +126,29 @@ def measure_noise(evidence: Evidence) -> Noise:
     return Noise(
         exact=evidence.tier == "exact",
         pooled=evidence.tier == "bounded",
-        samples={place: tuple(found) for place, found in samples.items()},
+        limits=_limit_places(samples),
         wholes=wholes,
-        phases=_limit_phases(samples),
     )
 
 
-def _limit_phases(
+def _measure_noise(seen: Array, expected: Array, size: float) -> float:
+    """Largest error over the largest value; 0 over 0 is 0, anything else infinite."""
+    with np.errstate(invalid="ignore"):
+        error = measure_size(seen - expected)
+    if error == 0:
+        return 0.0
+    return error / size if size > 0 and math.isfinite(error) else math.inf
+
+
+def _limit_places(
     samples: Mapping[Place, Sequence[Sample]],
-) -> dict[tuple[Phase, int | None], float]:
-    """The median of the variables' limits: one noisy variable does not hide others."""
-    limits: dict[tuple[Phase, int | None], list[float]] = {}
-    for (phase, _, _), found in samples.items():
+) -> dict[tuple[Place, int | None], tuple[float, float]]:
+    limits: dict[tuple[Place, int | None], tuple[float, float]] = {}
+    for place, found in samples.items():
         for step in (None, *sorted({sample.step for sample in found})):
-            errors = [s.error for s in found if step is None or s.step == step]
-            limits.setdefault((phase, step), []).append(predict_spread(errors))
-    return {place: float(np.median(found)) for place, found in limits.items()}
+            here = [s for s in found if step is None or s.step == step]
+            limits[place, step] = (
+                predict_spread([s.error for s in here]),
+                predict_spread([s.ratio for s in here]),
+            )
+    return limits

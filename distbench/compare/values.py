@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +21,21 @@ class Aligned:
 
     Attributes:
         total: The value; of sparse ones only the rows that any of them touches.
-        magnitude: Σ|x| of the slices that were added up for each element.
+        slices: Σ|x| of the slices that were added up for each element; None for a
+            dense value.
         counts: How many slices were added up for each row; None for a dense value.
         rows: Row numbers of `total`; None where all rows are there.
     """
 
     total: Array
-    magnitude: Array
+    slices: Array | None = None
     counts: npt.NDArray[np.int64] | None = None
     rows: npt.NDArray[np.int64] | None = None
+
+    @property
+    def magnitude(self) -> Array:
+        """Σ|x| of what was added up for each element."""
+        return np.abs(self.total) if self.slices is None else self.slices
 
 
 def align_values(values: Sequence[Value]) -> tuple[Aligned, ...]:
@@ -68,12 +75,17 @@ def name_dtype(value: Value, declared: str | None = None) -> str:
     dtype is needed; it counts only if the low halves are in fact empty.
     """
     array = value.values if isinstance(value, SparseRows) else np.asarray(value)
-    name = str(array.dtype.name)
+    name = _name(array.dtype)
     if declared == "bfloat16" and name == "float32":
         bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
         if not np.any(bits & 0xFFFF):
             return "bfloat16"
     return name
+
+
+@cache
+def _name(dtype: np.dtype[np.generic]) -> str:
+    return str(dtype.name)
 
 
 def round_to(array: Array, dtype: str) -> Array:
@@ -115,7 +127,7 @@ def measure_norm(array: Array) -> float:
 
 def _align_dense(value: Value, rows: npt.NDArray[np.int64] | None = None) -> Aligned:
     total = densify(value)
-    return Aligned(total=total, magnitude=np.abs(total), rows=rows)
+    return Aligned(total=total, rows=rows)
 
 
 def _align_sparse(value: SparseRows, rows: npt.NDArray[np.int64]) -> Aligned:
@@ -128,4 +140,4 @@ def _align_sparse(value: SparseRows, rows: npt.NDArray[np.int64]) -> Aligned:
     np.add.at(total, places, slices[kept])
     np.add.at(magnitude, places, np.abs(slices[kept]))
     counts = np.bincount(places, minlength=len(rows)).astype(np.int64)
-    return Aligned(total=total, magnitude=magnitude, counts=counts, rows=rows)
+    return Aligned(total=total, slices=magnitude, counts=counts, rows=rows)

@@ -1,0 +1,156 @@
+"""The bounds hold for correct sums, and are not much wider than they must be."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from distbench.compare.bounds import (
+    FALSE_ALARM,
+    bound_sum,
+    compute_gamma,
+    find_roundoff,
+    find_t_quantile,
+    predict_spread,
+    spread_sum,
+)
+from distbench.compare.measure import BITWISE, Margin, is_wrong, measure_error
+from distbench.compare.ratio import fit_ratio
+
+
+def add_in_turn(terms, dtype):
+    total = terms[0].astype(dtype)
+    for term in terms[1:]:
+        total = (total + term.astype(dtype)).astype(dtype)
+    return total.astype(np.float64)
+
+
+def make_terms(seed, replicas, size, dtype):
+    rng = np.random.default_rng(seed)
+    terms = rng.normal(size=(replicas, size)) * rng.lognormal(size=(1, size))
+    return terms.astype(dtype).astype(np.float64)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("replicas", [2, 3, 8, 64])
+def test_a_sum_stays_within_its_bound(replicas, dtype):
+    u = find_roundoff(dtype)
+    largest = 0.0
+    for seed in range(20):
+        terms = make_terms(seed, replicas, 200, dtype)
+        error = np.abs(add_in_turn(terms, dtype) - terms.sum(0))
+        bound = bound_sum(np.abs(terms).sum(0), replicas - 1, u)
+        assert np.all(error <= bound)
+        largest = max(largest, float(np.max(error / bound)))
+    assert largest > 1e-2
+
+
+@pytest.mark.parametrize("replicas", [2, 8, 64])
+def test_ratio_and_sum_of_errors_stay_within_their_spread(replicas):
+    u = find_roundoff("float32")
+    quotients = []
+    for seed in range(30):
+        terms = make_terms(seed, replicas, 300, "float32")
+        s, size = terms.sum(0), np.abs(terms).sum(0)
+        error = add_in_turn(terms, "float32") - s
+        along = spread_sum(s, size, s, replicas - 1, u)
+        plain = spread_sum(np.ones_like(s), size, s, replicas - 1, u)
+        quotients += [abs(float(error @ s)) / along, abs(float(error.sum())) / plain]
+    assert max(quotients) <= 1
+    assert max(quotients) > 1e-2
+
+
+def test_equal_significands_count_as_one_rounding():
+    size = np.ones(1000)
+    equal = spread_sum(size, size, size, 1, 2.0**-24)
+    mixed = spread_sum(size, size, np.linspace(1, 1.9, 1000), 1, 2.0**-24)
+    assert equal == pytest.approx(mixed * math.sqrt(1000), rel=1e-6)
+
+
+@pytest.mark.parametrize(("n", "gamma"), [(0, 0.0), (1, 1 / 255), (256, math.inf)])
+def test_gamma_of_bfloat16(n, gamma):
+    assert compute_gamma(n, find_roundoff("bfloat16")) == pytest.approx(gamma)
+
+
+def test_an_infinite_gamma_allows_nothing_where_all_addends_are_0():
+    bound = bound_sum(np.array([0.0, 1.0]), 256, find_roundoff("bfloat16"))
+    assert bound.tolist() == [0.0, math.inf]
+
+
+@pytest.mark.parametrize(
+    ("freedom", "tail", "t"),
+    [(1, 0.5, 1.0), (3, 0.05, 3.1824), (4, 0.01, 4.6041), (9, 0.001, 4.7809)],
+)
+def test_the_quantiles_are_those_of_students_table(freedom, tail, t):
+    assert find_t_quantile(freedom, tail) == pytest.approx(t, abs=1e-4)
+
+
+def test_few_samples_predict_a_wider_spread_than_many():
+    assert predict_spread([]) == math.inf
+    few, many = predict_spread([1.0] * 3), predict_spread([1.0] * 300)
+    assert few > 100
+    assert 4.8 < many < 5.2
+
+
+def test_a_prediction_holds_for_the_next_sample():
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(4000, 4))
+    assert all(abs(d[3]) <= predict_spread(list(d[:3])) for d in draws)
+    assert FALSE_ALARM < 1 / 4000
+
+
+def test_a_ratio_next_to_one_keeps_its_digits():
+    s = np.random.default_rng(1).normal(size=50)
+    fit = fit_ratio(s * (1 + 1e-12), s)
+    assert fit is not None
+    assert fit.ratio - 1 == pytest.approx(1e-12, rel=1e-3)
+    assert fit.residual_share < 1e-3
+
+
+@pytest.mark.parametrize("expected", [np.zeros(3), np.array([1.0, np.inf, 2.0])])
+def test_there_is_no_ratio_to_nothing(expected):
+    assert fit_ratio(np.ones(3), expected) is None
+
+
+def test_a_small_systematic_factor_is_seen_by_the_ratio_alone():
+    rng = np.random.default_rng(2)
+    s = rng.normal(size=10_000)
+    observed = s * (1 + 1e-3) + rng.normal(size=s.size) * 1e-3
+    loose = Margin(bound=1.0)
+    assert not is_wrong(observed, s, loose)
+    tight = Margin(bound=1.0, ratio=1e-4)
+    assert is_wrong(observed, s, tight)
+    measure = measure_error(observed, s, tight)
+    assert measure.by == "ratio"
+
+
+def test_a_constant_added_everywhere_is_seen_by_the_sum():
+    s = np.random.default_rng(3).normal(size=1000)
+    margin = Margin(bound=1e-3, total=1e-2)
+    assert measure_error(s + 1e-4, s, margin).by == "sum"
+    assert is_wrong(s + 1e-4, s, margin)
+    assert not is_wrong(s, s, margin)
+
+
+@pytest.mark.parametrize(
+    ("observed", "expected", "wrong"),
+    [
+        ([np.nan, 1.0], [np.nan, 1.0], False),
+        ([np.nan, 1.0], [0.0, 1.0], True),
+        ([np.inf, 1.0], [np.inf, 1.0], False),
+        ([np.inf, 1.0], [-np.inf, 1.0], True),
+        ([1.0, 1.0], [1.0, 1.0], False),
+        ([0.0, 1.0], [-0.0, 1.0], False),
+    ],
+    ids=["both-nan", "one-nan", "both-inf", "other-inf", "equal", "signed-zero"],
+)
+def test_values_that_are_not_finite(observed, expected, wrong):
+    measure = measure_error(np.array(observed), np.array(expected), BITWISE)
+    assert measure.wrong is wrong
+    assert (measure.error == 0) is not wrong
+
+
+def test_another_shape_is_wrong():
+    assert measure_error(np.ones(3), np.ones((3, 1)), Margin(bound=9.0)).wrong

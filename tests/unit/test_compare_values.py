@@ -1,0 +1,147 @@
+"""Values are brought into one form without losing what they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from training_simulator import KERNEL, TABLE, Fault, observe, reduce_with, to_array
+
+from distbench.compare.comparison import compare_evidence
+from distbench.compare.vacuity import find_weak_phases
+from distbench.compare.values import (
+    align_values,
+    are_equal,
+    measure_norm,
+    name_dtype,
+    round_to,
+)
+from distbench.diagnose.judge import judge
+from distbench.trace import SparseRows
+from distbench.verdict import Status
+
+ROWS = SparseRows(
+    indices=np.array([4, 1, 4], np.int64),
+    values=np.array([[1.0, 2.0], [3.0, 4.0], [-5.0, 6.0]], np.float32),
+    shape=(1000, 2),
+)
+
+
+def test_sparse_values_are_added_up_row_by_row():
+    (aligned,) = align_values([ROWS])
+    assert aligned.rows.tolist() == [1, 4]
+    assert aligned.total.tolist() == [[3.0, 4.0], [-4.0, 8.0]]
+    assert aligned.magnitude.tolist() == [[3.0, 4.0], [6.0, 8.0]]
+    assert aligned.counts.tolist() == [1, 2]
+
+
+def test_sparse_values_share_their_rows():
+    other = SparseRows(
+        indices=np.array([7], np.int64),
+        values=np.ones((1, 2), np.float32),
+        shape=(1000, 2),
+    )
+    left, right = align_values([ROWS, other])
+    assert left.rows.tolist() == right.rows.tolist() == [1, 4, 7]
+    assert right.total[0].tolist() == [0.0, 0.0]
+
+
+def test_a_dense_value_makes_all_dense():
+    dense, sparse = align_values([ROWS.to_dense(), ROWS])
+    assert are_equal(dense.total, sparse.total)
+    assert sparse.total.shape == (1000, 2)
+
+
+def test_the_order_of_the_rows_says_nothing():
+    turned = replace(ROWS, indices=ROWS.indices[::-1], values=ROWS.values[::-1])
+    left, right = align_values([ROWS, turned])
+    assert are_equal(left.total, right.total)
+
+
+@pytest.mark.parametrize(
+    ("value", "rounded"),
+    [
+        (1 + 2.0**-8, 1.0),
+        (1 + 3 * 2.0**-8, 1 + 2.0**-6),
+        (1 + 2.0**-8 + 2.0**-16, 1 + 2.0**-7),
+        (-3.14159, -3.140625),
+    ],
+)
+def test_bfloat16_rounds_to_nearest_and_ties_to_even(value, rounded):
+    assert round_to(np.array([value]), "bfloat16").tolist() == [rounded]
+
+
+def test_a_bfloat16_is_known_by_its_bits_and_its_variable():
+    narrow = np.array([1.0, 2.5], np.float32)
+    assert name_dtype(narrow, "bfloat16") == "bfloat16"
+    assert name_dtype(narrow, "float32") == "float32"
+    assert name_dtype(np.array([0.1], np.float32), "bfloat16") == "float32"
+
+
+def test_a_norm_does_not_overflow():
+    assert measure_norm(np.array([3e200, 4e200])) == pytest.approx(5e200)
+    assert measure_norm(np.zeros(0)) == 0
+
+
+def densify_rows(values):
+    total = to_array(values[0])
+    for value in values[1:]:
+        total = total + to_array(value)
+    return total
+
+
+def test_a_dense_sum_of_sparse_gradients_is_right():
+    judgement = judge(observe(Fault(reduce=reduce_with(densify_rows))))
+    assert judgement.status is Status.PASS, judgement
+
+
+def test_rows_added_up_before_the_update_are_right():
+    def unite(values):
+        rows = np.unique(np.concatenate([v.indices for v in values]))
+        return SparseRows(
+            indices=rows, values=densify_rows(values)[rows], shape=values[0].shape
+        )
+
+    def reduce(locals_, step):
+        total = {
+            path: unite([g[path] for g in locals_])
+            if path == TABLE
+            else densify_rows([g[path] for g in locals_])
+            for path in locals_[0]
+        }
+        return [total for _ in locals_]
+
+    judgement = judge(observe(Fault(reduce=reduce), replicas=3))
+    assert judgement.status is Status.PASS, judgement
+
+
+def test_every_phase_is_held_against_both_relations():
+    comparisons = [item.comparison for item in compare_evidence(observe())]
+    seen = {(c.phase, c.relation) for c in comparisons if c.step >= 0}
+    both = ("reduced_gradient", "applied_gradient", "variable", "iterations")
+    assert {(phase, "reference") for phase in both} <= seen
+    assert {(phase, "follows") for phase in both} <= seen
+    assert {("loss", "reference"), ("local_gradient", "reference")} <= seen
+    assert ("variable", "replicas") in seen
+    assert find_weak_phases(comparisons) == ()
+
+
+def test_a_comparison_is_effective_only_if_a_lost_example_would_be_seen():
+    evidence = observe()
+    by_place = {
+        (c.phase, c.relation, c.variable): c
+        for c in (item.comparison for item in compare_evidence(evidence))
+        if c.step == 0 and c.replica == 0
+    }
+    assert by_place["reduced_gradient", "follows", KERNEL].effective
+    assert by_place["variable", "follows", KERNEL].effective
+    frozen = by_place["variable", "follows", TABLE]
+    assert frozen.effective
+    assert not by_place["iterations", "reference", "iterations"].wrong
+
+
+def test_without_twins_only_equal_bits_are_believed():
+    evidence = replace(observe(shards_known=False), twins=(), replays={})
+    judgement = judge(evidence)
+    assert judgement.status is Status.UNDECIDABLE
