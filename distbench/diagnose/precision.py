@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, measure_size, round_to
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.trace import WHOLE, SparseRows, Trace
+from distbench.trace import WHOLE, SparseRows, Trace, TraceKey
 
 _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
 
@@ -42,46 +42,55 @@ def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
 
 
 def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Array | None:
-    terms = context.find_terms(case)
     gradients = case.key.phase in ("reduced_gradient", "applied_gradient")
-    addends = terms if gradients and terms else (case.expected,)
-    sums = np.asarray(sum(round_to(term, dtype) for term in addends))
-    if np.array_equal(round_to(sums, case.dtype), case.observed):
+    terms = context.find_terms(case) if gradients else ()
+    addends = terms or (case.expected,)
+    rounded = np.asarray(sum(round_to(term, dtype) for term in addends))
+    if np.array_equal(round_to(rounded, case.dtype), case.observed):
         return case.observed
-    small = len(addends) * _SMALLEST[dtype]
     magnitude = np.asarray(sum(np.abs(term) for term in addends))
-    if case.rows is not None:
+    seen = _find_raw(context.evidence.observed, (case.key,))
+    if case.rows is not None and seen is not None:
         # The slices of a row may cancel; the largest of them all is their limit.
-        slices = _find_raw(context.evidence.observed, case)
-        largest = 0.0 if slices is None else measure_size(slices)
-        magnitude = np.full_like(magnitude, max(largest, measure_size(magnitude)))
+        largest = max(measure_size(seen), measure_size(magnitude))
+        magnitude = np.full_like(magnitude, largest)
     # Each addend is rounded once before and each partial sum once after.
-    bound = bound_sum(magnitude, len(addends) + 1, u) + small
+    bound = bound_sum(magnitude, len(addends) + 1, u)
+    bound = bound + len(addends) * _SMALLEST[dtype]
     bound = bound + np.where(np.isfinite(case.margin.bound), case.margin.bound, 0.0)
-    within = bool(np.all(np.abs(case.observed - case.expected) <= bound))
-    if not within:
+    total = np.asarray(sum(addends))
+    if np.any(np.abs(case.observed - total) > bound):
         return None
-    seen = _find_raw(context.evidence.observed, case)
-    wanted = _find_raw(context.evidence.reference, case)
-    if wanted is None or case.rows is None:
-        wanted = case.expected
+    # One device may round its own sum as well, so what tells is what went in.
+    if terms:
+        keys = [
+            replace(case.key, phase="local_gradient", replica=replica)
+            for replica in range(context.replicas)
+        ]
+        sources = _find_raw(context.evidence.observed, keys)
+    else:
+        keys = [case.key, replace(case.key, replica=WHOLE)]
+        sources = _find_raw(context.evidence.reference, keys[:1])
+        if sources is None:
+            sources = _find_raw(context.evidence.reference, keys[1:])
     if (
         seen is not None
         and is_representable(seen, dtype)
-        and not is_representable(wanted, dtype)
+        and not is_representable(total if sources is None else sources, dtype)
     ):
         return case.observed
-    return sums
+    return rounded
 
 
-def _find_raw(trace: Trace, case: Pair) -> Array | None:
-    """The numbers as they were recorded: of a sparse value its slices."""
-    for replica in (case.key.replica, WHOLE):
-        value = trace.get(replace(case.key, replica=replica))
+def _find_raw(trace: Trace, keys: Sequence[TraceKey]) -> Array | None:
+    """The numbers as they were recorded, of sparse values their slices."""
+    found = []
+    for key in keys:
+        value = trace.get(key)
         if value is not None:
             slices = value.values if isinstance(value, SparseRows) else value
-            return np.asarray(slices, np.float64)
-    return None
+            found.append(np.ravel(np.asarray(slices, np.float64)))
+    return np.concatenate(found) if found else None
 
 
 def is_representable(values: Array, dtype: str) -> bool:

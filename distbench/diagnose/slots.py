@@ -18,9 +18,8 @@ def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
     """The update was fed with the replica's own gradient in place of the reduced one.
 
     Where the one-device update was replayed with the local gradients, its result is the
-    prediction. Else the slot's error must be proportional to f(g_r) - f(Σ g) for f the
-    identity or the square (first and second moments), or to the same with the mean of
-    f over the replicas.
+    prediction. Else the slot's error must be in proportion to f(g_r) - f(Σ g), with f
+    the identity or the square (first and second moments).
     """
     if context.phase not in ("slot", "variable") or context.replicas == 1:
         return
@@ -38,62 +37,47 @@ def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(code=code, predicted=predicted, detail=words)
     if context.phase == "variable":
         return
-    for make in FEATURES:
-        yield from _fit_feature(
-            context,
-            make,
-            code,
-            f"{words} (its error is proportional to the difference)",
+    for who, power, feed in _list_feeds(context.replicas):
+        yield from _fit_feed(context, power, feed, code, f"it follows from {who}")
+
+
+Feed = Callable[[tuple[Array, ...], int], Array]
+
+
+def _list_feeds(replicas: int) -> Iterator[tuple[str, int, Feed]]:
+    """What a slot may take in place of the reduced gradient or of its square."""
+    for power in (1, 2):
+        kind = "gradient" if power == 1 else "gradient's square"
+        yield (
+            f"the replica's own {kind}, not from that of the reduced one",
+            power,
+            lambda terms, r, p=power: terms[r] ** p,  # type: ignore[misc]
         )
+        yield (
+            f"the replica's own {kind} times a power of N",
+            power,
+            lambda terms, r, p=power: (len(terms) * terms[r]) ** p,  # type: ignore[misc]
+        )
+        for one in range(min(replicas, 8)):
+            yield (
+                f"the {kind} of replica {one} on all replicas",
+                power,
+                lambda terms, _, p=power, k=one: terms[k] ** p,  # type: ignore[misc]
+            )
+    yield (
+        "the mean of the replicas' squared gradients, not from the square of their sum",
+        2,
+        lambda terms, _: np.asarray(np.mean([t**2 for t in terms], axis=0)),
+    )
+    yield (
+        "the sum of the replicas' squared gradients, not from the square of their sum",
+        2,
+        lambda terms, _: np.asarray(np.sum([t**2 for t in terms], axis=0)),
+    )
 
 
-Feature = Callable[[tuple[Array, ...], int, Array], Array]
-
-
-def _own(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
-    return terms[replica] - total
-
-
-def _own_times(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
-    return len(terms) * terms[replica] - total
-
-
-def _own_square_times(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
-    return np.asarray((len(terms) * terms[replica]) ** 2 - total**2)
-
-
-def _own_square(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
-    return np.asarray(terms[replica] ** 2 - total**2)
-
-
-def _own_size(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
-    return np.asarray(np.abs(terms[replica]) - np.abs(total))
-
-
-def _mean_square(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
-    del replica
-    return np.asarray(np.mean([t**2 for t in terms], axis=0) - total**2)
-
-
-def _sum_square(terms: tuple[Array, ...], replica: int, total: Array) -> Array:
-    del replica
-    return np.asarray(np.sum([t**2 for t in terms], axis=0) - total**2)
-
-
-FEATURES: tuple[Feature, ...] = (
-    _own,
-    _own_square,
-    _own_times,
-    _own_square_times,
-    _own_size,
-    _mean_square,
-    _sum_square,
-)
-"""What a slot may have been fed with, less what it should have been fed with."""
-
-
-def _fit_feature(
-    context: Context, make: Feature, code: str, words: str
+def _fit_feed(
+    context: Context, power: int, feed: Feed, code: str, words: str
 ) -> Iterator[Hypothesis]:
     """One factor for each kind of slot: those whose names differ by the variable."""
     kinds: dict[str, list[Row]] = {}
@@ -103,12 +87,10 @@ def _fit_feature(
         gradient = context.find_gradient(case, owner) if owner else None
         if not terms or gradient is None or gradient.shape != case.observed.shape:
             continue
-        feature = make(terms, case.key.replica, gradient)
-        kinds.setdefault(name_kind(context, case), []).append(
-            Row(
-                number=number, target=case.observed - case.expected, features=(feature,)
-            )
-        )
+        feature = feed(terms, case.key.replica) - gradient**power
+        offset = case.observed - case.expected
+        row = Row(number=number, target=offset, features=(feature,))
+        kinds.setdefault(name_kind(context, case), []).append(row)
     predicted: dict[int, Array] = {}
     for rows in kinds.values():
         weights = fit_weights(rows)

@@ -146,6 +146,16 @@ def from_local(slot, factor=1.0):
     return update
 
 
+def from_replica(slot, replica):
+    """A slot that is fed with one replica's gradient on all replicas."""
+
+    def update(new, old, gradients, run):
+        wrong = run.rule.update(old, run.locals[replica])
+        return {**new, **{k: v for k, v in wrong.items() if k.startswith(slot + "/")}}
+
+    return update
+
+
 def feed(slot, factor):
     """A slot that is fed with a multiple of the gradient."""
 
@@ -752,6 +762,14 @@ CASES = [
         variable=f"m/{KERNEL}",
         fault=Fault(update=from_local("m", 2.0)),
         setup={"rule": ADAM},
+    ),
+    Case(
+        name="slot-from-the-last-replica-everywhere",
+        code="slot-from-local-gradient",
+        phase="slot",
+        variable=f"momentum/{KERNEL}",
+        fault=Fault(update=from_replica("momentum", 1)),
+        setup={"rule": MOMENTUM},
     ),
     Case(
         name="slot-takes-the-mean",
