@@ -1,9 +1,4 @@
-"""The optimizer of gradient-accumulator 0.5.2, in an environment of its own.
-
-    python -m venv accumulator
-    accumulator/bin/pip install .
-    accumulator/bin/pip install --no-deps gradient-accumulator==0.5.2
-    accumulator/bin/distbench check --keras legacy THIS_FILE:make_accumulated_sgd
+"""The optimizer of gradient-accumulator, in an environment of its own.
 
 The package pins numpy<=1.23.2, which no TensorFlow of today takes; it imports without.
 """
@@ -11,6 +6,12 @@ The package pins numpy<=1.23.2, which no TensorFlow of today takes; it imports w
 from __future__ import annotations
 
 from typing import Any
+
+PIP_INSTALL = (".", "--no-deps gradient-accumulator==0.5.2")
+"""Arguments of each `pip install`, in the checkout."""
+
+KERAS = "legacy"
+"""What `distbench check --keras` needs."""
 
 
 def make_accumulated_sgd() -> Any:

@@ -1,8 +1,4 @@
-"""Optimizers of keras-adamw 1.38, in an environment of their own.
-
-    python -m venv adamw
-    adamw/bin/pip install . keras-adamw==1.38
-    adamw/bin/distbench check THIS_FILE:make_adamw
+"""Optimizers of keras-adamw, in an environment of their own.
 
 Its classes build on the copy of Keras inside TensorFlow (`tensorflow.python.keras`),
 whose optimizers look their slots up by an attribute that TensorFlow has moved from
@@ -14,9 +10,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
+PIP_INSTALL = (". keras-adamw==1.38",)
+"""Arguments of each `pip install`, in the checkout."""
 
-def make_adamw() -> Any:
-    return _import().AdamW(learning_rate=0.01)
+
+def make_adamw(**options: Any) -> Any:
+    return _import().AdamW(learning_rate=0.01, **options)
 
 
 def make_nadamw() -> Any:

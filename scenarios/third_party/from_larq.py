@@ -1,23 +1,25 @@
-"""Optimizers of larq 0.14 for binary networks, in an environment of their own.
-
-    python -m venv larq
-    larq/bin/pip install . larq==0.14.0
-    larq/bin/distbench check --keras legacy THIS_FILE:make_bop
+"""Optimizers of larq for binary networks, in an environment of their own.
 
 larq wants numpy<2, which TensorFlow takes on Python 3.12 and older, and Keras 2 as
-`tf.keras`, hence `--keras legacy`. Neither optimizer takes sparse gradients.
+`tf.keras`. Neither optimizer takes sparse gradients.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+PIP_INSTALL = (". larq==0.14.0",)
+"""Arguments of each `pip install`, in the checkout."""
 
-def make_bop() -> Any:
+KERAS = "legacy"
+"""What `distbench check --keras` needs."""
+
+
+def make_bop(**options: Any) -> Any:
     """Flips the sign of a weight when the averaged gradient passes a threshold."""
     import larq
 
-    return larq.optimizers.Bop(threshold=1e-6, gamma=0.1)
+    return larq.optimizers.Bop(threshold=1e-6, gamma=0.1, **options)
 
 
 def make_case_optimizer() -> Any:

@@ -1,9 +1,4 @@
-"""Optimizers of tf-models-official 2.18, in an environment of their own.
-
-    python -m venv models
-    models/bin/pip install . gin-config pyyaml
-    models/bin/pip install --no-deps tf-models-official==2.18.0
-    models/bin/distbench check THIS_FILE:make_adamw
+"""Optimizers of tf-models-official, in an environment of their own.
 
 The package pins tensorflow~=2.18.0; without its dependencies the optimizers import on
 2.21 too.
@@ -12,6 +7,12 @@ The package pins tensorflow~=2.18.0; without its dependencies the optimizers imp
 from __future__ import annotations
 
 from typing import Any
+
+PIP_INSTALL = (
+    ". gin-config pyyaml",
+    "--no-deps tf-models-official==2.18.0",
+)
+"""Arguments of each `pip install`, in the checkout."""
 
 
 def make_adamw() -> Any:
@@ -27,10 +28,12 @@ def make_adamw() -> Any:
     )
 
 
-def make_adamw_without_clipping() -> Any:
+def make_adamw_without_clipping(**options: Any) -> Any:
     from official.modeling.optimization.legacy_adamw import AdamWeightDecay
 
-    return AdamWeightDecay(0.01, weight_decay_rate=0.01, gradient_clip_norm=0.0)
+    return AdamWeightDecay(
+        0.01, weight_decay_rate=0.01, gradient_clip_norm=0.0, **options
+    )
 
 
 def make_lars() -> Any:
