@@ -134,10 +134,12 @@ def _align_sparse(value: SparseRows, rows: npt.NDArray[np.int64]) -> Aligned:
     slices = np.asarray(value.values, dtype=np.float64)
     shape = (len(rows), *slices.shape[1:])
     total, magnitude = np.zeros(shape), np.zeros(shape)
-    # TensorFlow drops rows out of range on some devices; so does this.
-    kept = np.isin(value.indices, rows)
-    places = np.searchsorted(rows, value.indices[kept])
-    np.add.at(total, places, slices[kept])
-    np.add.at(magnitude, places, np.abs(slices[kept]))
+    indices = value.indices
+    inside = (indices >= 0) & (indices < value.shape[0])
+    if not inside.all():  # TensorFlow drops such rows on some devices; so does this
+        indices, slices = indices[inside], slices[inside]
+    places = np.searchsorted(rows, indices)
+    np.add.at(total, places, slices)
+    np.add.at(magnitude, places, np.abs(slices))
     counts = np.bincount(places, minlength=len(rows)).astype(np.int64)
     return Aligned(total=total, slices=magnitude, counts=counts, rows=rows)

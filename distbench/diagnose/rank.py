@@ -47,7 +47,11 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
     """
     best: Ranked | None = None
     for hypothesis in hypotheses:
-        ranked = rate_hypothesis(context, hypothesis)
+        ranked = rate_hypothesis(
+            context, hypothesis, 0.0 if best is None else best.confidence
+        )
+        if ranked is None:
+            continue
         if ranked.full:
             return ranked
         if best is None or round(ranked.confidence, 2) > round(best.confidence, 2):
@@ -55,10 +59,16 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
     return best
 
 
-def rate_hypothesis(context: Context, hypothesis: Hypothesis) -> Ranked:
-    """Measure what a cause leaves unexplained."""
-    shares, full = [], True
+def rate_hypothesis(
+    context: Context, hypothesis: Hypothesis, least: float = 0.0
+) -> Ranked | None:
+    """Measure what a cause leaves unexplained; None once it cannot reach `least`."""
+    shares: list[float] = []
+    full = True
+    count = len(context.cases)
     for number, case in enumerate(context.cases):
+        if not full and (sum(shares) + count - number) < least * count:
+            return None
         predicted = hypothesis.predicted.get(number)
         if predicted is None:
             shares.append(0.0)
