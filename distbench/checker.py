@@ -281,6 +281,7 @@ def check_target(
         launch = Launch(
             directory=directory,
             keras=options.keras,
+            jit=options.jit,
             start=options.start,  # type: ignore[arg-type]  # validated by the options
         )
         return Checker(target, options, launch, progress).run()

@@ -5,6 +5,7 @@ This is where scenario, launcher and worker program meet. Nothing is judged here
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -56,12 +57,14 @@ class Launch:
     Attributes:
         directory: Folder of the check; every scenario gets a subfolder.
         keras: `legacy` or `3`; None keeps the user's `TF_USE_LEGACY_KERAS`.
+        jit: Whether XLA compiles; None leaves it to TensorFlow.
         start: `fork` or `spawn`; None takes what is safe here.
         log: Told what the user should know.
     """
 
     directory: RunDirectory
     keras: str | None = None
+    jit: bool | None = None
     start: Start | None = None
     log: Callable[[str], None] = lambda _: None
 
@@ -70,6 +73,10 @@ class Launch:
         environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_FAIL_FAST": "use_caller"}
         if self.keras is not None:
             environment["TF_USE_LEGACY_KERAS"] = "1" if self.keras == "legacy" else "0"
+        if self.jit:
+            # XLA leaves CPUs alone unless it is told otherwise before it starts.
+            flags = os.environ.get("TF_XLA_FLAGS", "")
+            environment["TF_XLA_FLAGS"] = f"{flags} --tf_xla_cpu_global_jit".strip()
         if spec.device == "cpu":
             # Keeps TensorFlow from looking for a driver that nobody will use.
             environment["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -129,7 +136,11 @@ def observe(
         "tiers": list(tiers),
         "cluster": str(spec),
     }
-    opening = Job(name="open", payload={"seed": scenario.seed}, timeout_s=_OPEN_S)
+    opening = Job(
+        name="open",
+        payload={"seed": scenario.seed, "jit": scenario.jit},
+        timeout_s=_OPEN_S,
+    )
 
     def left() -> float:
         return max(0.1, deadline_s - time.monotonic())

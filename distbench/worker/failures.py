@@ -17,6 +17,8 @@ _MAPPED_FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<number>\d+), in (?P<name>\S+).*\n\s*(?P<line>.*)'
 )
 
+_MESSAGE_LENGTH = 600
+
 
 class SubjectError(Exception):
     """The user's code raised; `__cause__` is what it raised.
@@ -97,10 +99,15 @@ def _list_mapped_frames(message: str) -> list[traceback.FrameSummary]:
 
 
 def clean_message(error: BaseException) -> str:
-    """An exception's own words, without the code that AutoGraph puts before them."""
+    """An exception's own words in one line, without the code put before them.
+
+    AutoGraph lists source lines before the message, and TensorFlow's runtime the
+    Python frames of every op that it names.
+    """
     text = str(error).strip()
     if text.startswith("in user code:"):
         paragraphs = [part for part in re.split(r"\n\s*\n", text) if part.strip()]
-        text = " ".join(line.strip() for line in paragraphs[-1].splitlines())
-        text = re.sub(rf"^{type(error).__name__}: ", "", text)
-    return text
+        text = re.sub(rf"^\s*{type(error).__name__}: ", "", paragraphs[-1])
+    lines = [line.strip() for line in text.splitlines()]
+    words = " ".join(line for line in lines if line and not line.startswith('File "'))
+    return words if len(words) <= _MESSAGE_LENGTH else f"{words[:_MESSAGE_LENGTH]}..."

@@ -86,7 +86,7 @@ class Worker:
     def open(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Start TensorFlow: threads, devices, ports and the strategy."""
         task = self._context.task
-        configure_runtime(self._spec, payload["seed"])
+        configure_runtime(self._spec, payload["seed"], jit=payload.get("jit"))
         if self._spec.kind == "ps" and task.role != "chief":
             self._server = serve_forever(self._spec, task)
         else:

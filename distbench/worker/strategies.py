@@ -14,8 +14,16 @@ _INTRA_OP_THREADS = 1
 decides in which order it is summed, and the same shard would not give the same bits."""
 
 
-def configure_runtime(spec: ClusterSpec, seed: int) -> None:
-    """Set threads, devices and seed. Must come before the first op of the process."""
+def configure_runtime(spec: ClusterSpec, seed: int, *, jit: bool | None = None) -> None:
+    """Set threads, devices and seed. Must come before the first op of the process.
+
+    Args:
+        spec: The resolved cluster spec.
+        seed: TensorFlow's global seed.
+        jit: Whether XLA clusters ops by itself; None leaves it to TensorFlow.
+    """
+    if jit is not None:
+        tf.config.optimizer.set_jit("autoclustering" if jit else False)
     tf.config.threading.set_intra_op_parallelism_threads(_INTRA_OP_THREADS)
     tf.config.threading.set_inter_op_parallelism_threads(count_inter_op_threads(spec))
     if spec.device == "cpu":

@@ -178,8 +178,11 @@ class TapBoard:
         if sinks is None or len(sinks) != len(tensors):
             sinks = tuple(self._create(tensor.dtype) for tensor in tensors)
             self._sinks[point] = sinks
-        for sink, tensor in zip(sinks, tensors, strict=True):
-            sink.assign(tensor, read_value=False)
+        # XLA cannot assign a variable whose shape is not fixed, so these ops stay out
+        # of what it compiles; their inputs become outputs of its clusters.
+        with tf.xla.experimental.jit_scope(compile_ops=False):
+            for sink, tensor in zip(sinks, tensors, strict=True):
+                sink.assign(tensor, read_value=False)
 
     def _create(self, dtype: tf.DType) -> Any:
         with tf.init_scope(), tf.device(self._device):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
 
 import distbench
 from distbench.scenario import Scenario
+from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
 
@@ -86,3 +88,13 @@ def test_taps_leave_every_path_as_it_is(path: str) -> None:
 def test_a_gradient_scaled_by_a_millionth_is_noticed() -> None:
     scaled = _run("mirrored:2", "linear", tapped=True, scale=1 + 1e-6)
     assert scaled != _run("mirrored:2", "linear", tapped=False)
+
+
+def test_taps_stay_out_of_what_xla_compiles() -> None:
+    """A tap's shape is not fixed, and XLA cannot assign such a variable."""
+    subject = Path(__file__).with_name("subjects.py")
+    verdict = distbench.check(
+        f"{subject}:make_adam", "mirrored:2", workload="mlp", jit=True
+    )
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    assert "--tf_xla_cpu_global_jit" in verdict.environment["variables"]["TF_XLA_FLAGS"]
