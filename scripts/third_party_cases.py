@@ -230,7 +230,6 @@ _LARQ = Package(
             target="from_larq.py:make_case_optimizer",
             label="CaseOptimizer of Bop and Adam",
             expected=dict.fromkeys(PLAIN, PASS),
-            has_sparse_rule=False,
         ),
         *_plant("Bop", "LarqLocalMean", "larq", has_sparse_rule=False),
     ),
@@ -240,8 +239,9 @@ over the replicas is that of the base class, and the rule runs on what was summe
 weight flips where the average passes a threshold, so an average that is wrong by little
 can leave all weights right; the slot is compared itself, and in the exact tier bit by
 bit. CaseOptimizer hands each group of gradients to
-an optimizer of its own, once per step, and these sum them. Neither has a rule for
-sparse gradients, hence the skipped embedding. That these passes could have failed is
+an optimizer of its own, once per step, and these sum them: here kernels to Bop and all
+else to Adam. Bop has no rule for sparse gradients, hence its skipped embedding; under
+CaseOptimizer the embedding's table is Adam's. That these passes could have failed is
 shown by the same Bop with bugs.
 """,
     quotes=(
