@@ -296,6 +296,6 @@ def _clean_name(name: str) -> str:
 
 
 def _match_owner(name: str, paths: list[str]) -> str:
-    """The longest path of a model variable that a slot's name contains."""
-    matches = [path for path in paths if path in name]
+    """The longest path of a model variable among the parts of a slot's name."""
+    matches = [path for path in paths if f"/{path}/" in f"/{name}/"]
     return max(matches, key=len, default="")
