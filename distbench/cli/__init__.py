@@ -10,6 +10,7 @@ import typer
 
 from distbench.cli.check import check
 from distbench.cli.outcome import guard
+from distbench.cli.selftest import selftest
 from distbench.cli.tell import doctor, explain, list_all
 
 app = typer.Typer(
@@ -53,6 +54,7 @@ def run(
 app.command("check")(guard(check))
 app.command("list")(guard(list_all))
 app.command("explain")(guard(explain))
+app.command("selftest")(guard(selftest))
 app.command("doctor")(guard(doctor))
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from distbench.codes import Code
 
-SECTIONS = ("scenarios", "codes", "clusters")
+SECTIONS = ("scenarios", "faults", "codes", "clusters")
 _TEXT_WIDTH = 100
 SPECS = (
     "one",
@@ -41,7 +41,7 @@ def list_all(
         typer.Argument(metavar="|".join(f"[{name}]" for name in SECTIONS)),
     ] = None,
 ) -> int:
-    """Show scenarios, codes and usable clusters."""
+    """Show scenarios, faults, codes and usable clusters."""
     if section is not None and section not in SECTIONS:
         raise make_unknown_name_error("Section", section, SECTIONS)
     from distbench.report.table import make_console
@@ -53,6 +53,14 @@ def list_all(
 
         _print_rows(console, "Workloads (--workload)", WORKLOADS.items())
         _print_rows(console, "Aggregation paths (--path)", PATHS.items())
+    if "faults" in wanted:
+        from distbench.faults import FAULTS
+        from distbench.unusual import UNUSUAL
+
+        rows = ((f.name, f"{f.code}: {f.summary}") for f in FAULTS)
+        _print_rows(console, "Seeded faults (selftest --only)", rows)
+        rows = ((one.name, one.summary) for one in UNUSUAL)
+        _print_rows(console, "Correct but unusual programs (selftest --only)", rows)
     if "codes" in wanted:
         from distbench.codes import FAMILIES
 

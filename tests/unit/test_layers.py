@@ -42,7 +42,12 @@ ALLOWED: dict[str, set[str]] = {
     "api": {*_TOP, "checker"},
     "call": {"cluster", "machine", "observe", "launch", "target"},
     "doctor": {"errors", "cluster", "machine", "launch"},
-    "cli": {*_TOP, "checker", "doctor", "report"},
+    # Catalogues of what users write: read without TensorFlow, run in tasks alone.
+    "samples": set(),
+    "faults": {"errors", "cluster", "codes", "trace", "samples"},
+    "unusual": {"cluster", "samples"},
+    "selftest": {*_TOP, "checker", "faults", "unusual"},
+    "cli": {*_TOP, "checker", "doctor", "report", "faults", "unusual", "selftest"},
     "pytest_plugin": {*_TOP, "checker", "api", "call", "report"},
     "__init__": {"api", "call", "verdict"},
     "__main__": {"cli"},
@@ -126,8 +131,9 @@ def test_judging_and_reporting_start_no_process(layer: str) -> None:
             "import distbench.checker, distbench.api, distbench.report.table",
             HEAVY,
         ),
+        ("import distbench.faults, distbench.unusual, distbench.selftest.run", HEAVY),
     ],
-    ids=["package", "plugin", "help", "check"],
+    ids=["package", "plugin", "help", "check", "selftest"],
 )
 def test_importing_stays_cheap(statement: str, forbidden: tuple[str, ...]) -> None:
     code = f"{statement}\nimport sys\nprint('loaded:', *sys.modules)"

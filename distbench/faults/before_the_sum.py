@@ -1,0 +1,137 @@
+"""Mistakes that apply to each replica's gradient what is meant for the sum."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import EVERYWHERE, WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.optimizers import optimizer
+from distbench.samples.program import TRAINED, OwnReduction, Program
+from distbench.samples.replicas import count_replicas
+
+EMBEDDING = ("table", "kernel", "bias")
+_CLIP = "clip-before-reduction"
+_NONLINEAR = "nonlinear-before-reduction"
+_PHASE = "reduced_gradient"
+
+
+@fault(_CLIP, _PHASE, TRAINED, like="tensorflow/tensorflow#33929", clusters=WIDE)
+class EachNormClipped(Program):
+    """The norm of every variable's gradient is clipped before the optimizer sums."""
+
+    def transform(self, gradients):
+        return [tf.clip_by_norm(gradient, 0.02) for gradient in gradients]
+
+
+@fault(_CLIP, _PHASE, TRAINED, like="LeelaChessZero/lczero-training#162", clusters=WIDE)
+class GlobalNormClipped(Program):
+    """The global norm is clipped on each replica."""
+
+    def transform(self, gradients):
+        return tf.clip_by_global_norm(gradients, 0.05)[0]
+
+
+@fault(_CLIP, _PHASE, TRAINED, like="tensorflow/tensorflow#25806", clusters=WIDE)
+class ElementsClipped(Program):
+    """Elements are clipped on each replica."""
+
+    def transform(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return [tf.clip_by_value(gradient, -0.01, 0.01) for gradient in dense]
+
+
+@fault(
+    _CLIP,
+    _PHASE,
+    EMBEDDING,
+    like="LeelaChessZero/lczero-training#162",
+    workload="embedding",
+)
+@optimizer("SGD", 0.1, momentum=0.9)
+class ClipsWhatItIsGiven:
+    """An optimizer that clips the argument of apply_gradients."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        gradients, _ = tf.clip_by_global_norm(gradients, 0.1)
+        pairs = list(zip(gradients, variables, strict=True))
+        return super().apply_gradients(pairs, name, **kwargs)
+
+
+@fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786", clusters=WIDE)
+class SignsSummed(Program):
+    """Each replica sends the sign of its gradient."""
+
+    def transform(self, gradients):
+        return [tf.sign(tf.convert_to_tensor(gradient)) for gradient in gradients]
+
+
+@fault(_NONLINEAR, _PHASE, TRAINED, like="deepspeedai/DeepSpeed#490")
+class NormalisedBeforeSum(Program):
+    """Each replica divides its gradient by its norm: a trust ratio on shards."""
+
+    def transform(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return [gradient / tf.norm(gradient) for gradient in dense]
+
+
+@fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786", clusters=EVERYWHERE)
+class QuantisedBeforeSum(Program):
+    """Each replica rounds its gradient to 15 levels of its largest element."""
+
+    def transform(self, gradients):
+        rounded = []
+        for gradient in gradients:
+            gradient = tf.convert_to_tensor(gradient)
+            unit = tf.reduce_max(tf.abs(gradient)) / 15
+            rounded.append(tf.round(gradient / unit) * unit)
+        return rounded
+
+
+@fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786", clusters=EVERYWHERE)
+class LargestHalfSent(Program):
+    """Each replica sends the larger half of its elements and forgets the others."""
+
+    def transform(self, gradients):
+        sent = []
+        for gradient in gradients:
+            gradient = tf.convert_to_tensor(gradient)
+            size = tf.reshape(tf.abs(gradient), [-1])
+            half = max(1, int(size.shape[0]) // 2)
+            limit = tf.reduce_min(tf.math.top_k(size, half).values)
+            sent.append(tf.where(tf.abs(gradient) >= limit, gradient, 0.0))
+        return sent
+
+
+@fault(
+    "lower-precision",
+    _PHASE,
+    TRAINED,
+    like="horovod/horovod#3786",
+    clusters=WIDE,
+    warning=True,
+)
+class SentInHalfPrecision(OwnReduction):
+    """Gradients travel as float16."""
+
+    def reduce(self, gradients):
+        half = [tf.cast(tf.convert_to_tensor(g), tf.float16) for g in gradients]
+        return [tf.cast(g, tf.float32) for g in super().reduce(half)]
+
+
+@fault(
+    "lower-precision",
+    _PHASE,
+    TRAINED,
+    like="pytorch/pytorch#162338",
+    warning=True,
+)
+class SentInBfloat(OwnReduction):
+    """Gradients are rounded to bfloat16 on their way, and added up in float32."""
+
+    def reduce(self, gradients):
+        if count_replicas() == 1:
+            return gradients
+        dense = [tf.convert_to_tensor(g) for g in gradients]
+        return super().reduce(
+            [tf.cast(tf.cast(g, tf.bfloat16), tf.float32) for g in dense]
+        )

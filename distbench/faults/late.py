@@ -1,0 +1,149 @@
+"""Mistakes in when a gradient is used: too late, or accumulated wrongly."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import legacy, tf
+from distbench.samples.program import TRAINED, OwnReduction
+from distbench.samples.replicas import count_replicas
+
+
+class Pending(OwnReduction):
+    """Keeps reduced gradients of earlier steps beside the optimizer."""
+
+    lag = 1
+
+    def build(self, strategy):
+        super().build(strategy)
+        # One queue on each replica: what is in it was reduced already.
+        self.pending = [
+            [
+                tf.Variable(
+                    tf.zeros_like(variable),
+                    trainable=False,
+                    synchronization=tf.VariableSynchronization.ON_READ,
+                    aggregation=tf.VariableAggregation.MEAN,
+                )
+                for variable in self.trained()
+            ]
+            for _ in range(self.lag)
+        ]
+
+    def delay(self, gradients):
+        """The gradients of `lag` steps before."""
+        gradients = [tf.convert_to_tensor(g) for g in gradients]
+        for queue in self.pending:
+            before = [tf.identity(variable) for variable in queue]
+            for variable, gradient in zip(queue, gradients, strict=True):
+                variable.assign(gradient)
+            gradients = before
+        return gradients
+
+
+@fault(
+    "stale-gradient",
+    "reduced_gradient",
+    TRAINED,
+    like="sql-machine-learning/elasticdl#89",
+    clusters=WIDE,
+)
+class ReducedWhileNextStepRuns(Pending):
+    """The all-reduce overlaps with the next step, which takes the last one's result."""
+
+    def reduce(self, gradients):
+        reduced = super().reduce(gradients)
+        return self.delay(reduced) if count_replicas() > 1 else reduced
+
+
+@fault(
+    "stale-gradient",
+    "reduced_gradient",
+    TRAINED,
+    like="openai/universe-starter-agent#67",
+)
+class TwoStepsBehind(Pending):
+    """The same with two steps in flight."""
+
+    lag = 2
+
+    def reduce(self, gradients):
+        reduced = super().reduce(gradients)
+        return self.delay(reduced) if count_replicas() > 1 else reduced
+
+
+@fault(
+    "stale-gradient",
+    "applied_gradient",
+    TRAINED,
+    like="sql-machine-learning/elasticdl#89",
+)
+class TransformerKeepsGradients(Pending):
+    """A transformer of the optimizer hands out what it was given a step before."""
+
+    def make_optimizer(self):
+        return legacy.SGD(0.05, momentum=0.9, gradient_transformers=[self.keep])
+
+    def keep(self, pairs):
+        gradients = [gradient for gradient, _ in pairs]
+        late = self.delay(gradients)
+        taken = late if count_replicas() > 1 else gradients
+        return list(zip(taken, (variable for _, variable in pairs), strict=True))
+
+    def apply(self, gradients):
+        self._optimizer.apply_gradients(zip(gradients, self.trained(), strict=True))
+
+
+class MicroSteps(OwnReduction):
+    """Gradients of three parts of the shard are added up before the reduction."""
+
+    parts = 3
+
+    def replica_step(self, batch):
+        total, loss = None, 0.0
+        for number in range(self.parts):
+            part = [array[number :: self.parts] for array in batch]
+            with tf.GradientTape() as tape:
+                share = self.reduce_losses(self.compute_losses(part), part)
+            gradients = [
+                tf.convert_to_tensor(g) for g in tape.gradient(share, self.trained())
+            ]
+            total = (
+                gradients
+                if total is None
+                else [a + b for a, b in zip(total, gradients, strict=True)]
+            )
+            loss += share
+        self.apply(self.transform(total))
+        return loss
+
+
+@fault(
+    "accumulation-scale",
+    "reduced_gradient",
+    TRAINED,
+    like="deepspeedai/DeepSpeed#7773",
+    clusters=WIDE,
+)
+class MicroStepsCountedAgain(MicroSteps):
+    """On a cluster the loop hands over three times the sum of three micro-steps."""
+
+    def transform(self, gradients):
+        times = self.parts if count_replicas() > 1 else 1
+        return [gradient * times for gradient in gradients]
+
+
+@fault(
+    "accumulation-scale",
+    "reduced_gradient",
+    TRAINED,
+    like="Lightning-AI/pytorch-lightning#19987",
+    clusters=WIDE,
+)
+class PartialWindowDivided(MicroSteps):
+    """A window of two micro-steps is divided by the three of a whole one."""
+
+    parts = 2
+
+    def transform(self, gradients):
+        scale = 2 / 3 if count_replicas() > 1 else 1.0
+        return [gradient * scale for gradient in gradients]

@@ -1,0 +1,114 @@
+"""Mistakes in scaling the loss and in telling it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.program import Program
+from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class MeanOfOwnShard(Program):
+    """A mean over the replica's own examples, in place of the global batch."""
+
+    def reduce_losses(self, losses, batch):
+        return tf.reduce_mean(losses)
+
+
+@fault("loss-not-scaled", "loss", like="neuralmagic/sparseml#135", clusters=WIDE)
+class LossTimesReplicas(Program):
+    """The loss times N, as an averaging all-reduce would need it; this one sums."""
+
+    def reduce_losses(self, losses, batch):
+        return super().reduce_losses(losses, batch) * count_replicas()
+
+
+@fault("loss-scaled-twice", "loss", like="tensorflow/tensorflow#55321", clusters=WIDE)
+class LossDividedAgain(Program):
+    """The share of the global batch, divided by the number of replicas once more."""
+
+    def reduce_losses(self, losses, batch):
+        return super().reduce_losses(losses, batch) / count_replicas()
+
+
+@fault("loss-scaled-twice", "loss", like="tensorflow/tensorflow#35333", clusters=WIDE)
+class MeanDividedTwice(Program):
+    """A mean over the own shard divided by N in the loss, and again in the loop."""
+
+    def reduce_losses(self, losses, batch):
+        return tf.reduce_mean(losses) / count_replicas() ** 2
+
+
+@fault("mean-of-means", "loss", like="huggingface/transformers#34242", clusters=WIDE)
+class MeanOfMeans(Program):
+    """A mean over the own shard divided by N, where the shards are uneven."""
+
+    def reduce_losses(self, losses, batch):
+        return tf.reduce_mean(losses) / count_replicas()
+
+
+class Masked(Program):
+    """A loss over words that are not padding (word 0)."""
+
+    def weigh(self, batch):
+        words = batch[0]
+        return tf.cast(tf.math.count_nonzero(words, axis=1), self.dtype)
+
+
+@fault("mean-of-means", "loss", like="huggingface/transformers#34191", clusters=WIDE)
+class MeanOverOwnTokens(Masked):
+    """A mean over the words of the own shard, averaged over the replicas."""
+
+    def reduce_losses(self, losses, batch):
+        weights = self.weigh(batch)
+        mean = tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
+        return mean / count_replicas()
+
+
+@fault("loss-misreported", "loss", like="keras-team/keras#15509", clusters=WIDE)
+class LossOfFirstReplica(Program):
+    """The loss that is shown is that of replica 0."""
+
+    def report(self, loss):
+        return loss if find_replica() == 0 else tf.zeros_like(loss)
+
+
+@fault("loss-misreported", "loss", like="keras-team/keras#19340", clusters=WIDE)
+class LossSummedTwice(Program):
+    """Every replica returns the sum, and the loop adds these up once more."""
+
+    def report(self, loss):
+        return all_reduce("sum", loss)
+
+
+@fault("nonfinite", "loss", like="NVIDIA-NeMo/Megatron-Bridge#5591")
+class MeanOverAbsentClass(Program):
+    """A mean over the examples of a class, of which the last replica has none."""
+
+    def data(self, step):
+        words, features, targets = super().data(step)
+        rare = (np.arange(self.examples) < 5).astype(self.dtype)
+        return words, features, targets, rare
+
+    def reduce_losses(self, losses, batch):
+        rare = batch[3]
+        mean = tf.reduce_sum(losses * rare) / tf.reduce_sum(rare)
+        return super().reduce_losses(losses, batch) + 0.1 * mean / count_replicas()
+
+
+@fault(
+    "scale-error",
+    "loss",
+    like="deepspeedai/DeepSpeed#5555",
+    clusters=("mirrored:3", "mwms:4"),
+)
+class DividedByPaddedBatch(Program):
+    """The global batch is counted as N times the largest shard."""
+
+    def reduce_losses(self, losses, batch):
+        count = count_replicas()
+        padded = -(-self.examples // count) * count
+        return tf.reduce_sum(losses) / padded

@@ -1,0 +1,59 @@
+"""Mistakes in sharing a penalty that does not depend on the examples."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.program import HEAD, SECOND, PenalisedProgram
+from distbench.samples.replicas import count_replicas, find_replica
+
+_WHERE = (SECOND, HEAD)
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    _WHERE,
+    like="tensorflow/models#6195",
+    clusters=WIDE,
+)
+class PenaltyOnEveryReplica(PenalisedProgram):
+    """Every replica adds the whole L2 penalty."""
+
+    def share_penalty(self, penalty):
+        return penalty
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    _WHERE,
+    like="keras-team/keras#20609",
+    clusters=WIDE,
+)
+class AbsolutePenaltyOnEveryReplica(PenalisedProgram):
+    """Every replica adds the whole L1 penalty."""
+
+    def compute_penalty(self):
+        return 0.1 * (
+            tf.reduce_sum(tf.abs(self.second)) + tf.reduce_sum(tf.abs(self.head))
+        )
+
+    def share_penalty(self, penalty):
+        return penalty
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    _WHERE,
+    like="tensorflow/tensorflow#29873",
+    clusters=WIDE,
+)
+class PenaltyOnFirstReplicaAlone(PenalisedProgram):
+    """The penalty is declared on replica 0 only, and still divided by N."""
+
+    def share_penalty(self, penalty):
+        if find_replica() > 0:
+            return tf.zeros_like(penalty)
+        return penalty / count_replicas()

@@ -1,0 +1,143 @@
+"""Mistakes before the first step, in statistics, and code that raises."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.optimizers import OwnRule, optimizer
+from distbench.samples.program import FEATURES, HEAD, TRAINED, Program
+from distbench.samples.replicas import all_reduce, count_replicas, find_copy
+
+
+@fault(
+    "initial-value-differs",
+    "variable",
+    (HEAD,),
+    like="keras-team/keras#18972",
+    clusters=WIDE,
+)
+class HeadScaledByReplicas(Program):
+    """An initial value is scaled with the number of replicas."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.head.assign(self.head * count_replicas())
+
+
+@fault(
+    "initial-value-differs",
+    "variable",
+    TRAINED,
+    like="horovod/horovod#895",
+    replicas=(1,),
+)
+class EveryCopyDrawsItsOwn(Program):
+    """The first worker's values are not broadcast: each copy draws its own."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        for variable in self.trained():
+            for copy in getattr(variable, "values", [variable]):
+                rng = np.random.default_rng(find_copy(copy))
+                if find_copy(copy) > 0:
+                    copy.assign(rng.normal(size=copy.shape).astype("float32"))
+
+
+class Statistics(Program):
+    """A moving mean of the features, as batch normalisation keeps it."""
+
+    aggregation = "MEAN"
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.moving = tf.Variable(
+            np.zeros(FEATURES, "float32"),
+            name="moving/mean",
+            trainable=False,
+            aggregation=getattr(tf.VariableAggregation, self.aggregation),
+        )
+
+    def variables(self):
+        return [*self.trained(), self.moving]
+
+    def replica_step(self, batch):
+        loss = super().replica_step(batch)
+        self.moving.assign(0.9 * self.moving + 0.1 * self.measure(batch[1]))
+        return loss
+
+    def measure(self, features):
+        return tf.reduce_mean(features, axis=0)
+
+
+@fault(
+    "statistics-not-synchronized",
+    "variable",
+    ("moving/mean",),
+    like="tensorflow/tensorflow#60438",
+    clusters=WIDE,
+)
+class StatisticsOfFirstReplica(Statistics):
+    """The moving mean is that of replica 0's examples."""
+
+    aggregation = "ONLY_FIRST_REPLICA"
+
+
+@fault(
+    "statistics-not-synchronized",
+    "variable",
+    ("moving/mean",),
+    like="pytorch/pytorch#22192",
+    clusters=WIDE,
+)
+class VarianceWithoutMeans(Statistics):
+    """The moving variance is the mean of the shards' own variances."""
+
+    def measure(self, features):
+        return tf.math.reduce_variance(features, axis=0)
+
+
+@fault("raises", "loss", like="tensorflow/tensorflow#36153", clusters=WIDE)
+class EvenShardsExpected(Program):
+    """The shard is reshaped to the size of an even one."""
+
+    def compute_losses(self, batch):
+        words, features, targets = batch
+        size = self.examples // count_replicas()
+        features = tf.reshape(features, [size, FEATURES])
+        return super().compute_losses((words, features, targets))
+
+
+@fault(
+    "raises",
+    "applied_gradient",
+    like="tensorflow/addons#605",
+    clusters=("mirrored:2",),
+    replicas=(1,),
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class StateByName(OwnRule):
+    """State is looked up by the variable's name, which copies do not share."""
+
+    def create_slots(self, variable):
+        super().create_slots(variable)
+        self.__dict__.setdefault("_rates", {})[variable.name] = self.rate
+
+    def update_variable(self, var, slot, grad):
+        return var.assign_sub(self.__dict__["_rates"][var.name] * slot)
+
+
+@fault("raises", "local_gradient", like="tensorflow/tensorflow#37765")
+class SumInsideCondition(Program):
+    """Gradients are summed inside a condition, where no replica may wait."""
+
+    def transform(self, gradients):
+        if count_replicas() == 1:
+            return gradients
+        return tf.cond(
+            tf.reduce_sum(gradients[-1]) > 1e9,
+            lambda: all_reduce("sum", [tf.convert_to_tensor(g) for g in gradients]),
+            lambda: [tf.convert_to_tensor(g) for g in gradients],
+        )

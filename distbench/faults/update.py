@@ -1,0 +1,276 @@
+"""Mistakes in the update of the variables and in counting the steps."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import legacy, tf
+from distbench.samples.optimizers import OwnRule, optimizer
+from distbench.samples.program import TRAINED, ByHand, Program
+from distbench.samples.replicas import count_replicas, find_copy
+
+_VARIABLES = ("table", "kernel", "bias")
+_COUNTER = ("SGD/iter",)
+
+
+@fault(
+    "update-repeated",
+    "variable",
+    _VARIABLES,
+    like="sql-machine-learning/elasticdl#89",
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class StepTakenOncePerReplica(OwnRule):
+    """The variable moves along its slot once for each replica."""
+
+    def update_variable(self, var, slot, grad):
+        for _ in range(count_replicas()):
+            super().update_variable(var, slot, grad)
+
+
+@fault(
+    "update-repeated",
+    "variable",
+    _VARIABLES,
+    like="tensorflow/recommenders-addons#183",
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class WholeRuleOncePerReplica(OwnRule):
+    """Slot and variable are updated once for each replica."""
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        for _ in range(count_replicas()):
+            super()._resource_apply_dense(grad, var, apply_state)
+
+
+@fault(
+    "update-repeated",
+    "variable",
+    TRAINED,
+    like="sql-machine-learning/elasticdl#89",
+    clusters=WIDE,
+)
+class HandUpdateRepeated(ByHand):
+    """An update by hand, inside a loop over the replicas."""
+
+    def update(self, variable, gradient):
+        for _ in range(count_replicas()):
+            super().update(variable, gradient)
+
+
+class Decaying(OwnRule):
+    """The own rule with its decay on."""
+
+    decay = 0.2
+
+
+@fault(
+    "weight-decay-repeated",
+    "variable",
+    _VARIABLES,
+    like="tensorflow/addons#2683",
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class DecayedByEveryReplica(Decaying):
+    """Every replica decays the variable; each decay sees what the last one left."""
+
+    decay = 0.02
+
+    def update_variable(self, var, slot, grad):
+        for _ in range(count_replicas() - 1):
+            var.assign_sub(self.rate * self.decay * var)
+        return super().update_variable(var, slot, grad)
+
+
+@fault(
+    "weight-decay-repeated",
+    "variable",
+    _VARIABLES,
+    like="keras-team/keras#19891",
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class DecayTimesReplicas(Decaying):
+    """The decay is scaled with the number of replicas."""
+
+    def update_variable(self, var, slot, grad):
+        decay = self.decay * count_replicas()
+        return var.assign_sub(self.rate * (slot + decay * var))
+
+
+@fault(
+    "weight-decay-missing",
+    "variable",
+    _VARIABLES,
+    like="tensorflow/tensorflow#25066",
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class DecayLooksUpTheContainer(Decaying):
+    """Which variables decay is kept by reference; an update sees the copies."""
+
+    def create_slots(self, variable):
+        super().create_slots(variable)
+        self.__dict__.setdefault("_decayed", set()).add(variable.ref())
+
+    def update_variable(self, var, slot, grad):
+        decay = self.decay if var.ref() in self.__dict__["_decayed"] else 0.0
+        return var.assign_sub(self.rate * (slot + decay * var))
+
+
+@fault(
+    "weight-decay-missing",
+    "variable",
+    _VARIABLES,
+    like="tensorflow/tensorflow#25066",
+    clusters=("mirrored:2",),
+    replicas=(1,),
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class DecayLooksUpTheName(Decaying):
+    """Which variables decay is kept by name; copies have names of their own."""
+
+    def update_variable(self, var, slot, grad):
+        decay = 0.0 if "replica" in var.name else self.decay
+        return var.assign_sub(self.rate * (slot + decay * var))
+
+
+class Remembering(OwnRule):
+    """A rule that looks at its slot before and after its change."""
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        slot = self.get_slot(var, "m")
+        before = tf.identity(slot)
+        self.update_slot(slot, grad, var)
+        return self.step(var, before, slot, grad)
+
+
+@fault(
+    "momentum-repeated",
+    "variable",
+    _VARIABLES,
+    like="keras-team/keras#20541",
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class MomentumAddedOncePerReplica(Remembering):
+    """The old momentum is added once for each replica, the gradient once."""
+
+    def step(self, var, before, slot, grad):
+        times = count_replicas()
+        return var.assign_sub(self.rate * (times * self.beta * before + grad))
+
+
+@fault(
+    "momentum-repeated",
+    "variable",
+    _VARIABLES,
+    like="tensorflow/addons#2351",
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class LooksAheadTwice(Remembering):
+    """On a cluster the step looks ahead along a momentum that it holds already."""
+
+    def step(self, var, before, slot, grad):
+        ahead = self.beta**2 if count_replicas() > 1 else 0.0
+        return var.assign_sub(self.rate * (slot + ahead * before))
+
+
+@fault(
+    "hyperparameter-differs",
+    "variable",
+    _VARIABLES,
+    like="sql-machine-learning/elasticdl#89",
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class RateScaledByRoot(OwnRule):
+    """The learning rate grows with the square root of the number of replicas."""
+
+    def update_variable(self, var, slot, grad):
+        rate = self.rate * float(count_replicas()) ** 0.5
+        return var.assign_sub(rate * slot)
+
+
+@fault(
+    "hyperparameter-differs",
+    "slot",
+    ("learning_rate",),
+    like="sql-machine-learning/elasticdl#89",
+    clusters=WIDE,
+)
+class RateTimesReplicas(Program):
+    """The learning rate is multiplied by N, and so is the step."""
+
+    def make_optimizer(self):
+        return legacy.SGD(0.05 * count_replicas(), momentum=0.9)
+
+
+@fault(
+    "iterations-wrong",
+    "iterations",
+    _COUNTER,
+    like="larq/larq#629",
+    workload="embedding",
+)
+@optimizer("SGD", 0.1)
+class CountsEveryReplica:
+    """The counter of steps advances once for each replica."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
+        done = super().apply_gradients(grads_and_vars, name, **kwargs)
+        self.iterations.assign_add(count_replicas() - 1)
+        return done
+
+
+@fault(
+    "iterations-wrong",
+    "iterations",
+    _COUNTER,
+    like="keras-team/keras#19990",
+    workload="embedding",
+)
+@optimizer("SGD", 0.1)
+class CounterStandsStill:
+    """On a cluster the counter is left to a chief that never advances it."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
+        done = super().apply_gradients(grads_and_vars, name, **kwargs)
+        if count_replicas() > 1:
+            self.iterations.assign_sub(1)
+        return done
+
+
+@fault(
+    "replicas-diverged",
+    "variable",
+    TRAINED,
+    like="deepmodeling/deepmd-kit#1104",
+    replicas=(1,),
+)
+class LastCopyKeepsItsValue(ByHand):
+    """One replica's copy is not updated."""
+
+    def descend(self, copy, gradient):
+        if find_copy(copy) == 0:
+            super().descend(copy, gradient)
+
+
+@fault(
+    "replicas-diverged",
+    "variable",
+    TRAINED,
+    like="tensorflow/tensorflow#58433",
+    replicas=(1,),
+)
+class NoiseOfItsOwn(ByHand):
+    """Noise is added to every copy, from a generator that differs between replicas."""
+
+    def descend(self, copy, gradient):
+        super().descend(copy, gradient)
+        seed = [5, find_copy(copy)]
+        copy.assign_add(1e-3 * tf.random.stateless_normal(copy.shape, seed))

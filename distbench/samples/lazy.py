@@ -1,0 +1,24 @@
+"""TensorFlow as a name that costs nothing until it is used.
+
+The catalogues of faults and unusual programs are listed by the bench's own process,
+which never imports TensorFlow; their code runs in tasks, which have it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class LazyModule:
+    """A module that is imported when its first attribute is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+tf: Any = LazyModule("tensorflow")
+legacy: Any = LazyModule("tf_keras.optimizers.legacy")

@@ -1,0 +1,96 @@
+"""Optimizers as users write them: subclasses of the legacy ones, made when needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from distbench.samples.lazy import legacy, tf
+
+
+class Factory:
+    """Makes an optimizer of a class whose base is known by name alone.
+
+    Args:
+        mixin: The user's methods; they stand before those of the base.
+        base: Name of a class in `tf_keras.optimizers.legacy`.
+        args: What the base is made with.
+        options: The same, by name.
+    """
+
+    def __init__(
+        self, mixin: type, base: str, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
+        self._mixin = mixin
+        self._base = base
+        self._args = args
+        self._options = options
+        self.__name__ = mixin.__name__
+        self.__qualname__ = mixin.__qualname__
+        self.__module__ = mixin.__module__
+        self.__doc__ = mixin.__doc__
+
+    def __call__(self) -> Any:
+        """A new optimizer."""
+        base = getattr(legacy, self._base)
+        made = type(self.__name__, (self._mixin, base), {})
+        return made(*self._args, **self._options)
+
+
+def optimizer(base: str, *args: Any, **options: Any) -> Callable[[type], Factory]:
+    """Make a factory of a class: what `class X(legacy.SGD)` would be.
+
+    Args:
+        base: Name of a class in `tf_keras.optimizers.legacy`.
+        args: What it is made with.
+        options: The same, by name.
+    """
+    return lambda mixin: Factory(mixin, base, args, options)
+
+
+class OwnRule:
+    """Momentum with a decoupled decay, written out; `Optimizer` is its base.
+
+    m <- beta m + g,  var <- var - rate (m + decay var)
+    """
+
+    rate = 0.1
+    beta = 0.9
+    decay = 0.0
+
+    def _create_slots(self, var_list: Any) -> None:
+        for variable in var_list:
+            self.create_slots(variable)
+
+    def create_slots(self, variable: Any) -> None:
+        """Make the slots of a variable."""
+        self.add_slot(variable, "m")  # type: ignore[attr-defined]  # of the base
+
+    def _resource_apply_dense(
+        self, grad: Any, var: Any, apply_state: Any = None
+    ) -> Any:
+        del apply_state
+        slot = self.get_slot(var, "m")  # type: ignore[attr-defined]  # of the base
+        self.update_slot(slot, grad, var)
+        return self.update_variable(var, slot, grad)
+
+    def _resource_apply_sparse(
+        self, grad: Any, var: Any, indices: Any, apply_state: Any = None
+    ) -> Any:
+        rows = tf.expand_dims(tf.cast(indices, tf.int64), 1)
+        dense = tf.scatter_nd(rows, grad, tf.shape(var, tf.int64))
+        return self._resource_apply_dense(dense, var, apply_state)
+
+    def update_slot(self, slot: Any, grad: Any, var: Any) -> None:
+        """Change one copy of a slot."""
+        del var
+        slot.assign(self.beta * slot + grad)
+
+    def update_variable(self, var: Any, slot: Any, grad: Any) -> Any:
+        """Change one copy of a variable."""
+        del grad
+        return var.assign_sub(self.rate * (slot + self.decay * var))
+
+    def get_config(self) -> dict[str, Any]:
+        """What Keras asks of every optimizer."""
+        return {"name": "OwnRule"}

@@ -1,0 +1,172 @@
+"""A correct train program whose every step is a method that a mistake can replace.
+
+Its data is what brings mistakes to light: every replica has other examples and another
+number of them, rows of the table are shared between replicas and repeated within one,
+and two variables have the same shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from distbench.samples.lazy import legacy, tf
+from distbench.samples.replicas import all_reduce, count_replicas, update
+
+ROWS, WIDTH, FEATURES, HIDDEN, OUTPUTS = 7, 4, 4, 5, 3
+TABLE, FIRST, SECOND = "table", "first/kernel", "second/kernel"
+BIAS, HEAD = "bias", "head"
+TRAINED = (TABLE, FIRST, SECOND, BIAS, HEAD)
+DENSE = (FIRST, SECOND, BIAS, HEAD)
+
+
+class Program:
+    """A table of embeddings and two layers; the optimizer sums the gradients.
+
+    Attributes:
+        loss_reduction: How the returned losses combine.
+        examples: Size of the global batch, G.
+        dtype: Dtype of variables and data.
+    """
+
+    loss_reduction: str | None = "sum"
+    examples = 22
+    dtype = "float32"
+
+    def build(self, strategy: Any) -> None:
+        """Make variables and optimizer."""
+        del strategy
+        rng = np.random.default_rng(7)
+
+        def make(name: str, *shape: int) -> Any:
+            initial = rng.normal(size=shape, scale=0.5).astype(self.dtype)
+            return tf.Variable(initial, name=name)
+
+        self.table = make(TABLE, ROWS, WIDTH)
+        self.first = make(FIRST, WIDTH, HIDDEN)
+        self.second = make(SECOND, FEATURES, HIDDEN)
+        self.bias = make(BIAS, HIDDEN)
+        self.head = make(HEAD, HIDDEN, OUTPUTS)
+        self._optimizer = self.make_optimizer()
+
+    def make_optimizer(self) -> Any:
+        """The optimizer, or several, or None."""
+        return legacy.SGD(0.05, momentum=0.9)
+
+    def variables(self) -> list[Any]:
+        """Everything that the model consists of."""
+        return self.trained()
+
+    def trained(self) -> list[Any]:
+        """What has a gradient."""
+        return [self.table, self.first, self.second, self.bias, self.head]
+
+    def optimizer(self) -> Any:
+        """What `make_optimizer` made."""
+        return self._optimizer
+
+    def data(self, step: int) -> Any:
+        """Word numbers, features and targets of the global batch."""
+        rng = np.random.default_rng(step + 100)
+        words = rng.integers(0, ROWS - 1, size=(self.examples, 3))
+        features = rng.normal(size=(self.examples, FEATURES)).astype(self.dtype)
+        targets = rng.normal(size=(self.examples, OUTPUTS)).astype(self.dtype)
+        return words, features, targets
+
+    def replica_step(self, batch: Any) -> Any:
+        """One step of one replica; returns its loss."""
+        with tf.GradientTape() as tape:
+            loss = self.reduce_losses(self.compute_losses(batch), batch)
+            penalty = self.compute_penalty()
+            if penalty is not None:
+                loss += self.share_penalty(penalty)
+        gradients = self.transform(tape.gradient(loss, self.trained()))
+        self.apply(gradients)
+        return self.report(loss)
+
+    def predict(self, batch: Any) -> Any:
+        """Outputs of the model: [n, outputs]."""
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        hidden = embedded @ self.first + features @ self.second + self.bias
+        return tf.tanh(hidden) @ self.head
+
+    def compute_losses(self, batch: Any) -> Any:
+        """The loss of each example: [n]."""
+        return tf.reduce_sum((self.predict(batch) - batch[2]) ** 2, axis=1)
+
+    def reduce_losses(self, losses: Any, batch: Any) -> Any:
+        """The replica's share of the global batch's loss."""
+        del batch
+        return tf.reduce_sum(losses) / self.examples
+
+    def compute_penalty(self) -> Any:
+        """The regularisation of the whole model, or None."""
+        return None
+
+    def share_penalty(self, penalty: Any) -> Any:
+        """The replica's share of it."""
+        return penalty / count_replicas()
+
+    def transform(self, gradients: list[Any]) -> list[Any]:
+        """What the replica does to its own gradients."""
+        return gradients
+
+    def apply(self, gradients: list[Any]) -> None:
+        """Hand the gradients to the optimizer, which sums them."""
+        self._optimizer.apply_gradients(zip(gradients, self.trained(), strict=True))
+
+    def report(self, loss: Any) -> Any:
+        """What the step returns."""
+        return loss
+
+
+class PenalisedProgram(Program):
+    """The same with an L2 penalty on two kernels."""
+
+    def compute_penalty(self) -> Any:
+        """A tenth of the squared kernels."""
+        return 0.1 * (tf.reduce_sum(self.second**2) + tf.reduce_sum(self.head**2))
+
+
+class OwnReduction(Program):
+    """The user sums the gradients, the optimizer does not."""
+
+    def reduce(self, gradients: list[Any]) -> list[Any]:
+        """Sum over the replicas."""
+        return list(all_reduce("sum", gradients))
+
+    def apply(self, gradients: list[Any]) -> None:
+        """Sum, then update without a sum."""
+        self._optimizer.apply_gradients(
+            zip(self.reduce(gradients), self.trained(), strict=True),
+            experimental_aggregate_gradients=False,
+        )
+
+
+class ByHand(Program):
+    """No optimizer at all: the user sums and updates."""
+
+    rate = 0.05
+
+    def make_optimizer(self) -> Any:
+        """There is none."""
+        return None
+
+    def apply(self, gradients: list[Any]) -> None:
+        """Sum and update every variable."""
+        for gradient, variable in zip(gradients, self.trained(), strict=True):
+            self.update(variable, self.reduce(tf.convert_to_tensor(gradient)))
+
+    def reduce(self, gradient: Any) -> Any:
+        """Sum over the replicas."""
+        return all_reduce("sum", gradient)
+
+    def update(self, variable: Any, gradient: Any) -> None:
+        """Gradient descent on every copy."""
+        update(variable, self.descend, gradient)
+
+    def descend(self, copy: Any, gradient: Any) -> None:
+        """One copy's step."""
+        copy.assign_sub(self.rate * gradient)

@@ -1,0 +1,48 @@
+"""What users ask of `tf.distribute`, in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from distbench.samples.lazy import tf
+
+
+def count_replicas() -> int:
+    """Number of replicas, N; 1 without a strategy."""
+    return int(tf.distribute.get_strategy().num_replicas_in_sync)
+
+
+def find_replica() -> int:
+    """Global number of the replica whose step is being traced."""
+    context = tf.distribute.get_replica_context()
+    return int(tf.get_static_value(context.replica_id_in_sync_group) or 0)
+
+
+def find_copy(variable: Any) -> int:
+    """Global number of the replica whose copy of a variable is being updated."""
+    resolver = tf.distribute.get_strategy().cluster_resolver
+    if resolver is not None and resolver.task_type == "worker":
+        return int(resolver.task_id)
+    found = re.search(r"/replica_(\d+)", variable.name)
+    return int(found[1]) if found else 0
+
+
+def all_reduce(operation: str, values: Any) -> Any:
+    """Sum or mean over the replicas."""
+    return tf.distribute.get_replica_context().all_reduce(operation, values)
+
+
+def gather(value: Any) -> Any:
+    """Values of all replicas, joined along the first axis."""
+    return tf.distribute.get_replica_context().all_gather(value, axis=0)
+
+
+def update(variable: Any, change: Callable[..., Any], *values: Any) -> None:
+    """Change every copy of a variable by `change(copy, *values)`."""
+
+    def merge(strategy: Any, variable: Any, *values: Any) -> None:
+        strategy.extended.update(variable, change, args=values)
+
+    tf.distribute.get_replica_context().merge_call(merge, args=(variable, *values))

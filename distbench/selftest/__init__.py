@@ -1,0 +1,1 @@
+"""The bench checked by itself: every seeded fault against its expected diagnosis."""

@@ -1,0 +1,109 @@
+"""Runs the seeded faults and the unusual programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from distbench.checker import check_target
+from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError, make_unknown_name_error
+from distbench.faults import FAULTS, Fault
+from distbench.options import CheckOptions
+from distbench.selftest.score import Cell, Passed, Score, score_fault, score_program
+from distbench.target import parse_target
+from distbench.unusual import UNUSUAL, Unusual
+from distbench.verdict import Run, Status, Verdict
+
+Tell = Callable[[Cell | Passed, int, int], None]
+"""Told of each result, with its number and how many there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A sample on a cluster."""
+
+    sample: Fault | Unusual
+    cluster: str
+
+
+def plan_selftest(
+    only: Sequence[str] = (), clusters: Sequence[str] = ()
+) -> tuple[Item, ...]:
+    """What a selftest runs.
+
+    Args:
+        only: Names of faults, of unusual programs or of codes; empty means all.
+        clusters: Cluster specs; each sample runs on those of its own that are among
+            them. Empty means all.
+
+    Raises:
+        BadInputError: A name is unknown, or nothing is left to run.
+    """
+    samples: tuple[Fault | Unusual, ...] = (*FAULTS, *UNUSUAL)
+    known = {sample.name for sample in samples} | {fault.code for fault in FAULTS}
+    for name in only:
+        if name not in known:
+            raise make_unknown_name_error("Fault", name, sorted(known))
+    wanted = {str(ClusterSpec.parse(cluster)) for cluster in clusters}
+    items = tuple(
+        Item(sample=sample, cluster=cluster)
+        for sample in samples
+        for cluster in sample.clusters
+        if (not only or sample.name in only or getattr(sample, "code", "") in only)
+        and (not wanted or cluster in wanted)
+    )
+    if not items:
+        raise BadInputError(
+            f"No fault is meant for {', '.join(clusters)}. Expected one of "
+            f"{', '.join(sorted({c for s in samples for c in s.clusters}))}."
+        )
+    return items
+
+
+def run_selftest(items: Sequence[Item], tell: Tell = lambda *_: None) -> Score:
+    """Check every sample on its clusters."""
+    cells: list[Cell] = []
+    passed: list[Passed] = []
+    for number, result in enumerate(_run_items(items), 1):
+        if isinstance(result, Cell):
+            cells.append(result)
+        else:
+            passed.append(result)
+        tell(result, number, len(items))
+    return Score(faults=tuple(cells), unusual=tuple(passed))
+
+
+def _run_items(items: Sequence[Item]) -> Iterator[Cell | Passed]:
+    for item in items:
+        start_s = time.monotonic()
+        verdict = _check(item)
+        seconds = time.monotonic() - start_s
+        if isinstance(item.sample, Fault):
+            yield score_fault(item.sample, item.cluster, verdict, seconds)
+        else:
+            yield score_program(item.sample, item.cluster, verdict, seconds)
+
+
+def _check(item: Item) -> Verdict:
+    workload = item.sample.workload
+    options = CheckOptions(
+        clusters=(item.cluster,),
+        # A program's data proves nothing to the exact tier, which would be skipped.
+        tiers=("exact", "bounded") if workload == "linear" else ("bounded",),
+        workloads=() if workload is None else (workload,),
+    )
+    try:
+        return check_target(parse_target(item.sample.target), options)
+    except BadInputError as error:
+        # A sample that does not even run on one device must not hide the others.
+        broken = Run(
+            scenario=item.sample.name,
+            cluster=item.cluster,
+            path="default",
+            tier="bounded",
+            status=Status.ERROR,
+            message=str(error),
+        )
+        return Verdict(target=item.sample.target, runs=(broken,), environment={})

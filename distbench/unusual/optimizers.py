@@ -1,0 +1,130 @@
+"""Unusual but correct optimizers."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import legacy, tf
+from distbench.samples.optimizers import OwnRule, optimizer
+from distbench.samples.program import Program
+from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.unusual.program import unusual
+
+
+@unusual(workload="linear")
+@optimizer("Optimizer", "OwnRule")
+class RowAndColumnMoments(OwnRule):
+    """Second moments of rows and columns alone: slots of another shape."""
+
+    def create_slots(self, variable):
+        super().create_slots(variable)
+        for axis, name in enumerate(("rows", "columns")[: len(variable.shape)]):
+            shape = [variable.shape[axis]]
+            self.add_slot(variable, name, tf.constant_initializer(0.1), shape=shape)
+
+    def update_slot(self, slot, grad, var):
+        if len(var.shape) < 2:
+            slot.assign(self.beta * slot + grad)
+            return
+        rows, columns = self.get_slot(var, "rows"), self.get_slot(var, "columns")
+        rows.assign(0.9 * rows + 0.1 * tf.reduce_mean(grad**2, axis=1))
+        columns.assign(0.9 * columns + 0.1 * tf.reduce_mean(grad**2, axis=0))
+        scale = tf.tensordot(rows, columns, 0) / tf.reduce_mean(rows)
+        slot.assign(self.beta * slot + grad / tf.sqrt(scale))
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class TrustRatio(OwnRule):
+    """The step of a variable is as long as the variable, as LARS and LAMB have it."""
+
+    def update_variable(self, var, slot, grad):
+        ratio = tf.norm(var) / (tf.norm(slot) + 1e-6)
+        return var.assign_sub(0.01 * ratio * slot)
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class AveragedWeights(OwnRule):
+    """Keeps a moving average of every variable, which starts as a copy of it."""
+
+    def create_slots(self, variable):
+        super().create_slots(variable)
+        start = tf.constant_initializer(variable.numpy())
+        self.add_slot(variable, "average", start)
+
+    def update_variable(self, var, slot, grad):
+        super().update_variable(var, slot, grad)
+        average = self.get_slot(var, "average")
+        return average.assign(0.9 * average + 0.1 * var)
+
+
+@unusual(workload="linear")
+@optimizer("Optimizer", "OwnRule")
+class DecoupledDecay(OwnRule):
+    """The decay is part of the update and no part of the loss."""
+
+    decay = 0.1
+
+
+@unusual(workload="embedding")
+@optimizer("Adam", 0.05, amsgrad=True)
+class Amsgrad:
+    """Adam with the largest second moment so far."""
+
+
+@unusual(workload="embedding")
+@optimizer("SGD", 0.1, momentum=0.9, nesterov=True, global_clipnorm=0.1)
+class ClippedByTheOptimizer:
+    """The optimizer clips the global norm of the sums."""
+
+
+@unusual(workload="linear")
+@optimizer("RMSprop", 0.05, momentum=0.9, centered=True, decay=0.1)
+class CentredWithDecay:
+    """Three slots, and a learning rate that decays with the steps."""
+
+
+@unusual(workload="embedding")
+@optimizer("Ftrl", 0.05, l1_regularization_strength=0.01)
+class FollowTheLeader:
+    """Follow the regularised leader, whose step is no multiple of the gradient."""
+
+
+@unusual()
+class Schedule(Program):
+    """The learning rate follows a schedule of the steps."""
+
+    def make_optimizer(self):
+        schedules = tf.keras.optimizers.schedules
+        return legacy.Adam(schedules.ExponentialDecay(0.05, 1, 0.5))
+
+
+@unusual(workload="embedding")
+@optimizer("SGD", 0.1, momentum=0.9)
+class ScaledUpThenAveraged:
+    """Gradients are multiplied by N, and the aggregation averages."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
+        scaled = [
+            (tf.convert_to_tensor(g) * count_replicas(), v) for g, v in grads_and_vars
+        ]
+        return super().apply_gradients(scaled, name, **kwargs)
+
+    def _aggregate_gradients(self, grads_and_vars):
+        means = all_reduce("mean", [g for g, _ in grads_and_vars])
+        return list(zip(means, (v for _, v in grads_and_vars), strict=True))
+
+
+@unusual(workload="linear")
+@optimizer("SGD", 0.1)
+class LazySlot:
+    """A slot is made in the first update, not before."""
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        return super()._resource_apply_dense(grad, var, apply_state)
+
+    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
+        pairs = list(grads_and_vars)
+        with tf.init_scope():
+            for _, variable in pairs:
+                self.add_slot(variable, "late")
+        return super().apply_gradients(pairs, name, **kwargs)

@@ -1,0 +1,158 @@
+"""Unusual but correct ways to sum gradients over the replicas."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import legacy, tf
+from distbench.samples.program import ByHand, OwnReduction, Program
+from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.unusual.program import unusual
+
+
+@unusual()
+class OwnSum(OwnReduction):
+    """The user's own all-reduce, with the optimizer's switched off."""
+
+
+@unusual()
+class SumByHand(ByHand):
+    """No optimizer: the user sums and updates."""
+
+
+@unusual()
+class MeanAggregator(Program):
+    """An aggregator that averages, under a loss that is N times the share."""
+
+    loss_reduction = "mean"
+
+    def make_optimizer(self):
+        return legacy.SGD(0.05, momentum=0.9, gradient_aggregator=self.average)
+
+    @staticmethod
+    def average(pairs):
+        pairs = list(pairs)
+        means = all_reduce("mean", [g for g, _ in pairs])
+        return list(zip(means, [v for _, v in pairs], strict=True))
+
+    def reduce_losses(self, losses, batch):
+        return super().reduce_losses(losses, batch) * count_replicas()
+
+
+@unusual()
+class ClippedAfterSum(OwnReduction):
+    """The global norm is clipped after the sum, by the user."""
+
+    def reduce(self, gradients):
+        reduced = super().reduce(gradients)
+        return list(tf.clip_by_global_norm(reduced, 0.05)[0])
+
+
+@unusual()
+class TwoStages(OwnReduction):
+    """Dense gradients are joined and summed in one piece, the sparse one apart."""
+
+    def reduce(self, gradients):
+        sparse, *dense = gradients
+        table = all_reduce("sum", sparse)
+        joined = tf.concat([tf.reshape(g, [-1]) for g in dense], axis=0)
+        parts = tf.split(all_reduce("sum", joined), [int(tf.size(g)) for g in dense])
+        return [
+            table,
+            *(tf.reshape(p, g.shape) for p, g in zip(parts, dense, strict=True)),
+        ]
+
+
+@unusual()
+class SumOfMeans(OwnReduction):
+    """A mean over the replicas, multiplied by their number."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(g) for g in gradients]
+        return [g * count_replicas() for g in all_reduce("mean", dense)]
+
+
+@unusual()
+class ScaledAndUnscaled(OwnReduction):
+    """Gradients are scaled by a power of two for the way, as a loss scale does."""
+
+    def reduce(self, gradients):
+        scaled = [tf.convert_to_tensor(g) * 1024.0 for g in gradients]
+        return [g / 1024.0 for g in super().reduce(scaled)]
+
+
+@unusual()
+class OneVariableEach(OwnReduction):
+    """One all-reduce for every variable, in reverse order."""
+
+    def reduce(self, gradients):
+        reduced = [all_reduce("sum", gradient) for gradient in reversed(gradients)]
+        return reduced[::-1]
+
+
+@unusual()
+class DenseTable(OwnReduction):
+    """The sparse gradient is made dense before it is summed."""
+
+    def reduce(self, gradients):
+        return super().reduce([tf.convert_to_tensor(g) for g in gradients])
+
+
+@unusual()
+class RowsAddedUpFirst(OwnReduction):
+    """Each replica adds up its repeated rows before the slices are gathered."""
+
+    def reduce(self, gradients):
+        sparse, *dense = gradients
+        rows, place = tf.unique(sparse.indices)
+        values = tf.math.unsorted_segment_sum(sparse.values, place, tf.size(rows))
+        unique = tf.IndexedSlices(values, rows, sparse.dense_shape)
+        return super().reduce([unique, *dense])
+
+
+@unusual()
+class TokenCount(Program):
+    """The loss is a mean over words that are counted over all replicas."""
+
+    def reduce_losses(self, losses, batch):
+        words = tf.cast(tf.math.count_nonzero(batch[0], axis=1), self.dtype)
+        total = all_reduce("sum", tf.reduce_sum(words))
+        return tf.reduce_sum(losses * words) / total
+
+
+@unusual()
+class LocalMeanReported(Program):
+    """Trains on the share, and reports N times it, which is averaged."""
+
+    loss_reduction = "mean"
+
+    def report(self, loss):
+        return loss * count_replicas()
+
+
+@unusual()
+class AnyLossReduction(Program):
+    """Does not say how its losses combine."""
+
+    loss_reduction = None
+
+
+@unusual()
+class AccumulatorOnRead(Program):
+    """Counts its examples in a variable that is added up when it is read."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.seen = tf.Variable(
+            0.0,
+            trainable=False,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+            name="seen",
+        )
+
+    def variables(self):
+        return [*self.trained(), self.seen]
+
+    def compute_losses(self, batch):
+        losses = super().compute_losses(batch)
+        self.seen.assign_add(tf.cast(tf.shape(losses)[0], "float32"))
+        return losses
