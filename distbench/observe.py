@@ -233,8 +233,8 @@ def translate_failure(error: TaskFailedError, target: TargetRef) -> Exception:
         where = f" in {error.phase}" if error.phase else ""
         return BadInputError(
             f"Subject '{target.describe()}' fails on one device already{where}: "
-            f"{error.exception}: {error.message}. A cluster can only be compared with "
-            "a single-device run that works."
+            f"{error.exception}: {error.message.rstrip('.')}. A cluster can only be "
+            "compared with a single-device run that works."
         )
     return ClusterError(str(error), detail=error.detail)
 

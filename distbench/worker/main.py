@@ -27,6 +27,7 @@ from distbench.trace import (
     read_trace,
     write_trace,
 )
+from distbench.worker.batches import check_batches
 from distbench.worker.failures import SubjectError, classify_failure
 from distbench.worker.families import name_control
 from distbench.worker.program import Program, count_batch
@@ -160,6 +161,8 @@ class Worker:
         for tier in payload["tiers"]:
             session.restore_state(initial)
             reference = read_trace(folder, f"reference-{tier}")
+            with session.guard("data"):
+                check_batches(session.program, reference)
             values: dict[TraceKey, Value] = {}
             session.collect_state(INITIAL, initial, values)
             for step in range(scenario.steps):

@@ -27,6 +27,7 @@ class OptimizerProgram(Program):
     loss_reduction: LossReduction = "sum"
 
     def __init__(self, factory: Any, scenario: Scenario) -> None:
+        self.name = name_subject(factory)
         self._factory = factory
         self._path = AGGREGATION_PATHS[scenario.path]
         self._workload = WORKLOADS[scenario.workload](
@@ -44,7 +45,7 @@ class OptimizerProgram(Program):
         self._optimizer = self._factory()
         if name_family(self._optimizer) is None:
             raise BadInputError(
-                f"Factory '{name_subject(self._factory)}' returned no optimizer. "
+                f"Factory '{self.name}' returned no optimizer. "
                 f"Expected one of {', '.join(KNOWN_BASES.values())}. Received: an "
                 f"object of type '{type(self._optimizer).__name__}'."
             )

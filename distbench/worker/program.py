@@ -11,18 +11,22 @@ import tensorflow as tf
 from distbench.errors import BadInputError
 
 LossReduction = Literal["sum", "mean"] | None
+_SHAPES_SHOWN = 6
+"""A nest of lists has a shape for every number in it."""
 
 
 class Program:
     """A train program as the session runs it.
 
     Attributes:
+        name: What the user calls it.
         shards_known: Whether `replicas` makes a replica's share computable alone.
         replicas: Number of replicas whose share of the loss a replica computes; set
             before the step is traced. Only a workload's program looks at it.
         loss_reduction: How the replicas' losses combine.
     """
 
+    name = ""
     shards_known = False
     replicas = 1
     loss_reduction: LossReduction = None
@@ -65,9 +69,12 @@ def count_batch(batch: Any) -> int:
     arrays = [np.asarray(array) for array in tf.nest.flatten(batch)]
     lengths = {array.shape[0] if array.ndim else -1 for array in arrays}
     if len(lengths) != 1 or -1 in lengths:
+        shapes = [str(array.shape) for array in arrays]
+        if len(shapes) > _SHAPES_SHOWN:
+            shapes[_SHAPES_SHOWN:] = ["..."]
         raise BadInputError(
-            "data(step) must return arrays whose first axis counts the examples. "
-            f"Received arrays of shapes {[array.shape for array in arrays]}."
+            "data(step) must return NumPy arrays whose first axis counts the examples. "
+            f"Received, as arrays, the shapes [{', '.join(shapes)}]."
         )
     return lengths.pop()
 

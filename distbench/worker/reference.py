@@ -20,6 +20,7 @@ from distbench.trace import (
     TraceKey,
     Value,
 )
+from distbench.worker.batches import digest_batch
 from distbench.worker.optimizer_program import OptimizerProgram
 from distbench.worker.program import count_batch
 from distbench.worker.session import Session, State
@@ -41,8 +42,8 @@ class Reference:
         self.scenario = scenario
         self.replicas = replicas
         program = session.program
-        with session.guard("data"):
-            batch = program.data(0)
+        batch = self._draw(0)
+        self._starts: dict[Tier, list[State]] = {}
         self.examples = count_batch(batch)
         self.shards = split_examples(scenario, self.examples, replicas)
         self._whole = session.make_step()
@@ -55,6 +56,10 @@ class Reference:
         )
         session.prepare(self._whole, self._place(batch))
         self.initial = session.read_state()
+
+    def _draw(self, step: int) -> Any:
+        with self.session.guard("data"):
+            return self.session.program.data(step)
 
     def _place(self, batch: Any) -> Any:
         return self.session.distribute([batch])
@@ -79,9 +84,13 @@ class Reference:
         self._collect(INITIAL, values, self.initial)
         state = self.initial
         twin_states = [self.initial] * _TWINS
+        starts = self._starts[tier] = []
+        digests: list[str] = []
         for step in range(self.scenario.steps):
             before = self.start_of(tier, step, state)
-            batch = session.program.data(step)
+            starts.append(before)
+            batch = self._draw(step)
+            digests.append(digest_batch(batch))
             for replica, shard in enumerate(cut_batch(batch, self.shards)):
                 session.restore_state(before)
                 self.run_shard(shard)
@@ -96,7 +105,7 @@ class Reference:
             for number, twin in enumerate(twins):
                 start = twin_states[number] if tier == "free" else before
                 twin_states[number] = self._run_twin(number, step, start, batch, twin)
-        trace = self._make_trace("reference", tier, values)
+        trace = self._make_trace("reference", tier, values, batches=digests)
         made = tuple(
             self._make_trace(f"twin {number}", tier, twin)
             for number, twin in enumerate(twins)
@@ -182,11 +191,10 @@ class Reference:
         board.forget()
         board.feeding = phase
         fed_step = session.make_step()
-        state = self.initial
         try:
-            for step in range(observed.steps):
-                before = self.start_of(tier, step, state)
-                batch = session.program.data(step)
+            # A step that is random would not lead to the same states once more.
+            for step, before in enumerate(self._starts[tier]):
+                batch = self._draw(step)
                 for replica in range(observed.replicas):
                     board.fed = {
                         (key.call, phase, key.variable): value
@@ -200,9 +208,6 @@ class Reference:
                     self._run_fed(fed_step, batch)
                     self._collect_taps(step, values, replica, None)
                     self._collect(step, values, session.read_state(), replica)
-                session.restore_state(before)
-                self.run_whole(batch)
-                state = session.read_state()
         finally:
             board.feeding, board.fed = None, {}
         return self._make_trace(f"replay of {source or phase}", tier, values)
@@ -242,7 +247,7 @@ class Reference:
             values[replace(key, replica=replica)] = value
 
     def _make_trace(
-        self, name: str, tier: Tier, values: dict[TraceKey, Value]
+        self, name: str, tier: Tier, values: dict[TraceKey, Value], **notes: object
     ) -> Trace:
         return Trace(
             name=name,
@@ -250,7 +255,7 @@ class Reference:
             shards=self.shards,
             variables=self.session.variables,
             values=values,
-            notes={"tier": tier},
+            notes={"tier": tier, **notes},
         )
 
 

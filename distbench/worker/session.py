@@ -65,10 +65,12 @@ class Session:
         )
         with self.guard("build"), strategy.scope():
             program.build(strategy)
+            self._given = list(program.optimizers())
             self.optimizers = find_optimizers(
-                list(program.optimizers()), lambda item: name_family(item) is not None
+                self._given, lambda item: name_family(item) is not None
             )
             variables = list(program.variables())
+            _check_listed(program, variables)
         self._model_variables = variables
         self.table = VariableTable(list_state(variables, [], set()))
         self.board.find_shape = self.table.find_shape
@@ -86,7 +88,7 @@ class Session:
             yield
         except (BadInputError, SubjectError):
             raise
-        except Exception as error:
+        except BaseException as error:  # the user's code may leave by sys.exit
             if (bad_input := find_cause(error, BadInputError)) is not None:
                 raise bad_input from None
             raise SubjectError(
@@ -131,7 +133,19 @@ class Session:
         """
         with self.guard("first step"):
             step.get_concrete_function(batch)
+            self._check_optimizers()
         self.refresh_state()
+
+    def _check_optimizers(self) -> None:
+        """Refuse an optimizer that the first step made: it was not observed."""
+        now = list(self.program.optimizers())
+        same = [new is old for new, old in zip(now, self._given, strict=False)]
+        if len(now) != len(self._given) or not all(same):
+            raise BadInputError(
+                f"optimizer() of '{self.program.name}' returns something else after "
+                "the first step than after build. Expected: the optimizer that trains. "
+                "Make it once, in build(strategy)."
+            )
 
     def refresh_state(self) -> None:
         """List the variables anew."""
@@ -201,6 +215,15 @@ class Session:
                 replica=self.first_replica + number,
             )
             values[key] = array
+
+
+def _check_listed(program: Program, variables: Sequence[Any]) -> None:
+    if not variables:
+        raise BadInputError(
+            f"variables() of '{program.name}' lists no variable after build. "
+            "Expected: every variable that the step trains. Make them in "
+            "build(strategy)."
+        )
 
 
 def phase_of(variable: VariableInfo) -> Phase:

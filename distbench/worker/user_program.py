@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.errors import BadInputError
+from distbench.worker.batches import Batches
 from distbench.worker.intercept import call_converted
 from distbench.worker.program import Program, name_subject
 
@@ -18,13 +19,16 @@ class UserProgram(Program):
 
     def __init__(self, subject: Any) -> None:
         self._subject: Any = subject() if inspect.isclass(subject) else subject
+        self.name = name_subject(subject)
         declared = getattr(self._subject, "loss_reduction", None)
         if declared not in (None, "sum", "mean"):
             raise BadInputError(
-                f"Train program '{name_subject(subject)}': loss_reduction must be "
+                f"Train program '{self.name}': loss_reduction must be "
                 f"'sum', 'mean' or None. Received: {declared!r}."
             )
         self.loss_reduction = declared
+        self.name = name_subject(subject)
+        self._batches = Batches(self._draw, self.name)
 
     def build(self, strategy: tf.distribute.Strategy) -> None:
         """Let the user's program make variables and optimizer."""
@@ -39,11 +43,19 @@ class UserProgram(Program):
         loss = call_converted(self._subject.replica_step, batch)
         if loss is None:
             raise BadInputError(
-                f"Train program '{name_subject(self._subject)}': replica_step returned "
+                f"Train program '{self.name}': replica_step returned "
                 "no loss. Expected a scalar tensor: its own loss. Received: None. "
                 "Return the loss at the end of the step."
             )
-        return loss
+        number = _take_number(loss)
+        if number is None:
+            raise BadInputError(
+                f"Train program '{self.name}': replica_step must "
+                "return its loss as one number. "
+                f"Received: {_describe(loss)}. Return what is differentiated, "
+                "tf.reduce_sum(losses) / global_batch_size for example."
+            )
+        return number
 
     def variables(self) -> Sequence[Any]:
         """What the user's program lists."""
@@ -57,10 +69,42 @@ class UserProgram(Program):
         return list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
 
     def data(self, step: int) -> Any:
-        """The user's global batch of a step."""
+        """The user's global batch of a step: the same however often it is asked for."""
+        return self._batches.get(step)
+
+    def _draw(self, step: int) -> Any:
         if not hasattr(self._subject, "data"):
             raise BadInputError(
-                f"Train program '{name_subject(self._subject)}' has dataset_fn but no "
+                f"Train program '{self.name}' has dataset_fn but no "
                 "data(step). Expected data(step): the global batch as NumPy arrays."
             )
         return self._subject.data(step)
+
+
+def _take_number(loss: Any) -> Any:
+    """A loss as a scalar tensor, None where it is something else."""
+    tensor = _try_tensor(loss)
+    if not tf.is_tensor(tensor):
+        return None
+    if not (tensor.dtype.is_floating or tensor.dtype.is_integer):
+        return None
+    # An unknown shape can only be judged by the tensor that will have it.
+    if tensor.shape.num_elements() not in (1, None):
+        return None
+    return tf.reshape(tensor, [])
+
+
+def _describe(loss: Any) -> str:
+    tensor = _try_tensor(loss)
+    if not tf.is_tensor(tensor):
+        return f"an object of type '{type(loss).__name__}'"
+    return f"a {tensor.dtype.name} tensor of shape {tensor.shape}"
+
+
+def _try_tensor(value: Any) -> Any:
+    if tf.nest.is_nested(value):
+        return value
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError):
+        return value

@@ -34,9 +34,7 @@ def name_family(candidate: Any) -> str | None:
 KNOWN_BASES = {
     **legacy.BASES,
     "tf_keras.src.optimizers.optimizer.Optimizer": "tf_keras.optimizers.Optimizer",
-    "keras.src.backend.tensorflow.optimizer_distribute.TFOptimizer": (
-        "keras.optimizers.Optimizer"
-    ),
+    "keras.src.optimizers.optimizer.Optimizer": "keras.optimizers.Optimizer",
     "tensorflow.python.training.optimizer.Optimizer": "tf.compat.v1.train.Optimizer",
 }
 

@@ -1,0 +1,156 @@
+"""Train programs that break the contract, or keep it in an unusual way."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+legacy = tf_keras.optimizers.legacy
+
+
+class Regression:
+    """Correct: momentum SGD on a small regression."""
+
+    examples = 8
+
+    def build(self, strategy):
+        rng = np.random.default_rng(0)
+        self.kernel = tf.Variable(rng.normal(size=(4, 2)).astype("float32"), name="w")
+        self._optimizer = legacy.SGD(0.1, momentum=0.5)
+
+    def variables(self):
+        return [self.kernel]
+
+    def optimizer(self):
+        return self._optimizer
+
+    def data(self, step):
+        return draw(np.random.default_rng(step), self.examples)
+
+    def compute_loss(self, batch):
+        features, targets = batch
+        return tf.reduce_sum((features @ self.kernel - targets) ** 2) / self.examples
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(batch)
+        gradient = tape.gradient(loss, self.kernel)
+        self._optimizer.apply_gradients([(gradient, self.kernel)])
+        return loss
+
+
+def draw(rng, examples):
+    features = rng.normal(size=(examples, 4)).astype("float32")
+    return features, rng.normal(size=(examples, 2)).astype("float32")
+
+
+class LossOfOneElement(Regression):
+    """Correct: a loss of shape [1] is a number all the same."""
+
+    def replica_step(self, batch):
+        return tf.reshape(super().replica_step(batch), [1])
+
+
+class LossPerExample(Regression):
+    def replica_step(self, batch):
+        super().replica_step(batch)
+        return batch[0][:, 0]
+
+
+class LossAsText(Regression):
+    def replica_step(self, batch):
+        super().replica_step(batch)
+        return "done"
+
+
+class LossInDictionary(Regression):
+    def replica_step(self, batch):
+        return {"loss": super().replica_step(batch)}
+
+
+class SmallerLastBatch(Regression):
+    def data(self, step):
+        return draw(np.random.default_rng(step), 8 if step < 2 else 5)
+
+
+class DataRunsOut(Regression):
+    def data(self, step):
+        if step == 2:
+            raise EOFError("no more data")
+        return super().data(step)
+
+
+class DataAsLists(Regression):
+    def data(self, step):
+        return [array.tolist() for array in super().data(step)]
+
+
+class ExitsInBuild(Regression):
+    def build(self, strategy):
+        raise SystemExit("usage: train.py --rate RATE")
+
+
+class MakesOptimizerLate(Regression):
+    _optimizer = None
+
+    def build(self, strategy):
+        super().build(strategy)
+        self._optimizer = None
+
+    def replica_step(self, batch):
+        if self._optimizer is None:
+            self._optimizer = legacy.SGD(0.1, momentum=0.5)
+        return super().replica_step(batch)
+
+
+class ListsNoVariables(Regression):
+    def variables(self):
+        return []
+
+
+class GivesVariableTwice(Regression):
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(batch)
+        gradient = tape.gradient(loss, self.kernel)
+        self._optimizer.apply_gradients([(gradient, self.kernel)] * 2)
+        return loss
+
+
+class DrawsAnew(Regression):
+    """Every process draws other examples."""
+
+    def data(self, step):
+        return draw(np.random.default_rng(), self.examples)
+
+
+class DrawsOn(Regression):
+    """Correct: `data` goes on where it was, whatever the step is called."""
+
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+
+    def data(self, step):
+        return draw(self.rng, self.examples)
+
+
+class Dropout(Regression):
+    """Random by intent: no run repeats another."""
+
+    def compute_loss(self, batch):
+        features, targets = batch
+        return super().compute_loss((tf.nn.dropout(features, 0.5), targets))
+
+
+class ExitsOnCluster(Regression):
+    def replica_step(self, batch):
+        if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            raise SystemExit(3)
+        return super().replica_step(batch)
+
+
+def make_keras_3():
+    import keras
+
+    return keras.optimizers.Adam(0.1)

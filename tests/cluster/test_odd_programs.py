@@ -1,0 +1,85 @@
+"""Programs that break the contract get one clear error; unusual ones are understood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from distbench.cluster import ClusterSpec
+from distbench.diagnose.judge import judge
+from distbench.errors import BadInputError
+from distbench.launch.rundir import RunDirectory
+from distbench.observe import Launch, Observation, observe
+from distbench.scenario import PROGRAM, Scenario
+from distbench.target import parse_target
+from distbench.verdict import Status
+
+pytestmark = pytest.mark.cluster
+PROGRAMS = Path(__file__).with_name("odd_programs.py")
+
+
+@pytest.fixture(scope="module")
+def launch() -> Iterator[Launch]:
+    """One fork server for all programs."""
+    with RunDirectory() as directory:
+        yield Launch(directory=directory)
+
+
+def _observe(launch: Launch, name: str, cluster: str = "mirrored:2") -> Observation:
+    workload = "linear" if name.startswith("make_") else PROGRAM
+    scenario = Scenario(target=name, workload=workload, cluster=cluster)
+    spec = ClusterSpec.parse(cluster).resolve(gpus=0, cpus=2)
+    target = parse_target(f"{PROGRAMS}:{name}")
+    seen = observe(target, scenario, spec, ("bounded",), launch)
+    if seen.failure is not None and seen.failure.kind == "input":
+        raise BadInputError(seen.failure.message)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("LossPerExample", r"one number.*float32 tensor of shape \(8,\).*reduce_sum"),
+        ("LossAsText", "one number.*Received: a string tensor"),
+        ("LossInDictionary", "one number.*Received: an object of type 'dict'"),
+        ("SmallerLastBatch", r"data\(2\).*Expected: 8 examples.*Received: 5"),
+        ("DataRunsOut", r"in data: EOFError: no more data\. A cluster"),
+        ("DataAsLists", r"NumPy arrays.*\(\), \(\), \(\), \.\.\.\]"),
+        ("ExitsInBuild", "in build: SystemExit: usage: train.py"),
+        ("MakesOptimizerLate", r"optimizer\(\).*'MakesOptimizerLate'.*build"),
+        ("ListsNoVariables", r"variables\(\).*'ListsNoVariables'.*no variable"),
+        ("DrawsAnew", r"data\(0\).*the same batch in every process.*Seed"),
+        ("make_keras_3", r"cannot be observed.*Received: keras\.optimizers"),
+    ],
+)
+def test_a_broken_contract_gets_one_clear_error(
+    launch: Launch, name: str, words: str
+) -> None:
+    with pytest.raises(BadInputError, match=words):
+        _observe(launch, name)
+
+
+@pytest.mark.parametrize("name", ["LossOfOneElement", "DrawsOn"])
+def test_unusual_programs_pass(launch: Launch, name: str) -> None:
+    judgement = judge(_observe(launch, name, "mwms:2").evidence["bounded"])
+    assert judgement.status is Status.PASS, judgement.findings
+
+
+def test_replays_start_where_the_cluster_did(launch: Launch) -> None:
+    """A random program takes another way each time; its replays must not."""
+    evidence = _observe(launch, "Dropout").evidence["bounded"]
+    checked = 0
+    for key, value in evidence.replays["reduced_gradient"].values.items():
+        if key.phase in ("slot", "variable"):
+            checked += 1
+            observed = evidence.observed.get(key)
+            assert observed.tobytes() == value.tobytes(), key
+    assert checked
+
+
+def test_an_exit_on_the_cluster_alone_is_the_subjects(launch: Launch) -> None:
+    failure = _observe(launch, "ExitsOnCluster").failure
+    assert failure is not None
+    assert (failure.kind, failure.exception) == ("subject", "SystemExit")
