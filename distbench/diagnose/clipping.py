@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, measure_norm, measure_size
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import Row, fit_weights
-from distbench.trace import WHOLE
+from distbench.trace import WHOLE, SparseRows
 
 PHASES = ("local_gradient", "reduced_gradient")
 
@@ -62,7 +62,8 @@ def explain_by_clipped_norm(context: Context) -> Iterator[Hypothesis]:
     sources = list_sources(context)
     n = context.replicas
     for words, measure in (
-        ("the norm of each variable's gradient", _measure_tensor),
+        ("the norm of each variable's gradient", measure_tensor),
+        ("the norm of each variable's gradient", SliceNorm(context)),
         ("the global norm of each replica's gradients", _GlobalNorm(context)),
     ):
         for mean in (1.0,) if n == 1 else (1.0, 1.0 / n):
@@ -84,8 +85,28 @@ def explain_by_clipped_norm(context: Context) -> Iterator[Hypothesis]:
 Measure = Callable[[Source, int], float]
 
 
-def _measure_tensor(source: Source, place: int) -> float:
+def measure_tensor(source: Source, place: int) -> float:
+    """Norm of one addend, repeated rows added up."""
     return measure_norm(source.terms[place])
+
+
+class SliceNorm:
+    """Norm of one addend as TensorFlow takes it of a sparse one: that of its slices."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __call__(self, source: Source, place: int) -> float:
+        """Norm of the addend at a place; of a dense one its own."""
+        key = replace(
+            source.case.key, phase="local_gradient", replica=source.replicas[place]
+        )
+        evidence = self._context.evidence
+        for trace in (evidence.observed, evidence.reference):
+            value = trace.get(key)
+            if isinstance(value, SparseRows):
+                return measure_norm(np.asarray(value.values, np.float64))
+        return measure_tensor(source, place)
 
 
 class _GlobalNorm:

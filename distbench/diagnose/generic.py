@@ -12,6 +12,9 @@ from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.trace import SparseRows, TraceKey
 
+_SAME = 1e-3
+"""Fractions of small numbers lie farther apart; the fit of the values decides."""
+
 
 def explain_by_nonfinite(context: Context) -> Iterator[Hypothesis]:
     """Inf or NaN where the expected value is finite."""
@@ -97,6 +100,38 @@ def _find_earlier(context: Context, number: int, step: int) -> Array | None:
             if value is not None:
                 return take_rows(value, case)
     return None
+
+
+def explain_by_micro_steps(context: Context) -> Iterator[Hypothesis]:
+    """A whole number of micro-steps too much: k, 1/k, r/k or k/r.
+
+    That gradients are accumulated is a fact that the tapes told: one of the two numbers
+    must be the number of gradients which a step computed of each variable.
+    """
+    if context.phase in ("slot", "variable", "iterations"):
+        return
+    made = context.evidence.observed.notes.get("micro_steps")
+    cases = list(context.list_cases())
+    if not isinstance(made, int) or made < 2 or not cases:
+        return
+    seen = np.concatenate([np.ravel(case.observed) for _, case in cases])
+    wanted = np.concatenate([np.ravel(case.expected) for _, case in cases])
+    fit = fit_ratio(seen, wanted)
+    if fit is None:
+        return
+    for other in range(1, 2 * made + 1):
+        for ratio, words in (
+            (made / other, f"{made}/{other}"),
+            (other / made, f"{other}/{made}"),
+        ):
+            if other != made and abs(fit.ratio / ratio - 1) < _SAME:
+                yield Hypothesis(
+                    code="accumulation-scale",
+                    predicted={i: ratio * case.expected for i, case in cases},
+                    detail=f"of {made} micro-steps accumulated in a step it is {words} "
+                    "times what it should be",
+                    ratio=ratio,
+                )
 
 
 def explain_by_factor(context: Context) -> Iterator[Hypothesis]:

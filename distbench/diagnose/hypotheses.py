@@ -23,12 +23,15 @@ Explain = Callable[[Context], Iterable[Hypothesis]]
 CAUSES: tuple[Explain, ...] = (
     generic.explain_by_nonfinite,
     loss.explain_by_equal_gradients,
-    loss.explain_by_scale,
+    # A program that is run on a shard alone brings its whole penalty, so that a wrong
+    # share of the penalty looks like a wrong share of the loss: the narrower first.
     loss.explain_by_penalty,
+    loss.explain_by_scale,
     reduction.explain_by_missing_sum,
     reduction.explain_by_count,
     reduction.explain_by_subset,
     sparse.explain_by_rows,
+    sparse.explain_by_shifted_replica,
     reduction.explain_by_pairing,
     generic.explain_by_staleness,
     slots.explain_by_start,
@@ -36,6 +39,7 @@ CAUSES: tuple[Explain, ...] = (
     slots.explain_by_local_gradient,
     slot_rule.explain_by_repetition,
     update.explain_by_statistics,
+    update.explain_by_stillness,
     update.explain_by_repeated_update,
     update.explain_by_momentum,
     update.explain_by_decay,
@@ -44,9 +48,11 @@ CAUSES: tuple[Explain, ...] = (
     clipping.explain_by_clipped_norm,
     clipping.explain_by_clipped_value,
     nonlinear.explain_by_sign,
+    nonlinear.explain_by_unit_norm,
     nonlinear.explain_by_levels,
     sparse.explain_by_moved_rows,
     # From here on something is fitted to each value, or several numbers to all.
+    generic.explain_by_micro_steps,
     generic.explain_by_factor,
     reduction.explain_by_weights,
     update.explain_by_rate,

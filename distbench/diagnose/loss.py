@@ -133,13 +133,16 @@ def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
         columns = np.stack([theta.ravel(), np.sign(theta).ravel()], axis=1)
         extra = (case.observed - case.expected).ravel()
         weights, *_ = np.linalg.lstsq(columns, extra, rcond=None)
-        if np.min(weights) > -1e-3 * np.max(np.abs(weights)):
+        # A penalty pulls all ways towards 0; too much or too little of it is one sign.
+        least, most = np.min(weights), np.max(weights)
+        if least * most >= -1e-3 * max(least**2, most**2):
             predicted[number] = case.expected + (columns @ weights).reshape(theta.shape)
     if predicted:
         yield Hypothesis(
             code="regularizer-not-scaled",
             predicted=predicted,
-            detail="what is too much is the gradient of a penalty on the variable",
+            detail="what is too much or too little is the gradient of a penalty on the "
+            "variable",
         )
 
 

@@ -10,7 +10,13 @@ import numpy as np
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.clipping import PHASES, Source, list_sources
+from distbench.diagnose.clipping import (
+    PHASES,
+    SliceNorm,
+    Source,
+    list_sources,
+    measure_tensor,
+)
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 
 CODE = "nonlinear-before-reduction"
@@ -50,6 +56,37 @@ def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
         predicted=predicted,
         detail="every replica replaces its gradient by a multiple of its sign",
     )
+
+
+def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
+    """Every addend is scaled to the same length: Σ c g_r / ‖g_r‖.
+
+    c is 1 or fitted over everything that is wrong. Of addends that are all equally
+    long any constant factor would say the same, so their norms must differ.
+    """
+    if context.phase not in PHASES:
+        return
+    sources = list_sources(context)
+    for measure in (measure_tensor, SliceNorm(context)):
+        norms = [measure(s, place) for s in sources for place in range(len(s.terms))]
+        if not norms or min(norms) == 0 or max(norms) < 1.01 * min(norms):
+            continue
+        sums = {
+            s.number: np.asarray(
+                sum(t / measure(s, place) for place, t in enumerate(s.terms))
+            )
+            for s in sources
+        }
+        seen = [s.case.observed.ravel() for s in sources]
+        made = [sums[s.number].ravel() for s in sources]
+        fit = fit_ratio(np.concatenate(seen), np.concatenate(made))
+        for length in (1.0,) if fit is None else (1.0, fit.ratio):
+            yield Hypothesis(
+                code=CODE,
+                predicted={number: length * value for number, value in sums.items()},
+                detail="every replica scales its gradient to a norm of "
+                f"{length:.6g} before the sum",
+            )
 
 
 def explain_by_levels(context: Context) -> Iterator[Hypothesis]:

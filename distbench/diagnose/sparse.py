@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -36,11 +37,38 @@ def explain_by_rows(context: Context) -> Iterator[Hypothesis]:
         if slices:
             for code, words, dense in _combine_wrongly(slices):
                 found.setdefault((code, words), {})[number] = take_rows(dense, case)
-            words = "of slices for the same row only one counts"
-            one = _pick_slices(slices, case)
-            found.setdefault(("sparse-duplicates", words), {})[number] = one
+            added = [_add_rows(one) for one in slices]
+            for words, parts in (
+                ("of slices for the same row only one counts", slices),
+                ("of the replicas that have a row only one counts", added),
+            ):
+                one = _pick_slices(parts, case)
+                found.setdefault(("sparse-duplicates", words), {})[number] = one
     for (code, words), predicted in found.items():
         yield Hypothesis(code=code, predicted=predicted, detail=words)
+
+
+def explain_by_shifted_replica(context: Context) -> Iterator[Hypothesis]:
+    """All rows of one replica lie one too far, the others' where they belong."""
+    if context.phase != "reduced_gradient" or context.replicas == 1:
+        return
+    slices = {n: context.find_slices(case) for n, case in context.list_cases()}
+    for replica in range(context.replicas):
+        for shift in (1, -1):
+            predicted = {}
+            for number, parts in slices.items():
+                if parts:
+                    dense = [part.to_dense() for part in parts]
+                    dense[replica] = np.roll(dense[replica], shift, axis=0)
+                    total = np.asarray(np.sum(dense, axis=0))
+                    predicted[number] = take_rows(total, context.cases[number])
+            yield Hypothesis(
+                code="sparse-rows",
+                predicted=predicted,
+                detail=f"every row of replica {replica} lies 1 too far "
+                f"{'down' if shift > 0 else 'up'}",
+                replicas=(replica,),
+            )
 
 
 def _find_slices(context: Context, case: Pair) -> tuple[SparseRows, ...]:
@@ -76,6 +104,7 @@ def _combine_wrongly(slices: Sequence[SparseRows]) -> Iterator[Combined]:
             f"of a replica's slices for the same row only the {words} counts",
             np.asarray(np.sum(each, axis=0)),
         )
+    yield from _pick_replicas(slices)
     dense = [s.to_dense() for s in slices]
     rows = _column(np.maximum(1, sum(s.count_rows() for s in slices)), shape)
     total = np.asarray(np.sum(dense, axis=0))
@@ -107,6 +136,27 @@ def _combine_wrongly(slices: Sequence[SparseRows]) -> Iterator[Combined]:
         )
 
 
+def _add_rows(slices: SparseRows) -> SparseRows:
+    rows = np.unique(slices.indices)
+    return replace(slices, indices=rows, values=slices.to_dense()[rows])
+
+
+def _pick_replicas(slices: Sequence[SparseRows]) -> Iterator[Combined]:
+    """Every replica adds up its slices; of several replicas with a row one counts."""
+    if len(slices) == 1:
+        return
+    for words, order in (("last", slices), ("first", tuple(reversed(slices)))):
+        kept = np.zeros(slices[0].shape)
+        for one in order:
+            added = _add_rows(one)
+            kept[added.indices] = added.values
+        yield (
+            "sparse-duplicates",
+            f"of the replicas that have a row only the {words} one counts",
+            kept,
+        )
+
+
 def _pick_slices(slices: Sequence[SparseRows], case: Pair) -> Array:
     """For each row that slice which is nearest to what was observed."""
     indices = np.concatenate([s.indices for s in slices])
@@ -122,25 +172,36 @@ def _pick_slices(slices: Sequence[SparseRows], case: Pair) -> Array:
 
 
 def _swap_indices(slices: Sequence[SparseRows]) -> Iterator[Combined]:
-    """All replicas' slices under the indices of one of them."""
-    if len({len(s.indices) for s in slices}) > 1:
-        shortest = min(len(s.indices) for s in slices)
-    else:
-        shortest = len(slices[0].indices)
-    values = [np.asarray(s.values, np.float64)[:shortest] for s in slices]
+    """All replicas' slices under the indices of one of them.
+
+    Of replicas with fewer slices the rest counts as 0, or all are cut to the fewest.
+    """
+    fewest = min(len(s.indices) for s in slices)
     for number, owner in enumerate(slices):
-        for words, scale in (("added up", 1.0), ("averaged", 1 / len(slices))):
+        for (some, count), (words, scale) in itertools.product(
+            (("", len(owner.indices)), ("first ", fewest)),
+            (("added up", 1.0), ("averaged", 1 / len(slices))),
+        ):
+            values = [_fit_length(np.asarray(s.values), count) for s in slices]
             placed = replace(
                 owner,
-                indices=owner.indices[:shortest],
+                indices=owner.indices[:count],
                 values=np.asarray(scale * np.sum(values, axis=0)),
             )
             yield (
                 "sparse-rows",
-                f"all replicas' slices are {words} under the indices of replica "
+                f"all replicas' {some}slices are {words} under the indices of replica "
                 f"{number}",
                 placed.to_dense(),
             )
+
+
+def _fit_length(values: Array, count: int) -> Array:
+    """The first slices, or all of them and as many of zeros as it takes."""
+    fitted = np.zeros((count, *values.shape[1:]))
+    kept = min(count, len(values))
+    fitted[:kept] = values[:kept]
+    return fitted
 
 
 def explain_by_moved_rows(context: Context) -> Iterator[Hypothesis]:

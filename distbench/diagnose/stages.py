@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from distbench.compare.comparison import Judged
@@ -12,7 +12,7 @@ from distbench.diagnose.hypotheses import list_hypotheses
 from distbench.diagnose.links import Chain
 from distbench.diagnose.rank import Ranked, find_best
 from distbench.evidence import Evidence
-from distbench.trace import INITIAL, PHASES, Phase
+from distbench.trace import INITIAL, PHASES, Phase, VariableInfo
 from distbench.verdict import Finding
 
 SCALING = ("loss-not-scaled", "loss-scaled-twice", "mean-of-means")
@@ -215,22 +215,38 @@ def _explain_start(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
         for j in chain.apart
         if j.comparison.step == INITIAL and j.comparison.key not in known
     ]
-    for phase, code, words in (
-        ("slot", "slot-initial", "the slot does not start as on one device"),
-        ("variable", "initial-value-differs", "it does not start as on one device"),
-        ("iterations", "initial-value-differs", "it does not start as on one device"),
-    ):
-        links = [j for j in start if j.comparison.phase == phase]
-        if links:
-            context = make_context(evidence, chain, phase, links)  # type: ignore[arg-type]  # literals of this loop
-            explained = Explained(
-                code=code,
-                detail=words,
-                confidence=1.0,
-                cases=context.cases,
-                phase=context.phase,
-            )
-            yield from _report(context, (explained,), links)
+    infos = {v.path: v for v in evidence.reference.variables}
+    groups: dict[tuple[Phase, str, str], list[Judged]] = {}
+    for link in start:
+        code, words = _name_start(link, infos)
+        groups.setdefault((link.comparison.phase, code, words), []).append(link)
+    for (phase, code, words), links in sorted(groups.items(), key=_place_group):
+        context = make_context(evidence, chain, phase, links)
+        explained = Explained(
+            code=code,
+            detail=words,
+            confidence=1.0,
+            cases=context.cases,
+            phase=context.phase,
+        )
+        yield from _report(context, (explained,), links)
+
+
+def _name_start(link: Judged, infos: Mapping[str, VariableInfo]) -> tuple[str, str]:
+    c = link.comparison
+    if c.phase != "slot":
+        return "initial-value-differs", "it does not start as on one device"
+    info = infos.get(c.variable)
+    # A single number that belongs to no variable is no average of gradients but one of
+    # the numbers that the rule is given.
+    if info is not None and not info.of and not info.shape:
+        return "hyperparameter-differs", "the number is another than on one device"
+    return "slot-initial", "the slot does not start as on one device"
+
+
+def _place_group(group: tuple[tuple[Phase, str, str], list[Judged]]) -> tuple[int, str]:
+    (phase, code, _), _ = group
+    return PHASES.index(phase), code
 
 
 def _explain_apart(evidence: Evidence, chain: Chain) -> Iterator[Finding]:

@@ -172,6 +172,21 @@ def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
     )
 
 
+def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
+    """Some replicas' variables do not take the step that the others take."""
+    if context.phase != "variable":
+        return
+    wrong = {case.key.replica for case in context.cases}
+    if not {key.replica for key in context.right} - wrong:
+        return
+    names = ", ".join(str(replica) for replica in sorted(wrong))
+    yield Hypothesis(
+        code="replicas-diverged",
+        predicted={number: _find_base(case) for number, case in context.list_cases()},
+        detail=f"the variable of replica {names} takes no update while others do",
+    )
+
+
 def explain_by_divergence(context: Context) -> Iterator[Hypothesis]:
     """Only some replicas' variables are wrong."""
     if context.phase != "variable" or context.replicas == 1:

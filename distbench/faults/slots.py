@@ -15,6 +15,10 @@ def name_slots(slot):
     return tuple(f"{_NAME}/{v}/{slot}" for v in ("table", "kernel", "bias"))
 
 
+_MADE_EARLY = ("table/m", "kernel/m", "bias/m")
+"""Slots that are made before the base class opens its name scope."""
+
+
 class OwnAdagrad(OwnRule):
     """Accumulates squares: a <- a + g squared, var <- var - rate g / sqrt(a)."""
 
@@ -95,7 +99,7 @@ class FedBeforeTheSum(OwnRule):
 @fault(
     "slot-from-local-gradient",
     "slot",
-    name_slots("m"),
+    _MADE_EARLY,
     like="keras-team/keras#20541",
     workload="embedding",
 )
@@ -107,7 +111,7 @@ class MomentumOfOwnGradient(FedBeforeTheSum):
 @fault(
     "slot-from-local-gradient",
     "slot",
-    name_slots("m"),
+    _MADE_EARLY,
     like="keras-team/keras#20703",
     workload="embedding",
 )
@@ -125,7 +129,7 @@ class SquaresSummed(FedBeforeTheSum):
 @fault(
     "slot-from-local-gradient",
     "slot",
-    name_slots("m"),
+    _MADE_EARLY,
     like="deepspeedai/DeepSpeed#490",
     workload="embedding",
 )

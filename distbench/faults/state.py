@@ -104,7 +104,8 @@ class EvenShardsExpected(Program):
 
     def compute_losses(self, batch):
         words, features, targets = batch
-        size = self.examples // count_replicas()
+        count = count_replicas()
+        size = self.examples // count if count > 1 else -1
         features = tf.reshape(features, [size, FEATURES])
         return super().compute_losses((words, features, targets))
 

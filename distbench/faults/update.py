@@ -25,7 +25,8 @@ class StepTakenOncePerReplica(OwnRule):
 
     def update_variable(self, var, slot, grad):
         for _ in range(count_replicas()):
-            super().update_variable(var, slot, grad)
+            done = super().update_variable(var, slot, grad)
+        return done
 
 
 @fault(
@@ -41,7 +42,8 @@ class WholeRuleOncePerReplica(OwnRule):
 
     def _resource_apply_dense(self, grad, var, apply_state=None):
         for _ in range(count_replicas()):
-            super()._resource_apply_dense(grad, var, apply_state)
+            done = super()._resource_apply_dense(grad, var, apply_state)
+        return done
 
 
 @fault(

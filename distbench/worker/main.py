@@ -176,7 +176,10 @@ class Worker:
                 shards=shards,
                 variables=session.variables,
                 values=values,
-                notes={"tier": tier},
+                notes={
+                    "tier": tier,
+                    "micro_steps": session.board.count_gradients(),
+                },
             )
             write_trace(trace, folder, f"observed-{tier}-{self._context.task}")
         return {}

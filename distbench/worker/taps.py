@@ -144,6 +144,10 @@ class TapBoard:
         seen = self._seen.get((self.find_replica(), variable), [])
         return seen[0] if len(seen) == 1 else None
 
+    def count_gradients(self) -> int:
+        """How many gradients of one variable the tapes of a step gave, at most."""
+        return max((len(seen) for seen in self._seen.values()), default=0)
+
     def tap_unclaimed(self) -> None:
         """Record what the tapes gave in a step that called no optimizer."""
         replica = self.find_replica()

@@ -28,7 +28,7 @@ from training_simulator import (
 )
 
 from distbench.diagnose.judge import judge
-from distbench.trace import SparseRows
+from distbench.trace import WHOLE, SparseRows, TraceKey, VariableInfo
 from distbench.verdict import Status
 
 MOMENTUM = Rule(name="momentum")
@@ -1026,6 +1026,108 @@ CASES = [
 ]
 
 
+def clip_slices(value, norm):
+    """What tf.clip_by_norm does: repeated rows are not added up for the norm."""
+    slices = getattr(value, "values", value)
+    size = float(np.linalg.norm(np.asarray(slices, np.float64)))
+    return scale(value, min(1.0, norm / size))
+
+
+def take_unit(value, length=1.0):
+    return scale(value, length / float(np.linalg.norm(to_array(value))))
+
+
+def add_rows(slices):
+    rows = np.unique(slices.indices)
+    dense = slices.to_dense().astype(slices.values.dtype)
+    return SparseRows(indices=rows, values=dense[rows], shape=slices.shape)
+
+
+def shift_rows(slices):
+    return replace(slices, indices=(slices.indices + 1) % slices.shape[0])
+
+
+def add_by_position(values):
+    """The first replica's rows, with the slices of all in their order."""
+    first = values[0]
+    total = np.array(first.values)
+    for other in values[1:]:
+        count = min(len(total), len(other.values))
+        total[:count] += other.values[:count]
+    return SparseRows(indices=first.indices, values=total, shape=first.shape)
+
+
+CASES += [
+    Case(
+        name="last-replica-overwrites-rows",
+        code="sparse-duplicates",
+        phase="reduced_gradient",
+        variable=TABLE,
+        fault=Fault(
+            reduce=reduce_some([TABLE], lambda v: overwrite([add_rows(s) for s in v]))
+        ),
+        setup={"shards": (14, 2)},  # replica 1 must not have all rows
+    ),
+    Case(
+        name="rows-of-one-replica-shifted",
+        code="sparse-rows",
+        phase="reduced_gradient",
+        variable=TABLE,
+        replicas=(1,),
+        fault=Fault(
+            reduce=reduce_some([TABLE], lambda v: add_values([v[0], shift_rows(v[1])]))
+        ),
+    ),
+    Case(
+        name="slices-added-by-position",
+        code="sparse-rows",
+        phase="reduced_gradient",
+        variable=TABLE,
+        fault=Fault(reduce=reduce_some([TABLE], add_by_position)),
+        setup={"shards": (10, 6)},
+    ),
+    Case(
+        name="penalty-lacks-in-a-program",
+        code="regularizer-not-scaled",
+        phase="local_gradient",
+        variable=KERNEL,
+        fault=Fault(penalty=lambda r, s: 1 / s.replicas if r == 0 else 0.0),
+        setup={"penalty": 0.3, "shards_known": False},
+    ),
+    Case(
+        name="norm-of-slices-clipped-first",
+        code="clip-before-reduction",
+        phase="reduced_gradient",
+        fault=Fault(reduce=each(lambda v: clip_slices(v, 0.1))),
+    ),
+    Case(
+        name="unit-norms-added-up",
+        code="nonlinear-before-reduction",
+        phase="reduced_gradient",
+        fault=Fault(reduce=each(take_unit)),
+    ),
+    Case(
+        name="norms-made-equal-first",
+        code="nonlinear-before-reduction",
+        phase="reduced_gradient",
+        fault=Fault(reduce=each(lambda v: take_unit(v, 37.0))),
+    ),
+    Case(
+        name="one-replica-takes-no-update",
+        code="replicas-diverged",
+        phase="variable",
+        replicas=(1,),
+        fault=Fault(
+            update=add_state(
+                lambda k, v, old, run: (
+                    old[k] if run.replica == 1 and k in TRAINED else v
+                )
+            )
+        ),
+    ),
+]
+
+
 def run_case(case: Case, **more: Any):
     fault = case.fault
     if fault.transform == "stale":
@@ -1064,3 +1166,49 @@ def test_the_same_run_without_the_fault_passes(setup):
     judgement = judge(observe(**setup))
     assert judgement.status is Status.PASS, judgement
     assert judgement.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("made", "ratio", "code"),
+    [
+        (3, 3.0, "accumulation-scale"),
+        (3, 1 / 3, "accumulation-scale"),
+        (2, 2 / 3, "accumulation-scale"),
+        (3, 2 / 3, "accumulation-scale"),
+        (3, 0.7, "scale-error"),
+        (1, 3.0, "scale-error"),
+    ],
+    ids=["k", "1/k", "r/k", "r/k-partial", "no-fraction", "no-micro-steps"],
+)
+def test_a_number_of_micro_steps_is_told_from_a_factor(made, ratio, code):
+    fault = Fault(reduce=reduce_with(lambda v: scale(add_values(v), ratio)))
+    evidence = observe(fault)
+    notes = {**evidence.observed.notes, "micro_steps": made}
+    observed = replace(evidence.observed, notes=notes)
+    first = judge(replace(evidence, observed=observed)).findings[0]
+    assert (first.code, first.phase) == (code, "reduced_gradient")
+
+
+def test_a_learning_rate_that_starts_otherwise_is_no_average():
+    def add_rate(trace, value):
+        rate = VariableInfo(path="rate", role="slot", shape=(), dtype="float32")
+        values = {
+            TraceKey(step=-1, phase="slot", variable="rate", replica=r): np.float32(v)
+            for r, v in value.items()
+        }
+        values = {key: np.array(v) for key, v in values.items()}
+        return replace(
+            trace,
+            variables=(*trace.variables, rate),
+            values={**trace.values, **values},
+        )
+
+    evidence = observe()
+    evidence = replace(
+        evidence,
+        observed=add_rate(evidence.observed, {0: 0.2, 1: 0.2}),
+        reference=add_rate(evidence.reference, {WHOLE: 0.1}),
+    )
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("hyperparameter-differs", "slot")
+    assert (finding.step, finding.variables) == (-1, ("rate",))

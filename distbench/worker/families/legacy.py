@@ -11,6 +11,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import tensorflow as tf
+
 from distbench.trace import Phase
 from distbench.worker.intercept import call_converted, intercept
 from distbench.worker.state import VariableTable
@@ -74,6 +76,8 @@ class _LegacyTaps:
             if outermost:
                 path = self._table.find_path(handle)
                 grad = self._board.tap("applied_gradient", path, grad)
+                # What a cluster made sparse can be fed to a device that had it dense.
+                grad = tf.convert_to_tensor(grad)
             return original(grad, handle, *a, **k)
 
     def apply_sparse(
@@ -84,6 +88,10 @@ class _LegacyTaps:
                 path = self._table.find_path(handle)
                 slices = self._table.make_slices(handle, grad, indices)
                 slices = self._board.tap("applied_gradient", path, slices)
+                if not isinstance(slices, tf.IndexedSlices):
+                    # A cluster that made it dense: then every row is a slice.
+                    rows = tf.range(handle.shape[0], dtype=indices.dtype)
+                    slices = tf.IndexedSlices(slices, rows)
                 grad, indices = slices.values, slices.indices
             return original(grad, handle, indices, *a, **k)
 

@@ -1,0 +1,44 @@
+"""Some of the seeded faults and correct programs, one for each stage of a step.
+
+`distbench selftest` runs all of them; docs/detection.md has what it says.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from distbench.selftest.matrix import mark_cell
+from distbench.selftest.run import plan_selftest, run_selftest
+from distbench.verdict import Status
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [
+        ("mean-over-own-tokens", "mwms:2"),
+        ("penalty-on-every-replica", "mirrored:2"),
+        ("patched-apply-sums", "mwms:2"),
+        ("rows-divided-by-owners", "mirrored:2"),
+        ("reduced-while-next-step-runs", "mirrored:2"),
+        ("decay-times-replicas", "mirrored:2"),
+        ("sent-in-half-precision", "mwms:2"),
+    ],
+)
+def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
+    (cell,) = run_selftest(plan_selftest([name], [cluster])).faults
+    assert mark_cell(cell) == "ok", (cell.found, cell.explanation)
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [
+        ("token-count", "mwms:2"),
+        ("scaled-up-then-averaged", "mirrored:2"),
+        ("two-optimizers", "mirrored:2"),
+    ],
+)
+def test_an_unusual_program_passes(name: str, cluster: str) -> None:
+    (passed,) = run_selftest(plan_selftest([name], [cluster])).unusual
+    assert passed.status is Status.PASS, passed.found
