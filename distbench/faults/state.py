@@ -130,7 +130,7 @@ class StateByName(OwnRule):
         return var.assign_sub(self.__dict__["_rates"][var.name] * slot)
 
 
-@fault("raises", "local_gradient", like="tensorflow/tensorflow#37765")
+@fault("raises", "loss", like="tensorflow/tensorflow#37765", clusters=("mirrored:2",))
 class SumInsideCondition(Program):
     """Gradients are summed inside a condition, where no replica may wait."""
 

@@ -22,3 +22,4 @@ class LazyModule:
 
 tf: Any = LazyModule("tensorflow")
 legacy: Any = LazyModule("tf_keras.optimizers.legacy")
+schedules: Any = LazyModule("tf_keras.optimizers.schedules")

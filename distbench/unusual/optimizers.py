@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distbench.samples.lazy import legacy, tf
+from distbench.samples.lazy import legacy, schedules, tf
 from distbench.samples.optimizers import OwnRule, optimizer
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce, count_replicas
@@ -94,7 +94,6 @@ class Schedule(Program):
     """The learning rate follows a schedule of the steps."""
 
     def make_optimizer(self):
-        schedules = tf.keras.optimizers.schedules
         return legacy.Adam(schedules.ExponentialDecay(0.05, 1, 0.5))
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import collections
+import importlib.util
 import json
+import sys
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from verdict_samples import make_finding, make_run, make_verdict
 
+from distbench.cli import main
 from distbench.codes import CODES
 from distbench.errors import BadInputError
 from distbench.faults import FAULTS
@@ -216,3 +221,55 @@ def test_a_fault_is_validated(change: dict[str, object], words: str) -> None:
 
 def test_names_are_words_joined_by_hyphens() -> None:
     assert make_name("MeanOfOwnShard") == "mean-of-own-shard"
+
+
+@pytest.mark.parametrize("right", [True, False], ids=["right", "wrong"])
+def test_the_command_ends_with_1_where_a_target_is_not_reached(
+    right: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    cell = score(RIGHT if right else replace(RIGHT, code="scale-error"))
+
+    def play(items: object, tell: Callable[..., None]) -> Score:
+        tell(cell, 1, 1)
+        return Score(faults=(cell,), unusual=())
+
+    monkeypatch.setattr("distbench.selftest.run.run_selftest", play)
+    file = tmp_path / "matrix.json"
+    monkeypatch.setattr(sys, "argv", ["distbench", "selftest", "--json", str(file)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == (0 if right else 1)
+    out = capsys.readouterr()
+    assert ("passed" if right else "FAILED") in out.out
+    assert "code right: " in out.out
+    assert "two-kernels on mwms:4: " in out.err
+    assert json.loads(file.read_text())["ok"] is right
+
+
+def test_faults_are_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["distbench", "list", "faults"])
+    with pytest.raises(SystemExit):
+        main()
+    out = capsys.readouterr().out
+    assert all(sample.name in out for sample in (*FAULTS, *UNUSUAL))
+
+
+def test_the_page_tells_what_was_missed() -> None:
+    fault = FAULTS[0]
+    cell = replace(score(RIGHT), fault=fault.name, cluster="mwms:2", code=False)
+    text = score_to_json(Score(faults=(cell,), unusual=()))
+    path = Path(__file__).parents[2] / "scripts" / "write_detection.py"
+    spec = importlib.util.spec_from_file_location("write_detection", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    page = script.make_page(json.loads(text))
+    assert f"| {fault.name}: {fault.summary} | `{fault.code}` |" in page
+    assert "| code | 0 of 1 | 0.0% | 95% |" in page
+    assert f"- {fault.name} on mwms:2: bounded: wrong-pairing" in page
