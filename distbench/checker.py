@@ -31,6 +31,10 @@ _FRAME = re.compile(
     r'^  File "(?P<file>[^"]+)", line \d+, in .*\n    (?P<line>.*)', re.M
 )
 _FRAMEWORK = re.compile(r"[/\\](tensorflow|tf_keras|keras)[/\\]")
+_RUNTIME = re.compile(r"[/\\]tensorflow[/\\]python[/\\]eager[/\\]execute\.py$")
+"""Where an op's own refusal comes out of C++, on a line that is no `raise`."""
+_NODE = re.compile(r"\s*;?\s*NodeDef: .*", re.DOTALL)
+"""Each task of a collective runs an op of its own: one sends, the others receive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,16 +292,19 @@ def check_target(
 
 
 def is_deliberate(traceback: str) -> bool:
-    """Whether the framework itself raised on purpose: by a `raise` in its own code.
+    """Whether the framework itself raised on purpose: in its own code or in an op.
 
     Args:
         traceback: As Python prints it; the innermost frame is the last.
     """
     frames = list(_FRAME.finditer(traceback))
-    return (
-        bool(frames)
-        and _FRAMEWORK.search(frames[-1]["file"]) is not None
-        and frames[-1]["line"].startswith("raise ")
+    if not frames:
+        return False
+    last = frames[-1]
+    if _RUNTIME.search(last["file"]) is not None:
+        return True
+    return _FRAMEWORK.search(last["file"]) is not None and last["line"].startswith(
+        "raise "
     )
 
 
@@ -305,8 +312,13 @@ def _are_alike(left: TaskFailedError | None, right: TaskFailedError) -> bool:
     return (
         left is not None
         and (left.kind, left.exception) == (right.kind, right.exception)
-        and _ADDRESS.sub("", left.message) == _ADDRESS.sub("", right.message)
+        and _get_core(left.message) == _get_core(right.message)
     )
+
+
+def _get_core(message: str) -> str:
+    """What an exception says in every task and process."""
+    return _NODE.sub("", _ADDRESS.sub("", message))
 
 
 def _make_raises(

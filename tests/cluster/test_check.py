@@ -98,6 +98,13 @@ def test_what_the_framework_rejects_is_refused(cluster: str) -> None:
     assert "experimental_aggregate_gradients" in verdict.runs[0].message
 
 
+def test_a_dtype_that_the_collectives_lack_is_refused() -> None:
+    # Either worker may fail first, each in an op of its own.
+    verdict = _check("make_sgd", dtype="bfloat16", workload="linear")
+    assert {run.status for run in verdict.runs} == {Status.REFUSED}
+    assert "bfloat16 is not in the list of allowed values" in verdict.runs[0].message
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
