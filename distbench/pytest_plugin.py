@@ -175,15 +175,14 @@ def _explain_failure(
     excinfo: pytest.ExceptionInfo[BaseException],
     verdicts: Sequence[Verdict],
 ) -> None:
-    from distbench.errors import ClusterError, VerdictFailedError
+    from distbench.errors import BadInputError, ClusterError, VerdictFailedError
 
     error = excinfo.value
-    if isinstance(error, VerdictFailedError):
-        # The message is the diagnosis; source lines would only hide it.
-        last = excinfo.traceback.filter(excinfo)[-1]
-        report.longrepr = f"{last.path}:{last.lineno + 1}: {error}"
-    elif isinstance(error, ClusterError) and error.detail:
-        report.sections.append(("distbench: tasks", error.detail))
+    if isinstance(error, (VerdictFailedError, BadInputError, ClusterError)):
+        # The message says it all; our own source lines would only hide it.
+        report.longrepr = f"{_find_users_line(excinfo)}: {error}"
+        if isinstance(error, ClusterError) and error.detail:
+            report.sections.append(("distbench: tasks", error.detail))
     elif isinstance(error, AssertionError):
         failed = [v for v in _find_verdicts(excinfo, verdicts) if not v]
         if failed:
@@ -191,6 +190,14 @@ def _explain_failure(
 
             text = "\n".join(describe_verdict(verdict) for verdict in failed)
             report.sections.append(("distbench: diagnosis", text))
+
+
+def _find_users_line(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
+    """The innermost line that is not the bench's own."""
+    ours = Path(__file__).parent
+    frames = [f for f in excinfo.traceback if ours not in Path(f.path).parents]
+    last = (frames or excinfo.traceback)[-1]
+    return f"{last.path}:{last.lineno + 1}"
 
 
 def _find_verdicts(

@@ -113,7 +113,26 @@ def test_a_failed_assertion_shows_the_diagnosis(
 def test_a_broken_cluster_shows_its_log(suite: pytest.Pytester) -> None:
     result = run_suite(suite, "def test_it(distbench): distbench.check('broken')")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*worker-1 died*", "*last log line*"])
+    result.stdout.fnmatch_lines(["*.py:*: worker-1 died*", "*last log line*"])
+    result.stdout.no_fnmatch_line("*pytest_plugin.py*")
+
+
+def test_bad_input_is_told_at_the_line_of_the_test(suite: pytest.Pytester) -> None:
+    result = run_suite(
+        suite,
+        """
+        from distbench.cluster import ClusterSpec
+
+        def parse(text):
+            return ClusterSpec.parse(text)
+
+        def test_it(distbench):
+            parse("mwms:two")
+        """,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*/test_*.py:4: Cluster spec 'mwms:two' is not*"])
+    result.stdout.no_fnmatch_line("*distbench/cluster.py*")
 
 
 def test_another_failure_stays_as_it_is(suite: pytest.Pytester) -> None:
