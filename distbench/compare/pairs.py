@@ -83,6 +83,11 @@ class Pairs:
             v.path: v for v in evidence.observed.variables
         }
         self._exact = evidence.tier == "exact"
+        self._fed = {
+            (key.step, key.variable)
+            for key in evidence.observed.values
+            if key.phase in ("reduced_gradient", "applied_gradient")
+        }
 
     def list_all(self) -> Iterator[Pair]:
         """Every pair, each observed value once for each relation it stands in."""
@@ -279,13 +284,22 @@ class Pairs:
             fed = self.evidence.replays.get("applied_gradient")
             if fed is not None and fed.get(key) is not None:
                 source = "applied_gradient"
-            yield from self._pair_replay(key, value, source)
+            if key.phase != "variable" or self._has_gradient(key):
+                yield from self._pair_replay(key, value, source)
             yield from self._pair_whole(key, value)
         if key.replica != first:
             other = self.evidence.observed.get(replace(key, replica=first))
             if other is not None:
                 pair = self._make(key, "replicas", f"replica {first}", value, other)
                 yield replace(pair, margin=BITWISE)
+
+    def _has_gradient(self, key: TraceKey) -> bool:
+        """Whether any replica's update of a variable was fed with a gradient.
+
+        What changes without one, such as a moving average of the data, does not follow
+        from the gradients that a replay is fed with.
+        """
+        return (key.step, key.variable) in self._fed
 
     def _make(
         self,

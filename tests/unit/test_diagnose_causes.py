@@ -1212,3 +1212,44 @@ def test_a_learning_rate_that_starts_otherwise_is_no_average():
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.phase) == ("hyperparameter-differs", "slot")
     assert (finding.step, finding.variables) == (-1, ("rate",))
+
+
+@pytest.mark.parametrize(
+    ("error", "codes"),
+    [(2.0**-24, []), (2.0**-8, ["statistics-not-synchronized"])],
+    ids=["rounding", "wrong"],
+)
+def test_a_statistic_follows_from_no_gradient(error, codes):
+    """Its sum over the replicas rounds otherwise than one device's sum does."""
+
+    def add(trace, replicas, change=0.0):
+        mean = VariableInfo(
+            path="mean", role="variable", shape=(3,), dtype="float32", trainable=False
+        )
+        right = np.array([0.5, 0.25, 0.75], np.float32)
+        values = {
+            TraceKey(step=step, phase="variable", variable="mean", replica=r): (
+                np.float32(1 + change) * (step + 2) * right
+            ).astype(np.float32)
+            for step in range(-1, trace.steps)
+            for r in replicas
+            if step >= 0 or not change
+        }
+        return replace(
+            trace,
+            variables=(*trace.variables, mean),
+            values={**trace.values, **values},
+        )
+
+    evidence = observe()
+    both = range(evidence.observed.replicas)
+    start = add(evidence.observed, both)
+    observed = add(start, both, change=error)
+    evidence = replace(
+        evidence,
+        observed=replace(observed, variables=start.variables),
+        reference=add(evidence.reference, (WHOLE,)),
+        replays={k: add(v, both) for k, v in evidence.replays.items()},
+        twins=tuple(add(twin, (WHOLE,)) for twin in evidence.twins),
+    )
+    assert [f.code for f in judge(evidence).findings] == codes
