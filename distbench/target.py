@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -227,8 +228,22 @@ def _guard(ref: TargetRef, load: Callable[[], Any]) -> Any:
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the user's code
         raise BadInputError(
             f"Target '{ref.describe()}' could not be loaded: "
-            f"{describe_user_error(error)}"
+            f"{describe_user_error(error)}{_suggest_module(ref, error)}"
         ) from None
+
+
+def _suggest_module(ref: TargetRef, error: BaseException) -> str:
+    """How to name a file of a package, whose relative imports need the package."""
+    if ref.kind != "file" or "relative import" not in str(error):
+        return ""
+    file = Path(ref.path)
+    parents = list(takewhile(lambda p: (p / "__init__.py").is_file(), file.parents))
+    if not parents:
+        return ""
+    names = [folder.name for folder in reversed(parents)]
+    name = ".".join([*names, file.stem])
+    folder = parents[-1].parent
+    return f". Name it '{name}:{ref.attribute}', from the folder '{folder}'."
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -88,6 +88,15 @@ def test_a_file_is_loaded_with_its_neighbours(tmp_path: Path) -> None:
     assert load_target(parse_target("train.py:A.rate", tmp_path)) == 0.5
 
 
+def test_a_file_of_a_package_is_to_be_named_by_its_module(tmp_path: Path) -> None:
+    for folder in ("pack", "pack/inner"):
+        write(tmp_path, "", f"{folder}/__init__.py")
+    write(tmp_path, "from ..rates import RATE", "pack/inner/train.py")
+    hint = rf"Name it 'pack\.inner\.train:RATE', from the folder '{tmp_path}'\."
+    with pytest.raises(BadInputError, match=f"relative import.*{hint}"):
+        load_target(parse_target("pack/inner/train.py:RATE", tmp_path))
+
+
 def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
     for name, value in (("a", 1), ("b", 2)):
         write(tmp_path, f"value = {value}", f"{name}/train.py")
