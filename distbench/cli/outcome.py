@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import ParamSpec
+from typing import NoReturn, ParamSpec
 
 import typer
 
@@ -17,8 +19,11 @@ from distbench.errors import BadInputError, ClusterError
 
 EXIT_BAD_USAGE = 2
 EXIT_BROKEN = 3
-_EXIT_INTERRUPTED = 128 + 2
-_EXIT_PIPE_CLOSED = 128 + 13
+_EXIT_BY_SIGNAL = 128
+_EXIT_INTERRUPTED = _EXIT_BY_SIGNAL + 2
+_EXIT_PIPE_CLOSED = _EXIT_BY_SIGNAL + 13
+# Windows lacks one of them; it is refused later, in words.
+_ENDING = [getattr(signal, n) for n in ("SIGTERM", "SIGHUP") if hasattr(signal, n)]
 
 P = ParamSpec("P")
 
@@ -37,10 +42,34 @@ def guard(command: Callable[P, int]) -> Callable[P, None]:
     return run
 
 
+class _EndedError(BaseException):
+    """A signal asked this process to end; `args[0]` is its number."""
+
+
+@contextmanager
+def _end_in_order() -> Iterator[None]:
+    """Have signals unwind the stack, so that folders and tasks are cleaned up."""
+
+    def end(number: int, *_: object) -> NoReturn:
+        raise _EndedError(number)
+
+    before = {number: signal.signal(number, end) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _run_command(command: Callable[[], int]) -> int:
     try:
-        code = command()
+        with _end_in_order():
+            code = command()
         sys.stdout.flush()
+    except _EndedError as ending:
+        number = signal.Signals(ending.args[0])
+        _say(f"ended by {number.name}")
+        return _EXIT_BY_SIGNAL + number
     except BadInputError as error:
         _say(str(error))
         return EXIT_BAD_USAGE

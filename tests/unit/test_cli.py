@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import types
 from collections.abc import Callable
@@ -198,6 +200,27 @@ def test_what_the_check_raises_has_its_exit_code(
     shown = capsys.readouterr().err
     assert message in shown
     assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGHUP], ids=["term", "hangup"]
+)
+def test_a_signal_ends_the_check_in_order(play, call, capsys, number) -> None:
+    closed = []
+
+    def check_target(target, options, progress) -> Verdict:
+        try:
+            os.kill(os.getpid(), number)
+            raise AssertionError("still running")
+        finally:
+            closed.append(True)
+
+    before = signal.getsignal(number)
+    play(check_target)
+    assert call("check", "a.b:c") == 128 + number
+    assert f"ended by {number.name}" in capsys.readouterr().err
+    assert closed
+    assert signal.getsignal(number) is before
 
 
 def test_a_bug_of_ours_is_one_line_and_a_file(
