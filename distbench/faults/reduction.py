@@ -108,6 +108,7 @@ class LastReplicaDropped(OwnReduction):
 
     def reduce(self, gradients):
         count = count_replicas()
+        gradients = [tf.convert_to_tensor(g) for g in gradients]
         if count > 1 and find_replica() == count - 1:
             gradients = [g * 0.0 for g in gradients]
         return super().reduce(gradients)
