@@ -18,12 +18,11 @@ pytestmark = pytest.mark.cluster
     ("name", "cluster"),
     [
         ("mean-over-own-tokens", "mwms:2"),
-        ("penalty-on-every-replica", "mirrored:2"),
         ("patched-apply-sums", "mwms:2"),
         ("rows-divided-by-owners", "mirrored:2"),
         ("reduced-while-next-step-runs", "mirrored:2"),
         ("decay-times-replicas", "mirrored:2"),
-        ("sent-in-half-precision", "mwms:2"),
+        ("sent-in-half-precision", "mirrored:2"),
     ],
 )
 def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
@@ -35,7 +34,6 @@ def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
     ("name", "cluster"),
     [
         ("token-count", "mwms:2"),
-        ("scaled-up-then-averaged", "mirrored:2"),
         ("two-optimizers", "mirrored:2"),
     ],
 )
