@@ -50,6 +50,7 @@ def _observe(launch: Launch, name: str, cluster: str = "mirrored:2") -> Observat
         ("ExitsInBuild", "in build: SystemExit: usage: train.py"),
         ("MakesOptimizerLate", r"optimizer\(\).*'MakesOptimizerLate'.*build"),
         ("ListsNoVariables", r"variables\(\).*'ListsNoVariables'.*no variable"),
+        ("GivesVariableTwice", "given 'w' twice in one call"),
         ("DrawsAnew", r"data\(0\).*the same batch in every process.*Seed"),
         ("make_keras_3", r"cannot be observed.*Received: keras\.optimizers"),
     ],

@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from distbench.errors import BadInputError
 from distbench.trace import Phase
 from distbench.worker.intercept import call_converted, intercept
 from distbench.worker.state import VariableTable
@@ -109,9 +110,20 @@ class _LegacyTaps:
         That is what its tape gave: the user may have clipped or reduced it since, and
         then the argument is no local gradient any more. Where no tape tells, it is the
         argument, if the optimizer is asked to aggregate it.
+
+        Raises:
+            BadInputError: A variable is given twice: its two gradients and updates
+                cannot be told apart by its name.
         """
+        seen: set[str] = set()
         for argument, variable in pairs:
             path = self._table.find_path(variable)
+            if path in seen:
+                raise BadInputError(
+                    f"The optimizer is given '{path}' twice in one call. Expected: "
+                    "each variable once. Add up its gradients, or list it once."
+                )
+            seen.add(path)
             local = self._board.recall_gradient(path)
             if local is None and handed:
                 local = argument
