@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cluster
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [
-        ("mean-over-own-tokens", "mwms:2"),
+        ("mean-over-own-tokens", "mwms:4"),
         ("patched-apply-sums", "mwms:2"),
         ("rows-divided-by-owners", "mirrored:2"),
         ("reduced-while-next-step-runs", "mirrored:2"),
