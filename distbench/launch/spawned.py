@@ -15,4 +15,7 @@ from distbench.launch.bootstrap import run_task
 if __name__ == "__main__":
     # Until the stack dump is registered, a request for one must not kill the task.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    # A bench in the background of a script may have been started with SIGINT ignored;
+    # the subject sees what it would see in a process of its own, as a forked one does.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     run_task(int(sys.argv[1]))
