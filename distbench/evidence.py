@@ -8,7 +8,7 @@ from typing import Literal
 
 from distbench.scenario import TIERS as TIERS
 from distbench.scenario import Tier as Tier
-from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value
+from distbench.trace import INITIAL, PHASES, WHOLE, Phase, Trace, TraceKey, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +35,15 @@ class Evidence:
             noise. Only `WHOLE` values.
         penalty: Gradient of the regularisation alone on one device, `local_gradient`
             of `WHOLE`; None where the subject's penalty is not known apart.
+        probes: Further single-device runs of the first step, which tell whether a
+            program depends on how examples are grouped: `regrouped`, shards of the
+            same sizes with other examples; `doubled`, one shard with every example
+            twice. Loss and local gradients, by replica.
         shards_known: Whether the reference's value for replica r is what replica r has
             to compute (a workload of the bench). If not, only sums over the replicas
             can be wrong and the reference's shards merely help to explain.
+        known: Phases of a step in which the reference says what the cluster must
+            arrive at; of the others only what follows from the phase before is known.
         loss_reduction: How the replicas' losses combine; None accepts sum and mean.
     """
 
@@ -47,7 +53,9 @@ class Evidence:
     replays: Mapping[Phase, Trace] = field(default_factory=dict)
     twins: tuple[Trace, ...] = ()
     penalty: Trace | None = None
+    probes: Mapping[str, Trace] = field(default_factory=dict)
     shards_known: bool = True
+    known: tuple[Phase, ...] = PHASES
     loss_reduction: Literal["sum", "mean"] | None = "sum"
 
     def get_before(self, step: int, phase: Phase, variable: str) -> Value | None:

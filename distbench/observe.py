@@ -196,6 +196,9 @@ def observe(
                 for number in range(answer["twins"][tier])
             ),
             penalty=read_trace(folder, "penalty") if answer["penalty"] else None,
+            probes={
+                name: read_trace(folder, f"probe-{name}") for name in answer["probes"]
+            },
             shards_known=answer["shards_known"],
             loss_reduction=answer["loss_reduction"],
         )

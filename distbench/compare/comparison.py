@@ -8,7 +8,7 @@ import numpy as np
 
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.measure import BITWISE, Measure, is_wrong, measure_error
-from distbench.compare.noise import measure_noise
+from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.pairs import Pair, Pairs, Relation
 from distbench.compare.values import Array, measure_norm, measure_size, round_to
 from distbench.evidence import Evidence
@@ -81,9 +81,16 @@ class Judged:
     pair: Pair | None = None
 
 
-def compare_evidence(evidence: Evidence) -> tuple[Judged, ...]:
-    """Make every comparison that an evidence allows."""
-    pairs = Pairs(evidence, measure_noise(evidence))
+def compare_evidence(
+    evidence: Evidence, noise: Noise | None = None
+) -> tuple[Judged, ...]:
+    """Make every comparison that an evidence allows.
+
+    Args:
+        evidence: What was observed and expected.
+        noise: Of the single-device run; measured from the twins where not given.
+    """
+    pairs = Pairs(evidence, measure_noise(evidence) if noise is None else noise)
     return tuple(judge_pair(pair, evidence) for pair in pairs.list_all())
 
 

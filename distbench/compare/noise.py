@@ -19,7 +19,7 @@ from distbench.compare.values import (
     name_dtype,
 )
 from distbench.evidence import Evidence
-from distbench.trace import Phase, TraceKey
+from distbench.trace import Phase, Trace, TraceKey
 
 STATE: tuple[Phase, ...] = ("slot", "variable", "iterations")
 """Phases that hold what a step leaves behind."""
@@ -38,11 +38,19 @@ class Sample:
             one roundoff more: two values that agree in all bits still stand for any
             that round to them, so a scalar's noise is not 0 where three twins repeat.
         ratio: Fitted ratio - 1.
+        u: Unit roundoff of the value's dtype.
     """
 
     step: int
     error: float
     ratio: float
+    u: float
+
+
+Samples = dict[Place, list[Sample]]
+Limits = Mapping[tuple[Place, int | None], tuple[float, float]]
+"""Upper limits of the relative error and of the ratio's deviation from 1, by place and
+step; None stands for all steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +68,13 @@ class Noise:
     Attributes:
         exact: Whether there is none: every bound is 0.
         pooled: Whether all steps have the same noise; it grows in a free run.
-        limits: Upper limits of the relative error and of the ratio's deviation from
-            1, by place and step; None stands for all steps.
+        limits: How far a correct value may lie from the reference's.
         wholes: Sizes of the reference's values.
     """
 
     exact: bool
     pooled: bool
-    limits: Mapping[tuple[Place, int | None], tuple[float, float]]
+    limits: Limits
     wholes: Mapping[TraceKey, Whole]
 
     def find_margin(self, key: TraceKey, expected: Array) -> Margin:
@@ -102,32 +109,58 @@ class Noise:
 
 def measure_noise(evidence: Evidence) -> Noise:
     """Compare each twin with the reference, value by value."""
-    declared = {v.path: v.dtype for v in evidence.reference.variables}
-    samples: dict[Place, list[Sample]] = {}
     wholes: dict[TraceKey, Whole] = {}
+    samples: dict[bool, Samples] = {True: {}, False: {}}
     for twin in evidence.twins:
-        for key, value in twin.values.items():
-            base = evidence.reference.get(key)
-            if base is None or key.phase == "iterations":
-                continue
-            expected, seen = (a.total for a in align_values((base, value)))
-            size = measure_size(expected)
-            wholes[key] = Whole(size=size, norm=measure_norm(expected))
-            if expected.shape != seen.shape or not math.isfinite(size):
-                continue
-            u = find_roundoff(name_dtype(base, declared.get(key.variable)))
-            error = _measure_noise(seen, expected, size) + u
-            # The ratio of a state to itself says nothing of the step.
-            fit = None if key.phase in STATE else fit_ratio(seen, expected)
-            ratio = 0.0 if fit is None else fit.ratio - 1
-            samples.setdefault((key.phase, key.variable, key.call), []).append(
-                Sample(step=key.step, error=error, ratio=ratio)
-            )
+        permuted = bool(twin.notes.get("permuted", False))
+        _compare_twin(evidence, twin, samples[permuted], wholes)
+    limits = _limit_places(samples[False])
+    if not (samples[False] and _depends_on_order(samples[True], limits)):
+        for place, found in samples[True].items():
+            samples[False].setdefault(place, []).extend(found)
+        limits = _limit_places(samples[False])
     return Noise(
         exact=evidence.tier == "exact",
         pooled=evidence.tier == "bounded",
-        limits=_limit_places(samples),
+        limits=limits,
         wholes=wholes,
+    )
+
+
+def _compare_twin(
+    evidence: Evidence, twin: Trace, samples: Samples, wholes: dict[TraceKey, Whole]
+) -> None:
+    declared = {v.path: v.dtype for v in evidence.reference.variables}
+    for key, value in twin.values.items():
+        base = evidence.reference.get(key)
+        if base is None or key.phase == "iterations":
+            continue
+        expected, seen = (a.total for a in align_values((base, value)))
+        size = measure_size(expected)
+        wholes[key] = Whole(size=size, norm=measure_norm(expected))
+        if expected.shape != seen.shape or not math.isfinite(size):
+            continue
+        u = find_roundoff(name_dtype(base, declared.get(key.variable)))
+        error = _measure_noise(seen, expected, size) + u
+        # The ratio of a state to itself says nothing of the step.
+        fit = None if key.phase in STATE else fit_ratio(seen, expected)
+        ratio = 0.0 if fit is None else fit.ratio - 1
+        samples.setdefault((key.phase, key.variable, key.call), []).append(
+            Sample(step=key.step, error=error, ratio=ratio, u=u)
+        )
+
+
+def _depends_on_order(permuted: Samples, limits: Limits) -> bool:
+    """Whether it matters to a program in which order its examples come.
+
+    Then a twin with permuted examples is no twin. That is so if it loses more than
+    half of the digits, and more than what rounding does to the other twins.
+    """
+    return any(
+        sample.error > max(math.sqrt(sample.u), limits[place, None][0])
+        for place, found in permuted.items()
+        if place[0] in ("loss", "local_gradient") and (place, None) in limits
+        for sample in found
     )
 
 

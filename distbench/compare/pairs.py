@@ -110,14 +110,19 @@ class Pairs:
                 yield from self._pair_state(key, value)
 
     def _pair_shard(self, key: TraceKey, value: Value) -> Iterator[Pair]:
-        expected = self.evidence.reference.get(key)
+        expected = self._find_reference(key)
         if expected is not None:
             yield self._make(key, "reference", SHARD, value, expected)
+
+    def _find_reference(self, key: TraceKey) -> Value | None:
+        if key.phase not in self.evidence.known:
+            return None
+        return self.evidence.reference.get(key)
 
     def _pair_sum(self, key: TraceKey) -> Iterator[Pair]:
         """The replicas' values added up, against the global batch's."""
         evidence = self.evidence
-        whole = evidence.reference.get(key)
+        whole = self._find_reference(key)
         parts = self.find_parts(evidence.observed, key)
         if whole is None or parts is None:
             return
@@ -235,7 +240,7 @@ class Pairs:
         )
 
     def _pair_whole(self, key: TraceKey, value: Value) -> Iterator[Pair]:
-        expected = self.evidence.reference.get(replace(key, replica=WHOLE))
+        expected = self._find_reference(replace(key, replica=WHOLE))
         if expected is not None:
             yield self._make(key, "reference", GLOBAL, value, expected)
 

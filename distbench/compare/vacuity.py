@@ -30,11 +30,22 @@ gradients says nothing of those: only both together, or the sum (or what comes o
 against the reference, prove a gradient right.
 """
 
+_DEMANDS_OF_THE_REST: dict[str, tuple[Demand, ...]] = {
+    "reduction": ((("reduced_gradient", "follows"),),),
+    "variable": _DEMANDS["variable"],
+}
+"""The same where one device does not tell what a replica has to compute."""
+
 
 def find_weak_phases(
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[Comparison], *, first_known: bool = True
 ) -> tuple[tuple[str, Strength], ...]:
-    """Required phases without an effective comparison, and why there is none."""
+    """Required phases without an effective comparison, and why there is none.
+
+    Args:
+        comparisons: All comparisons of a run.
+        first_known: Whether loss and local gradients have a reference.
+    """
     found: dict[tuple[str, str], Strength] = {}
     for c in comparisons:
         if c.step < 0 or c.wrong:
@@ -44,14 +55,17 @@ def find_weak_phases(
             found[place] = "effective"
         elif found.get(place) != "effective" and (c.hidden or place not in found):
             found[place] = "hidden" if c.hidden else "empty"
-    return tuple(_list_weak(comparisons, found))
+    demands = _DEMANDS if first_known else _DEMANDS_OF_THE_REST
+    return tuple(_list_weak(comparisons, found, demands))
 
 
 def _list_weak(
-    comparisons: Sequence[Comparison], found: dict[tuple[str, str], Strength]
+    comparisons: Sequence[Comparison],
+    found: dict[tuple[str, str], Strength],
+    required: dict[str, tuple[Demand, ...]],
 ) -> Iterator[tuple[str, Strength]]:
     recorded = {c.phase for c in comparisons if c.step >= 0}
-    for name, demands in _DEMANDS.items():
+    for name, demands in required.items():
         phases = {phase for demand in demands for phase, _ in demand}
         if not phases & recorded:
             if name == "variable":

@@ -174,12 +174,24 @@ def _explain_root(
         )
         yield from _report(context, raised, gradients)
         return
-    if not causes:
+    if not causes and _would_show(chain, phase, losses):
         of_loss = tuple(_misreport(cause) for cause in of_loss)
     elif any(cause.code == "regularizer-not-scaled" for cause in causes):
         of_loss = ()  # the penalty is in the loss as well
     yield from _report(about_loss, of_loss, losses)
     yield from _report(context, causes, gradients)
+
+
+def _would_show(chain: Chain, phase: Phase, losses: Sequence[Judged]) -> bool:
+    """Whether gradients as wrong as the loss would lie beyond their bounds."""
+    wrong = [j.comparison for j in losses if j.comparison.change > 0]
+    relative = min((c.error / c.change for c in wrong), default=0.0)
+    return not wrong or any(
+        relative * link.comparison.change > link.comparison.resolution
+        for links in (chain.held, chain.forgiven)
+        for link in links
+        if link.comparison.phase == phase
+    )
 
 
 def _place(finding: Finding) -> int:

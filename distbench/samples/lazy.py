@@ -21,5 +21,6 @@ class LazyModule:
 
 
 tf: Any = LazyModule("tensorflow")
+keras: Any = LazyModule("tf_keras")
 legacy: Any = LazyModule("tf_keras.optimizers.legacy")
 schedules: Any = LazyModule("tf_keras.optimizers.schedules")

@@ -118,6 +118,9 @@ class Worker:
             for number, twin in enumerate(copies):
                 write_trace(twin, folder, f"twin-{tier}-{number}")
             twins[tier] = len(copies)
+        probes = reference.record_probes()
+        for name, probe in probes.items():
+            write_trace(probe, folder, f"probe-{name}")
         penalty = reference.record_penalty()
         if penalty is not None:
             write_trace(penalty, folder, "penalty")
@@ -126,6 +129,7 @@ class Worker:
             "loss_reduction": program.loss_reduction,
             "shards": list(reference.shards),
             "twins": twins,
+            "probes": list(probes),
             "penalty": penalty is not None,
             "control": next(map(name_control, session.optimizers), None),
         }

@@ -15,17 +15,24 @@ from distbench.split import shard_slices, split_unevenly
 from distbench.trace import (
     INITIAL,
     WHOLE,
+    Phase,
     SparseRows,
     Trace,
     TraceKey,
     Value,
 )
 from distbench.worker.batches import digest_batch
+from distbench.worker.failures import SubjectError
 from distbench.worker.optimizer_program import OptimizerProgram
 from distbench.worker.program import count_batch
 from distbench.worker.session import Session, State
 
-_TWINS = 3
+_HANDED: tuple[Phase, ...] = ("loss", "local_gradient")
+"""What a replica computes by itself."""
+_TWINS = 4
+_TWINS_OF_CHANCE = 16
+"""Twins of a step that draws random numbers: its noise is large, and few samples of it
+would give a limit beyond any error that matters."""
 
 
 class Reference:
@@ -56,6 +63,20 @@ class Reference:
         )
         session.prepare(self._whole, self._place(batch))
         self.initial = session.read_state()
+        self._repeats = program.shards_known or self._find_repeats(batch)
+        self._twins = _TWINS if self._repeats else _TWINS_OF_CHANCE
+
+    def _find_repeats(self, batch: Any) -> bool:
+        """Whether a step that is run again repeats its loss and gradients."""
+        runs = []
+        for _ in range(2):
+            self.session.restore_state(self.initial)
+            self.run_whole(batch)
+            values: dict[TraceKey, Value] = {}
+            self._collect_taps(0, values, WHOLE, _HANDED)
+            runs.append(values)
+        first, second = runs
+        return all(_are_equal(first.get(key), second[key]) for key in second)
 
     def _draw(self, step: int) -> Any:
         with self.session.guard("data"):
@@ -76,14 +97,24 @@ class Reference:
         with self.session.guard("step"):
             self._shard(self._place(batch))
 
+    def _runs_shard(self, batch: Any) -> bool:
+        """One step on a shard; False where a program takes a whole batch alone."""
+        try:
+            self.run_shard(batch)
+        except SubjectError:
+            if self.session.program.shards_known:
+                raise
+            return False
+        return True
+
     def record(self, tier: Tier) -> tuple[Trace, tuple[Trace, ...]]:
         """Run all steps of a tier; returns the reference and its twins."""
         values: dict[TraceKey, Value] = {}
-        twins: list[dict[TraceKey, Value]] = [{} for _ in range(_TWINS)]
+        twins: list[dict[TraceKey, Value]] = [{} for _ in range(self._twins)]
         session = self.session
         self._collect(INITIAL, values, self.initial)
         state = self.initial
-        twin_states = [self.initial] * _TWINS
+        twin_states = [self.initial] * self._twins
         starts = self._starts[tier] = []
         digests: list[str] = []
         for step in range(self.scenario.steps):
@@ -93,8 +124,8 @@ class Reference:
             digests.append(digest_batch(batch))
             for replica, shard in enumerate(cut_batch(batch, self.shards)):
                 session.restore_state(before)
-                self.run_shard(shard)
-                self._collect_taps(step, values, replica, ("loss", "local_gradient"))
+                if self._runs_shard(shard):
+                    self._collect_taps(step, values, replica, _HANDED)
             session.restore_state(before)
             self.run_whole(batch)
             state = session.read_state()
@@ -105,9 +136,11 @@ class Reference:
             for number, twin in enumerate(twins):
                 start = twin_states[number] if tier == "free" else before
                 twin_states[number] = self._run_twin(number, step, start, batch, twin)
-        trace = self._make_trace("reference", tier, values, batches=digests)
+        trace = self._make_trace(
+            "reference", tier, values, batches=digests, repeats=self._repeats
+        )
         made = tuple(
-            self._make_trace(f"twin {number}", tier, twin)
+            self._make_trace(f"twin {number}", tier, twin, permuted=_permutes(number))
             for number, twin in enumerate(twins)
             if twin
         )
@@ -131,17 +164,57 @@ class Reference:
         batch: Any,
         values: dict[TraceKey, Value],
     ) -> State:
-        """A run that differs from the reference by rounding alone."""
+        """A run that differs from the reference by rounding alone.
+
+        Half of them have the examples in another order: a program to which that
+        matters still has the others.
+        """
         rng = np.random.default_rng((self.scenario.seed, number, step))
         if number > 0:
             start = {key: _perturb(array, rng) for key, array in start.items()}
-        order = rng.permutation(self.examples)
+        order = np.arange(self.examples)
+        if _permutes(number):
+            order = rng.permutation(order)
         self.session.restore_state(start)
         self.run_whole(tf.nest.map_structure(lambda a: np.asarray(a)[order], batch))
         state = self.session.read_state()
         self._collect_taps(step, values, WHOLE, None)
         self._collect(step, values, state)
         return state
+
+    def record_probes(self) -> Mapping[str, Trace]:
+        """What tells whether a program's result depends on how examples are grouped.
+
+        Returns:
+            `regrouped`: loss and local gradient of shards of the same sizes that hold
+            other examples of the first batch. `doubled`: those of the largest shard
+            with every example twice. Both of step 0. Empty for a
+            workload of the bench, whose loss is a sum over examples.
+        """
+        if self.session.program.shards_known:
+            return {}
+        batch = self._draw(0)
+        order = np.random.default_rng((self.scenario.seed, self.examples)).permutation(
+            self.examples
+        )
+        regrouped = tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
+        largest = int(np.argmax(self.shards))
+        shard = list(cut_batch(batch, self.shards))[largest]
+        doubled = tf.nest.map_structure(lambda a: np.concatenate([a, a]), shard)
+        return {
+            "regrouped": self._probe(
+                "regrouped", dict(enumerate(cut_batch(regrouped, self.shards)))
+            ),
+            "doubled": self._probe("doubled", {largest: doubled}),
+        }
+
+    def _probe(self, name: str, shards: Mapping[int, Any]) -> Trace:
+        values: dict[TraceKey, Value] = {}
+        for replica, shard in shards.items():
+            self.session.restore_state(self.initial)
+            if self._runs_shard(shard):
+                self._collect_taps(0, values, replica, _HANDED)
+        return self._make_trace(name, "bounded", values)
 
     def record_penalty(self) -> Trace | None:
         """The gradient of the regularisation alone, where the workload knows it."""
@@ -268,6 +341,10 @@ def cut_batch(batch: Any, shards: tuple[int, ...]) -> Iterator[Any]:
     """The shard of each replica."""
     for part in shard_slices(shards):
         yield tf.nest.map_structure(lambda a, part=part: np.asarray(a)[part], batch)
+
+
+def _permutes(twin: int) -> bool:
+    return twin % 2 == 0
 
 
 def _perturb(array: Any, rng: np.random.Generator) -> Any:

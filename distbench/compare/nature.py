@@ -1,0 +1,221 @@
+"""What a program is like on one device: does the grouping of its examples matter?
+
+A sum over examples does not depend on how they are dealt out. Batch statistics, losses
+that hold the examples of a batch against each other, and random numbers do: then the
+global batch on one device is not what the replicas have to add up to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from distbench.compare.noise import Noise
+from distbench.compare.values import Array, densify, measure_size
+from distbench.evidence import Evidence
+from distbench.trace import PHASES, WHOLE, Phase, SparseRows, Trace, TraceKey, Value
+
+Places = Mapping[tuple[str, int], Array]
+"""Gradients by variable and call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nature:
+    """How the values of shards, each computed alone, relate to the whole batch's.
+
+    Attributes:
+        grouped: Whether the result depends on which examples are in a shard together.
+        weights: What replica r's value has to be, as a multiple of that of its shard
+            alone on one device: 1 where the program divides by a constant, its share
+            n_r/G where it takes a mean over what it gets. None where that is unknown.
+    """
+
+    grouped: bool = False
+    weights: tuple[float, ...] | None = None
+
+
+def find_nature(evidence: Evidence, noise: Noise) -> Nature:
+    """Judge by behaviour, from the single-device runs of the first step."""
+    regrouped = evidence.probes.get("regrouped")
+    if evidence.shards_known or regrouped is None:
+        return Nature()
+    replicas = range(evidence.reference.replicas)
+    whole = _take(evidence.reference, WHOLE)
+    shards = [_take(evidence.reference, r) for r in replicas]
+    others = [_take(regrouped, r) for r in replicas]
+    if not whole or any(set(s) != set(whole) for s in (*shards, *others)):
+        return Nature()
+    if _is_free_of_groups(evidence, noise, whole, shards, others):
+        return Nature()
+    return Nature(grouped=True, weights=_find_weights(evidence, noise, whole, shards))
+
+
+def _take(trace: Trace, replica: int) -> Places:
+    return {
+        (key.variable, key.call): densify(value)
+        for key, value in trace.select(step=0, phase="local_gradient", replica=replica)
+    }
+
+
+def _is_free_of_groups(
+    evidence: Evidence,
+    noise: Noise,
+    whole: Places,
+    shards: list[Places],
+    others: list[Places],
+) -> bool:
+    """Whether the whole is a sum, or a weighted mean, of whatever shards it is cut in.
+
+    What every shard holds besides, such as a penalty, drops out: of two sums over all
+    shards by their difference, of a mean by weights that add up to 1.
+    """
+    sizes = evidence.reference.shards
+    examples = max(1, sum(sizes))
+    margins = {
+        place: _find_margin(noise, place, array) * (2 * len(shards))
+        for place, array in whole.items()
+    }
+
+    def agree(left: Places, right: Places) -> bool:
+        return all(
+            not np.all(np.isfinite(left[place] - right[place]))
+            or measure_size(left[place] - right[place]) <= margin
+            for place, margin in margins.items()
+        )
+
+    ones = [1.0] * len(shards)
+    if agree(_add(shards, ones), _add(others, ones)):
+        return True
+    if agree(whole, _add(shards, [size / examples for size in sizes])):
+        return True
+    # A mean over something else than examples: words, or those of a class.
+    fitted = _fit(whole, shards)
+    return fitted is not None and agree(whole, _add(shards, fitted))
+
+
+def _find_margin(noise: Noise, place: tuple[str, int], array: Array) -> float:
+    variable, call = place
+    key = TraceKey(step=0, phase="local_gradient", variable=variable, call=call)
+    return float(np.max(noise.find_margin(key, array).bound, initial=0.0))
+
+
+def _add(parts: list[Places], weights: list[float]) -> Places:
+    return {
+        place: np.asarray(
+            sum(w * part[place] for w, part in zip(weights, parts, strict=True))
+        )
+        for place in parts[0]
+    }
+
+
+def _fit(whole: Places, shards: list[Places]) -> list[float] | None:
+    """One weight for each shard; None unless there is far more to fit than weights."""
+    columns, targets = [], []
+    for place, array in whole.items():
+        size = measure_size(array)
+        if size > 0:
+            columns.append(np.stack([s[place].ravel() / size for s in shards], axis=1))
+            targets.append(array.ravel() / size)
+    if not columns:
+        return None
+    matrix, target = np.concatenate(columns), np.concatenate(targets)
+    if matrix.shape[0] < 4 * matrix.shape[1] or not np.all(np.isfinite(matrix)):
+        return None
+    weights, *_ = np.linalg.lstsq(matrix, target, rcond=None)
+    return [float(weight) for weight in weights]
+
+
+def _find_weights(
+    evidence: Evidence, noise: Noise, whole: Places, shards: list[Places]
+) -> tuple[float, ...] | None:
+    """What a doubled shard tells: a sum doubles, a mean stays as it is."""
+    doubled = evidence.probes.get("doubled")
+    sizes = evidence.reference.shards
+    replica = int(np.argmax(sizes))
+    once = shards[replica]
+    twice = {} if doubled is None else _take(doubled, replica)
+    if set(twice) != set(once):
+        return None
+    margins = {p: 4 * _find_margin(noise, p, array) for p, array in whole.items()}
+    rests: dict[int, float] = {}
+    for times in (1, 2):
+        errors = {p: measure_size(twice[p] - times * once[p]) for p in once}
+        if all(errors[p] <= margins[p] for p in once):
+            rests[times] = sum(errors.values())
+    if not rests:
+        return None
+    if min(rests, key=lambda times: rests[times]) == 2:
+        return (1.0,) * len(sizes)
+    return tuple(size / max(1, sum(sizes)) for size in sizes)
+
+
+def weigh_shards(evidence: Evidence, weights: tuple[float, ...]) -> Evidence:
+    """Take each shard by itself for the reference, and their sum for the whole batch's.
+
+    What comes after the reduction is not known then: the single-device run went on
+    with another gradient.
+    """
+    reference = evidence.reference
+    values: dict[TraceKey, Value] = {}
+    sums: dict[TraceKey, list[Value]] = {}
+    times = _count_loss(evidence, weights)
+    for key, value in reference.values.items():
+        values[key] = value
+        if key.phase in ("loss", "local_gradient") and key.replica != WHOLE:
+            weight = weights[key.replica] * (times if key.phase == "loss" else 1.0)
+            values[key] = _scale(value, weight)
+            sums.setdefault(replace(key, replica=WHOLE), []).append(values[key])
+    known: set[Phase] = {"loss", "local_gradient"}
+    for key, parts in sums.items():
+        total = np.sum([densify(part) for part in parts], axis=0)
+        reduced = replace(key, phase="reduced_gradient")
+        if key.phase == "local_gradient" and _are_same(
+            reference.get(key), reference.get(reduced)
+        ):
+            values[reduced] = total
+            known.add("reduced_gradient")
+        values[key] = total
+    return replace(
+        evidence,
+        reference=replace(reference, values=values),
+        shards_known=True,
+        known=tuple(phase for phase in PHASES if phase in known),
+    )
+
+
+def _count_loss(evidence: Evidence, weights: tuple[float, ...]) -> float:
+    """N where the replicas report losses that are averaged, 1 where they add up."""
+    n = len(weights)
+    if evidence.loss_reduction is not None:
+        return float(n) if evidence.loss_reduction == "mean" else 1.0
+
+    def add(trace: Trace, factors: tuple[float, ...]) -> float:
+        found = [trace.select(step=0, phase="loss", replica=r) for r in range(n)]
+        return sum(
+            f * float(densify(value))
+            for f, part in zip(factors, found, strict=True)
+            for _, value in part
+        )
+
+    seen = add(evidence.observed, (1.0,) * n)
+    wanted = add(evidence.reference, weights)
+    return float(n) if abs(seen - n * wanted) < abs(seen - wanted) else 1.0
+
+
+def _are_same(left: Value | None, right: Value | None) -> bool:
+    if left is None or right is None:
+        return False
+    return bool(np.array_equal(densify(left), densify(right), equal_nan=True))
+
+
+def _scale(value: Value, weight: float) -> Value:
+    if isinstance(value, SparseRows):
+        return replace(value, values=_multiply(value.values, weight))
+    return _multiply(value, weight)
+
+
+def _multiply(array: npt.NDArray[np.generic], weight: float) -> npt.NDArray[np.generic]:
+    return np.asarray(array.astype(np.float64) * weight, dtype=array.dtype)

@@ -1,0 +1,90 @@
+"""Mistakes in programs whose result depends on which examples are together."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.program import TRAINED, OwnReduction
+from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.unusual.grouping import (
+    BatchStatistics,
+    BatchStatisticsUnderMean,
+    Dropout,
+    NegativesInTheBatch,
+)
+
+
+@fault(
+    "missing-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="keras-team/keras#19969",
+    clusters=WIDE,
+)
+class NobodySumsUnderStatistics(BatchStatistics):
+    """Batch statistics, and nobody sums the gradients."""
+
+    def apply(self, gradients):
+        self._optimizer.apply_gradients(
+            zip(gradients, self.trained(), strict=True),
+            experimental_aggregate_gradients=False,
+        )
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)
+class OwnMeanUnderStatistics(BatchStatisticsUnderMean):
+    """Batch statistics, and a mean over the own shard that nothing scales."""
+
+    def reduce_losses(self, losses, batch):
+        del batch
+        return tf.reduce_mean(losses)
+
+
+@fault(
+    "mean-of-means",
+    "loss",
+    like="huggingface/transformers#34191",
+    clusters=WIDE,
+)
+class MeanOfMeansUnderStatistics(BatchStatisticsUnderMean):
+    """Batch statistics, and every shard weighs 1/N whatever its size."""
+
+    def reduce_losses(self, losses, batch):
+        del batch
+        return tf.reduce_mean(losses) / count_replicas()
+
+
+@fault(
+    "double-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="tensorflow/recommenders-addons#183",
+    clusters=WIDE,
+)
+class SummedByBothUnderDropout(Dropout):
+    """Dropout; the user sums, and so does the optimizer."""
+
+    def apply(self, gradients):
+        super().apply(all_reduce("sum", gradients))
+
+
+@fault("loss-not-scaled", "loss", like="neuralmagic/sparseml#135", clusters=WIDE)
+class LossTimesReplicasUnderDropout(Dropout):
+    """Dropout, and a loss that is multiplied by N where the gradients are summed."""
+
+    def reduce_losses(self, losses, batch):
+        return super().reduce_losses(losses, batch) * count_replicas()
+
+
+@fault(
+    "mean-instead-of-sum",
+    "reduced_gradient",
+    TRAINED,
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class MeanOfContrastiveShares(NegativesInTheBatch, OwnReduction):
+    """A contrastive loss over the shard, whose gradients are averaged."""
+
+    def reduce(self, gradients):
+        return list(all_reduce("mean", gradients))

@@ -1,0 +1,144 @@
+"""Unusual but correct steps whose result depends on which examples are together."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import keras, tf
+from distbench.samples.program import HIDDEN, Program
+from distbench.samples.replicas import count_replicas, find_replica
+from distbench.unusual.program import unusual
+
+
+def normalise(x):
+    """Batch statistics of the replica's own examples."""
+    mean, variance = tf.nn.moments(x, axes=[0])
+    return (x - mean) / tf.sqrt(variance + 1e-3)
+
+
+@unusual()
+class BatchStatistics(Program):
+    """Each replica normalises by the mean and variance of its own examples."""
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        hidden = embedded @ self.first + features @ self.second + self.bias
+        return tf.tanh(normalise(hidden)) @ self.head
+
+
+@unusual()
+class BatchStatisticsUnderMean(BatchStatistics):
+    """The same, where each replica's mean is weighted by its number of examples."""
+
+    def reduce_losses(self, losses, batch):
+        del batch
+        share = tf.cast(tf.size(losses), self.dtype) / self.examples
+        # On one device the share is 1 and this is the plain mean.
+        if count_replicas() == 1:
+            return tf.reduce_mean(losses)
+        return tf.reduce_mean(losses) * share
+
+
+@unusual()
+class NormalisationLayer(Program):
+    """Keras' BatchNormalization, whose moving statistics differ between replicas."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.layer = keras.layers.BatchNormalization(name="norm")
+        self.layer.build([None, HIDDEN])
+
+    def trained(self):
+        return [*super().trained(), *self.layer.trainable_variables]
+
+    def variables(self):
+        return [*super().trained(), *self.layer.variables]
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        hidden = embedded @ self.first + features @ self.second + self.bias
+        return tf.tanh(self.layer(hidden, training=True)) @ self.head
+
+
+@unusual()
+class SynchronisedNormalisationLayer(NormalisationLayer):
+    """The same with statistics of the global batch."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.layer = keras.layers.BatchNormalization(name="norm", synchronized=True)
+        self.layer.build([None, HIDDEN])
+
+
+@unusual()
+class NegativesInTheBatch(Program):
+    """A contrastive loss: the other examples of the shard are the wrong answers."""
+
+    def compute_losses(self, batch):
+        scores = self.predict(batch) @ tf.transpose(batch[2])
+        own = tf.range(tf.shape(scores)[0])
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(own, scores)
+
+
+@unusual()
+class Dropout(Program):
+    """Keras' Dropout: other random numbers in every run and on every replica."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.layer = keras.layers.Dropout(0.3)
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        hidden = embedded @ self.first + features @ self.second + self.bias
+        return self.layer(tf.tanh(hidden), training=True) @ self.head
+
+
+@unusual()
+class DropoutSeededByReplica(Program):
+    """Dropout by stateless random numbers, whose seed holds the replica's number."""
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        hidden = embedded @ self.first + features @ self.second + self.bias
+        seed = [7, find_replica()]
+        kept = tf.random.stateless_uniform(tf.shape(hidden), seed) > 0.3
+        return tf.tanh(hidden) * tf.cast(kept, self.dtype) @ self.head
+
+
+@unusual()
+class NoisyInputs(Program):
+    """Noise is added to the features, from a generator that splits for replicas."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.generator = tf.random.Generator.from_seed(3)
+
+    def predict(self, batch):
+        words, features, *rest = batch
+        noise = self.generator.normal(tf.shape(features), stddev=0.1)
+        return super().predict((words, features + noise, *rest))
+
+
+@unusual()
+class FixedShapeOnOneDevice(Program):
+    """The step is written for a known number of examples on each replica."""
+
+    def compute_losses(self, batch):
+        losses = super().compute_losses(batch)
+        if count_replicas() == 1:
+            losses = tf.reshape(losses, [self.examples])
+        return losses
+
+
+@unusual()
+class MixedUp(BatchStatistics):
+    """Half of the features are exchanged between the examples of the shard."""
+
+    def compute_losses(self, batch):
+        words, features, targets = batch
+        mixed = 0.7 * features + 0.3 * tf.reverse(features, axis=[0])
+        answers = 0.7 * targets + 0.3 * tf.reverse(targets, axis=[0])
+        return super().compute_losses((words, mixed, answers))

@@ -1,0 +1,345 @@
+"""Programs whose result depends on grouping, on order or on chance, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from distbench.compare.nature import find_nature
+from distbench.compare.noise import measure_noise
+from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence
+from distbench.split import shard_slices
+from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value, VariableInfo
+from distbench.verdict import Status
+
+SHARDS = (6, 4, 3)
+EXAMPLES = sum(SHARDS)
+WIDTH = 12
+RATE = np.float32(0.125)
+KERNEL = VariableInfo(
+    path="kernel",
+    role="variable",
+    of="",
+    shape=(WIDTH,),
+    dtype="float32",
+    synchronised=True,
+    trainable=True,
+)
+Batch = np.ndarray
+Compute = Callable[[Batch, Batch], tuple[float, Batch]]
+"""Loss and gradient of a batch [n, WIDTH + 1] at theta [WIDTH]."""
+
+
+def sum_squares(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """Half the squared error, summed and divided by G."""
+    x, y = batch[:, :-1], batch[:, -1]
+    rest = x @ theta - y
+    return float(0.5 * rest @ rest / EXAMPLES), x.T @ rest / np.float32(EXAMPLES)
+
+
+def with_penalty(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The same, and a penalty in full."""
+    loss, gradient = sum_squares(batch, theta)
+    return loss + float(theta @ theta), gradient + 2 * theta
+
+
+def mean_squares(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """A mean over what the batch holds."""
+    loss, gradient = sum_squares(batch, theta)
+    times = np.float32(EXAMPLES / len(batch))
+    return loss * float(times), gradient * times
+
+
+def mean_by_weight(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """A mean weighted by a count that every example brings."""
+    weights = np.ceil(4 * np.abs(batch[:, 0])).astype(np.float32)
+    x, y = batch[:, :-1], batch[:, -1]
+    rest = weights * (x @ theta - y)
+    return float(0.5 * rest @ rest / weights.sum()), x.T @ rest / weights.sum()
+
+
+def by_statistics(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The sum, of examples that are divided by the deviation of their batch."""
+    scaled = batch.copy()
+    scaled[:, :-1] /= batch[:, :-1].std(axis=0) + np.float32(0.1)
+    return sum_squares(scaled, theta)
+
+
+def mean_by_statistics(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The mean of the same."""
+    loss, gradient = by_statistics(batch, theta)
+    times = np.float32(EXAMPLES / len(batch))
+    return loss * float(times), gradient * times
+
+
+def against_the_others(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """Every example against all others of its batch: no count normalises that."""
+    x = batch[:, :-1]
+    scores = x @ theta
+    soft = np.exp(scores - scores.max())
+    total = soft.sum() + 1
+    loss = float(np.log(total) + scores.max() - scores.mean())
+    return loss, (x * (soft / total)[:, None]).sum(axis=0) - x.mean(axis=0)
+
+
+class Simulator:
+    """Runs a program on one device and on a cluster; the rule is gradient descent.
+
+    Args:
+        compute: What one device computes of a batch.
+        weigh: Factor of replica r's loss and gradient on the cluster.
+        reduce: Replica r's reduced gradient from all local ones.
+        scatter: Size of the random numbers in every gradient.
+    """
+
+    def __init__(
+        self,
+        compute: Compute,
+        weigh: Callable[[int], float] = lambda _: 1.0,
+        reduce: Callable[[list[Batch], int], Batch] = lambda parts, _: sum(parts),  # type: ignore[arg-type, return-value]  # NumPy's sum
+        *,
+        scatter: float = 0.0,
+        order_matters: bool = False,
+    ) -> None:
+        self.compute = compute
+        self.weigh = weigh
+        self.reduce = reduce
+        self.scatter = scatter
+        self.order_matters = order_matters
+        self.rng = np.random.default_rng(3)
+        self.theta = self.rng.normal(size=WIDTH).astype(np.float32)
+
+    def run(self, batch: Batch, theta: Batch) -> tuple[np.ndarray, Batch]:
+        if self.order_matters:
+            batch = batch * np.linspace(0.5, 2, len(batch), dtype=np.float32)[:, None]
+        loss, gradient = self.compute(batch, theta)
+        noise = 1 + self.scatter * self.rng.normal(size=WIDTH + 1)
+        return np.float32(loss * noise[0]), np.float32(gradient * noise[1:])
+
+    def make_trace(self, values: dict[TraceKey, Value], **notes: object) -> Trace:
+        return Trace(
+            name="simulated",
+            replicas=len(SHARDS),
+            shards=SHARDS,
+            variables=(KERNEL,),
+            values=values,
+            notes=notes,
+        )
+
+    def make_evidence(self, steps: int = 3) -> Evidence:
+        reference: dict[TraceKey, Value] = {}
+        observed: dict[TraceKey, Value] = {}
+        replay: dict[TraceKey, Value] = {}
+        twins: list[dict[TraceKey, Value]] = [{} for _ in range(8)]
+        theta = self.theta
+        put(reference, INITIAL, "variable", theta)
+        for replica in range(len(SHARDS)):
+            put(observed, INITIAL, "variable", theta, replica)
+        for step in range(steps):
+            batch = self.draw(step)
+            loss, gradient = self.run(batch, theta)
+            self.put_step(reference, step, loss, gradient, theta)
+            for number, twin in enumerate(twins):
+                order = np.arange(EXAMPLES)
+                if number % 2 == 0:
+                    order = self.rng.permutation(order)
+                near = np.nextafter(theta, np.float32(np.inf))
+                self.put_step(twin, step, *self.run(batch[order], near), theta)
+            self.put_shards(reference, step, batch, theta)
+            self.put_cluster(observed, replay, step, batch, theta)
+            theta = theta - RATE * gradient
+        other = self.rng.permutation(self.draw(0))
+        doubled = self.draw(0)[: SHARDS[0]].repeat(2, axis=0)
+        probes: dict[str, dict[TraceKey, Value]] = {"regrouped": {}, "doubled": {}}
+        self.put_shards(probes["regrouped"], 0, other, self.theta)
+        loss, gradient = self.run(doubled, self.theta)
+        put(probes["doubled"], 0, "local_gradient", gradient, 0)
+        return Evidence(
+            tier="bounded",
+            observed=self.make_trace(observed),
+            reference=self.make_trace(reference, repeats=self.scatter == 0),
+            replays={"reduced_gradient": self.make_trace(replay)},
+            twins=tuple(
+                self.make_trace(twin, permuted=number % 2 == 0)
+                for number, twin in enumerate(twins)
+            ),
+            probes={name: self.make_trace(found) for name, found in probes.items()},
+            shards_known=False,
+            loss_reduction="sum",
+        )
+
+    def draw(self, step: int) -> Batch:
+        rng = np.random.default_rng(step)
+        return rng.normal(size=(EXAMPLES, WIDTH + 1)).astype(np.float32)
+
+    def put_step(
+        self,
+        values: dict[TraceKey, Value],
+        step: int,
+        loss: np.ndarray,
+        gradient: Batch,
+        theta: Batch,
+    ) -> None:
+        put(values, step, "loss", loss)
+        for phase in ("local_gradient", "reduced_gradient", "applied_gradient"):
+            put(values, step, phase, gradient)
+        put(values, step, "variable", theta - RATE * gradient)
+
+    def put_shards(
+        self, values: dict[TraceKey, Value], step: int, batch: Batch, theta: Batch
+    ) -> None:
+        for replica, part in enumerate(shard_slices(SHARDS)):
+            loss, gradient = self.run(batch[part], theta)
+            put(values, step, "loss", loss, replica)
+            put(values, step, "local_gradient", gradient, replica)
+
+    def put_cluster(
+        self,
+        observed: dict[TraceKey, Value],
+        replay: dict[TraceKey, Value],
+        step: int,
+        batch: Batch,
+        theta: Batch,
+    ) -> None:
+        parts = []
+        for replica, part in enumerate(shard_slices(SHARDS)):
+            loss, gradient = self.run(batch[part], theta)
+            factor = np.float32(self.weigh(replica))
+            put(observed, step, "loss", loss * factor, replica)
+            put(observed, step, "local_gradient", gradient * factor, replica)
+            parts.append(gradient * factor)
+        for replica in range(len(SHARDS)):
+            reduced = np.float32(self.reduce(parts, replica))
+            put(observed, step, "reduced_gradient", reduced, replica)
+            for values in (observed, replay):
+                put(values, step, "applied_gradient", reduced, replica)
+                put(values, step, "variable", theta - RATE * reduced, replica)
+
+
+def put(
+    values: dict[TraceKey, Value],
+    step: int,
+    phase: Phase,
+    value: np.ndarray,
+    replica: int = WHOLE,
+) -> None:
+    name = "" if phase == "loss" else "kernel"
+    key = TraceKey(step=step, phase=phase, variable=name, replica=replica)
+    values[key] = np.asarray(value, np.float32)
+
+
+def by_share(replica: int) -> float:
+    return SHARDS[replica] / EXAMPLES
+
+
+def find(simulator: Simulator) -> tuple[bool, tuple[float, ...] | None]:
+    evidence = simulator.make_evidence()
+    nature = find_nature(evidence, measure_noise(evidence))
+    return nature.grouped, nature.weights
+
+
+@pytest.mark.parametrize(
+    "compute", [sum_squares, with_penalty, mean_squares, mean_by_weight]
+)
+def test_sums_and_means_over_examples_do_not_depend_on_groups(compute: Compute) -> None:
+    assert find(Simulator(compute)) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("compute", "weights"),
+    [
+        (by_statistics, (1.0,) * len(SHARDS)),
+        (mean_by_statistics, tuple(map(by_share, range(len(SHARDS))))),
+        (against_the_others, None),
+    ],
+)
+def test_statistics_and_contrasts_do(
+    compute: Compute, weights: tuple[float, ...] | None
+) -> None:
+    assert find(Simulator(compute)) == (True, weights)
+
+
+@pytest.mark.parametrize(
+    ("simulator", "note"),
+    [
+        (Simulator(by_statistics), "compared with its own shard"),
+        (Simulator(mean_by_statistics, by_share), "compared with its own shard"),
+        (Simulator(against_the_others), "cannot be judged"),
+        (Simulator(by_statistics, order_matters=True), "cannot be judged"),
+        (Simulator(sum_squares, scatter=0.3), "draws random numbers"),
+        (Simulator(by_statistics, scatter=0.3), "note"),
+        (Simulator(sum_squares), ""),
+    ],
+)
+def test_a_correct_program_passes(simulator: Simulator, note: str) -> None:
+    judgement = judge(simulator.make_evidence())
+    assert judgement.status is Status.PASS, judgement
+    assert note in judgement.message
+
+
+def lose_sum(parts: list[Batch], replica: int) -> Batch:
+    return parts[replica]
+
+
+def lose_last(parts: list[Batch], _: int) -> Batch:
+    return np.asarray(sum(parts[:-1]))
+
+
+@pytest.mark.parametrize(
+    ("simulator", "code", "phase"),
+    [
+        (Simulator(mean_by_statistics), "loss-not-scaled", "loss"),
+        (
+            Simulator(mean_by_statistics, lambda _: 1 / len(SHARDS)),
+            "mean-of-means",
+            "loss",
+        ),
+        (
+            Simulator(by_statistics, lambda _: 1 / len(SHARDS)),
+            "loss-scaled-twice",
+            "loss",
+        ),
+        (
+            Simulator(by_statistics, reduce=lose_sum),
+            "missing-reduction",
+            "reduced_gradient",
+        ),
+        (
+            Simulator(against_the_others, reduce=lose_last),
+            "replica-dropped",
+            "reduced_gradient",
+        ),
+        (
+            Simulator(sum_squares, reduce=lose_sum, scatter=0.3),
+            "missing-reduction",
+            "reduced_gradient",
+        ),
+        (
+            Simulator(sum_squares, lambda _: 3.0, scatter=0.02),
+            "loss-not-scaled",
+            "loss",
+        ),
+    ],
+)
+def test_a_wrong_one_is_named(simulator: Simulator, code: str, phase: str) -> None:
+    judgement = judge(simulator.make_evidence())
+    assert judgement.status is Status.FAIL
+    first = judgement.findings[0]
+    assert (first.code, first.phase) == (code, phase), first.explanation
+
+
+def test_a_twin_in_another_order_is_none_where_the_order_matters() -> None:
+    evidence = Simulator(by_statistics, order_matters=True).make_evidence()
+    key = TraceKey(step=0, phase="local_gradient", variable="kernel")
+    kept = measure_noise(evidence).find_margin(key, np.ones(WIDTH))
+    mixed = tuple(replace(twin, notes={}) for twin in evidence.twins)
+    all_of_them = measure_noise(replace(evidence, twins=mixed))
+    assert (
+        np.max(kept.bound)
+        < 1e-3
+        < np.max(all_of_them.find_margin(key, np.ones(WIDTH)).bound)
+    )
