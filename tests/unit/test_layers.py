@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "doctor": {"errors", "cluster", "machine", "launch"},
     # Catalogues of what users write: read without TensorFlow, run in tasks alone.
     "samples": set(),
-    "faults": {"errors", "cluster", "codes", "trace", "samples", "unusual"},
+    "faults": {"errors", "cluster", "split", "codes", "trace", "samples", "unusual"},
     "unusual": {"cluster", "samples"},
     "selftest": {*_TOP, "checker", "faults", "unusual"},
     "cli": {*_TOP, "checker", "doctor", "report", "faults", "unusual", "selftest"},
