@@ -57,7 +57,8 @@ class LineProgress:
     def plan(self, scenario_ids: Sequence[str]) -> None:
         """Say how many scenarios there are."""
         self._ids = list(scenario_ids)
-        self._say(f"{len(self._ids)} scenarios")
+        count = len(self._ids)
+        self._say(f"{count} scenario{'' if count == 1 else 's'}")
 
     def start(self, scenario_id: str) -> None:
         """Say which scenario starts."""

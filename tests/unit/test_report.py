@@ -149,6 +149,12 @@ def test_progress_without_a_terminal_is_plain_lines() -> None:
     )
 
 
+def test_one_scenario_is_told_in_the_singular() -> None:
+    stream = io.StringIO()
+    LineProgress(stream).plan(["mlp-adam-mwms:2-none"])
+    assert stream.getvalue() == "1 scenario\n"
+
+
 def test_progress_on_a_terminal_is_a_bar_that_leaves() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with make_progress(console) as progress:
