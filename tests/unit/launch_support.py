@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 
 from distbench.cluster import ClusterSpec, Task
+from distbench.launch.forkclient import get_fork_server
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import start_group
@@ -34,6 +35,18 @@ def open_starter(directory: RunDirectory) -> Iterator[Starter]:
             return groups.enter_context(group)
 
         yield start
+
+
+def check_no_leak(start: Starter, *, groups: int) -> None:
+    """Groups that come and go leave neither descriptors nor children behind."""
+    start("mwms:1").close()
+    before = psutil.Process().num_fds()
+    for _ in range(groups):
+        start("mwms:1").close()
+    assert psutil.Process().num_fds() == before
+    server = psutil.Process(get_fork_server((), {}).pid)
+    assert server.children() == []
+    assert server.num_fds() < 10
 
 
 def is_gone_soon(pid: int, within_s: float = 10.0) -> bool:

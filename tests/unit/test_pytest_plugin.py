@@ -2,61 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-
-from distbench.verdict import Status, verdict_from_json
+from plugin_suites import MANY, check_one_document, prepare, run_suite
 
 pytest_plugins = ["pytester"]
-
-CONFTEST = """
-import sys, types
-sys.path.insert(0, {folder!r})
-from verdict_samples import make_finding, make_run, make_verdict
-from distbench.errors import ClusterError
-from distbench.verdict import Status
-
-calls = []
-
-def check(subject, cluster="mwms:2", **options):
-    calls.append((subject, cluster, options))
-    if subject == "broken":
-        raise ClusterError("worker-1 died", detail="last log line")
-    finding = make_finding(explanation="Let the optimizer aggregate.")
-    fails = subject == "wrong"
-    return make_verdict(
-        make_run(Status.FAIL, findings=(finding,)) if fails else make_run(),
-        target=subject,
-    )
-
-def run(function, cluster="mwms:2", *, args=(), timeout_s=120.0):
-    return {{("worker", 0): (function(*args), timeout_s)}}
-
-api = types.ModuleType("distbench.api")
-api.check, api.calls = check, calls
-sys.modules["distbench.api"] = api
-call = types.ModuleType("distbench.call")
-call.run = run
-sys.modules["distbench.call"] = call
-"""
 
 
 @pytest.fixture
 def suite(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.Pytester:
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
-    pytester.makeconftest(CONFTEST.format(folder=str(Path(__file__).parent)))
+    prepare(pytester, monkeypatch)
     return pytester
-
-
-def run_suite(suite: pytest.Pytester, text: str, *words: str) -> pytest.RunResult:
-    suite.makepyfile(text)
-    # Only xdist needs processes of its own; they are slow to start.
-    start = suite.runpytest_subprocess if "-n" in words else suite.runpytest_inprocess
-    unwanted = ("cacheprovider", "hypothesispytest", "timeout")
-    return start(*(f"-pno:{name}" for name in unwanted), *words)
 
 
 def test_a_passed_verdict_passes(suite: pytest.Pytester) -> None:
@@ -180,34 +137,9 @@ def test_options_are_defaults_that_a_test_may_change(suite: pytest.Pytester) -> 
     result.assert_outcomes(passed=1)
 
 
-MANY = """
-import pytest
-
-@pytest.mark.parametrize("subject", ["right", "wrong", "right2"])
-def test_it(distbench, subject):
-    distbench.check(subject).raise_for_status()
-
-def test_two(distbench):
-    assert distbench.check("a") and distbench.check("b")
-
-def test_none():
-    pass
-"""
-
-
-@pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["alone", "xdist"])
-def test_all_verdicts_are_in_one_document(
-    suite: pytest.Pytester, words: tuple[str, ...]
-) -> None:
-    files = ("--distbench-json=v.json", "--distbench-html=v.html")
-    result = run_suite(suite, MANY, *files, *words)
-    result.assert_outcomes(passed=4, failed=1)
-    result.stdout.fnmatch_lines(["*distbench: 5 verdicts in v.json*"])
-    verdict = verdict_from_json((suite.path / "v.json").read_text())
-    assert sorted(verdict.target.split(", ")) == ["a", "b", "right", "right2", "wrong"]
-    assert len(verdict.runs) == 5
-    assert verdict.status is Status.FAIL
-    assert "Let the optimizer aggregate." in (suite.path / "v.html").read_text()
+def test_all_verdicts_are_in_one_document(suite: pytest.Pytester) -> None:
+    """The sweeps do the same under xdist, whose processes are slow to start."""
+    check_one_document(suite)
 
 
 def test_a_place_that_cannot_be_written_is_refused_at_once(

@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["pytester"]
+
 ROOT = Path(__file__).parents[2]
+Collect = Callable[..., pytest.RunResult]
 
 
-def collect(*options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "scenarios", "--collect-only", "-q", *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+@pytest.fixture
+def collect(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Collect:
+    """What `pytest scenarios --collect-only` says, from a pytest in this process."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+    def run(*options: str) -> pytest.RunResult:
+        with monkeypatch.context() as there:
+            there.chdir(ROOT)
+            # The cache and the hypothesis database are the outer session's.
+            unwanted = ("cacheprovider", "hypothesispytest")
+            return pytester.runpytest_inprocess(
+                *(f"-pno:{name}" for name in unwanted),
+                "scenarios",
+                "--collect-only",
+                "-q",
+                *options,
+            )
+
+    return run
 
 
-def test_ids_name_workload_optimizer_cluster_and_path():
-    listed = collect().stdout
+def test_ids_name_workload_optimizer_cluster_and_path(collect: Collect) -> None:
+    listed = collect().stdout.str()
     assert "[linear-lazy_adam-mwms:2-default]" in listed
     assert "[mlp-adam-mwms:2-aggregator]" in listed
 
 
-def test_options_replace_optimizers_and_clusters():
+def test_options_replace_optimizers_and_clusters(collect: Collect) -> None:
     listed = collect(
         "--optimizer=scenarios/optimizers/momentum.py:make_momentum",
         "--clusters=mwms:3,central:2",
-    ).stdout
+    ).stdout.str()
     assert "[mlp-momentum-mwms:3-aggregator]" in listed
     assert "lazy_adam" not in listed
     assert "mirrored:2" not in listed
@@ -47,11 +60,13 @@ def test_options_replace_optimizers_and_clusters():
         pytest.param("--optimizer=no/such.py:make", "no/such.py", id="target"),
     ],
 )
-def test_bad_option_is_one_clear_error(option, named):
+def test_bad_option_is_one_clear_error(
+    collect: Collect, option: str, named: str
+) -> None:
     done = collect(option)
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert named in done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert named in done.stderr.str()
+    assert "Traceback" not in done.stdout.str() + done.stderr.str()
 
 
 def test_every_file_says_which_bug_it_would_catch_and_links_it():

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from input_checks import check_split, check_uneven
 
 from distbench.errors import BadInputError
 from distbench.split import shard_slices, split_unevenly
@@ -15,23 +14,20 @@ def test_eight_examples_on_two_replicas_are_five_and_three() -> None:
     assert shard_slices((5, 3)) == (slice(0, 5), slice(5, 8))
 
 
-@given(st.integers(1, 40), st.integers(0, 300))
+@pytest.mark.parametrize(
+    ("replicas", "spare"), [(1, 0), (1, 7), (2, 0), (2, 5), (3, 300), (40, 17)]
+)
 def test_every_example_is_in_one_shard_and_no_shard_is_empty(
     replicas: int, spare: int
 ) -> None:
-    sizes = split_unevenly(replicas + spare, replicas)
-    assert len(sizes) == replicas
-    assert min(sizes) >= 1
-    assert sum(sizes) == replicas + spare
-    rows = [row for part in shard_slices(sizes) for row in range(part.start, part.stop)]
-    assert rows == list(range(replicas + spare))
+    check_split(replicas, spare)
 
 
-@given(st.integers(2, 40))
+@pytest.mark.parametrize("replicas", [2, 3, 8, 40])
 def test_shards_are_uneven_where_four_examples_per_replica_are_there(
     replicas: int,
 ) -> None:
-    assert len(set(split_unevenly(4 * replicas, replicas))) > 1
+    check_uneven(replicas)
 
 
 def test_fewer_examples_than_replicas_are_refused() -> None:

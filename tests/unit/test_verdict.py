@@ -6,13 +6,10 @@ import json
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from input_checks import check_verdict_json
 
-from distbench.codes import CODES
 from distbench.errors import BadInputError, VerdictFailedError
 from distbench.expect import apply_expectations
-from distbench.trace import PHASES
 from distbench.verdict import (
     Finding,
     Run,
@@ -53,53 +50,35 @@ def make_verdict(*runs: Run) -> Verdict:
     return Verdict(target="a.b:c", runs=runs)
 
 
-floats = st.floats(allow_nan=True, allow_infinity=True)
-text = st.text(max_size=12)
-findings = st.builds(
-    Finding,
-    code=st.sampled_from(sorted(CODES)),
-    phase=st.sampled_from(PHASES),
-    step=st.integers(-1, 9),
-    variable=text,
-    replicas=st.lists(st.integers(0, 9), max_size=3).map(tuple),
-    ratio=st.none() | floats,
-    error=floats,
-    bound=floats,
-    explanation=text,
-    confidence=floats,
-    origin=st.sampled_from(["subject", "framework"]),
-    warning=st.booleans(),
-    variables=st.lists(text, max_size=3).map(tuple),
+@pytest.mark.parametrize(
+    "run",
+    [
+        make_run(Status.PASS),
+        make_run(
+            Status.FAIL,
+            FINDING,
+            Finding(
+                **{
+                    **{f: getattr(FINDING, f) for f in FINDING.__slots__},
+                    "ratio": None,
+                    "error": math.nan,
+                    "bound": math.inf,
+                    "explanation": '\x00 é\u2028"</script>',
+                    "origin": "framework",
+                    "warning": True,
+                    "variables": ("a", ""),
+                }
+            ),
+            worst=Worst(phase="loss", variable="é", error_over_bound=-math.inf),
+            references={"loss": "one device", "": ""},
+            detail="log\n\x1b[31m",
+        ),
+    ],
+    ids=["plain", "all-set"],
 )
-runs = st.builds(
-    Run,
-    scenario=text,
-    cluster=text,
-    path=text,
-    tier=text,
-    status=st.sampled_from(list(Status)),
-    seconds=st.floats(0, 1e6),
-    checked=st.integers(0, 10**6),
-    worst=st.none()
-    | st.builds(Worst, phase=text, variable=text, error_over_bound=floats),
-    findings=st.lists(findings, max_size=2).map(tuple),
-    references=st.dictionaries(text, text, max_size=2),
-    message=text,
-    detail=text,
-    workload=text,
-)
-
-
-def same(left: object, right: object) -> bool:
-    return repr(left) == repr(right)  # nan is equal to nan here
-
-
-@given(st.lists(runs, max_size=3), text)
-def test_a_verdict_comes_back_from_json(some: list[Run], target: str) -> None:
-    verdict = Verdict(target=target, runs=tuple(some), environment={"python": "3.11"})
-    document = verdict_to_json(verdict)
-    assert same(verdict_from_json(document), verdict)
-    json.loads(document, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+def test_a_verdict_comes_back_from_json(run: Run) -> None:
+    check_verdict_json(Verdict(target="a.b:c", runs=(run,), environment={"x": "1"}))
+    check_verdict_json(make_verdict())
 
 
 def test_numbers_that_are_not_finite_are_words() -> None:
