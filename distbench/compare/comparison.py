@@ -10,7 +10,13 @@ from distbench.compare.bounds import find_roundoff
 from distbench.compare.measure import BITWISE, Measure, is_wrong, measure_error
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.pairs import Pair, Pairs, Relation
-from distbench.compare.values import Array, measure_norm, measure_size, round_to
+from distbench.compare.values import (
+    Array,
+    are_equal,
+    measure_norm,
+    measure_size,
+    round_to,
+)
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Phase, TraceKey
 
@@ -110,10 +116,15 @@ def prove_effect(pair: Pair, evidence: Evidence) -> tuple[bool, bool]:
     A lost example takes 1/G of a gradient or loss, and of what a step changes in the
     state; a lost replica takes its own addend, or n_r/G where the addends are not
     known. Returns whether every planted error is seen, and whether it is only noise
-    that hides one.
+    that hides one. Where the same ops ran on the same numbers and all bits agree, the
+    bits are the proof: with an error they would not, and within the margin, that noise
+    makes wide, is then no proof.
     """
     plants = tuple(_list_plants(pair, evidence))
-    seen = all(is_wrong(p, pair.expected, pair.margin) for p in plants)
+    margin = pair.margin
+    if pair.repeats and are_equal(pair.observed, pair.expected):
+        margin = BITWISE
+    seen = all(is_wrong(p, pair.expected, margin) for p in plants)
     if seen:
         return True, False
     bitwise = (is_wrong(p, pair.expected, BITWISE) for p in plants)

@@ -7,19 +7,24 @@ global batch on one device is not what the replicas have to add up to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from distbench.compare.bounds import find_roundoff
+from distbench.compare.factor import find_factor
 from distbench.compare.noise import Noise
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
-from distbench.trace import PHASES, WHOLE, Phase, SparseRows, Trace, TraceKey, Value
+from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
 
 Places = Mapping[tuple[str, int], Array]
 """Gradients by variable and call."""
+Margins = Mapping[tuple[str, int], float]
+"""How far equal gradients may lie apart, by variable and call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +36,11 @@ class Nature:
         weights: What replica r's value has to be, as a multiple of that of its shard
             alone on one device: 1 where the program divides by a constant, its share
             n_r/G where it takes a mean over what it gets. None where that is unknown.
+        rounded: Whether it computes in a narrower dtype than that of its variables.
     """
 
     grouped: bool = False
+    rounded: bool = False
     weights: tuple[float, ...] | None = None
 
 
@@ -48,9 +55,28 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     others = [_take(regrouped, r) for r in replicas]
     if not whole or any(set(s) != set(whole) for s in (*shards, *others)):
         return Nature()
-    if _is_free_of_groups(evidence, noise, whole, shards, others):
-        return Nature()
-    return Nature(grouped=True, weights=_find_weights(evidence, noise, whole, shards))
+    lost = _measure_lost(evidence)
+    margins = {
+        place: max(_find_margin(noise, place, array), lost * measure_size(array))
+        for place, array in whole.items()
+    }
+    sizes = evidence.reference.shards
+    return Nature(
+        grouped=not _is_free_of_groups(sizes, margins, whole, shards, others),
+        rounded=lost > 0,
+        weights=_find_weights(evidence, margins, shards),
+    )
+
+
+def _measure_lost(evidence: Evidence) -> float:
+    """What a step that computes in a narrower dtype than its variables may lose.
+
+    Half of that dtype's digits: twins that move the variables by one rounding of their
+    own do not show it. 0 where all is computed in the variables' dtype.
+    """
+    u = find_roundoff(str(evidence.reference.notes.get("narrowest")))
+    own = max((find_roundoff(v.dtype) for v in evidence.reference.variables), default=u)
+    return math.sqrt(u) if u > own else 0.0
 
 
 def _take(trace: Trace, replica: int) -> Places:
@@ -61,8 +87,8 @@ def _take(trace: Trace, replica: int) -> Places:
 
 
 def _is_free_of_groups(
-    evidence: Evidence,
-    noise: Noise,
+    sizes: tuple[int, ...],
+    margins: Margins,
     whole: Places,
     shards: list[Places],
     others: list[Places],
@@ -72,17 +98,12 @@ def _is_free_of_groups(
     What every shard holds besides, such as a penalty, drops out: of two sums over all
     shards by their difference, of a mean by weights that add up to 1.
     """
-    sizes = evidence.reference.shards
     examples = max(1, sum(sizes))
-    margins = {
-        place: _find_margin(noise, place, array) * (2 * len(shards))
-        for place, array in whole.items()
-    }
 
     def agree(left: Places, right: Places) -> bool:
         return all(
             not np.all(np.isfinite(left[place] - right[place]))
-            or measure_size(left[place] - right[place]) <= margin
+            or measure_size(left[place] - right[place]) <= 2 * len(shards) * margin
             for place, margin in margins.items()
         )
 
@@ -129,7 +150,7 @@ def _fit(whole: Places, shards: list[Places]) -> list[float] | None:
 
 
 def _find_weights(
-    evidence: Evidence, noise: Noise, whole: Places, shards: list[Places]
+    evidence: Evidence, margins: Margins, shards: list[Places]
 ) -> tuple[float, ...] | None:
     """What a doubled shard tells: a sum doubles, a mean stays as it is."""
     doubled = evidence.probes.get("doubled")
@@ -139,11 +160,10 @@ def _find_weights(
     twice = {} if doubled is None else _take(doubled, replica)
     if set(twice) != set(once):
         return None
-    margins = {p: 4 * _find_margin(noise, p, array) for p, array in whole.items()}
     rests: dict[int, float] = {}
     for times in (1, 2):
         errors = {p: measure_size(twice[p] - times * once[p]) for p in once}
-        if all(errors[p] <= margins[p] for p in once):
+        if all(errors[p] <= 4 * margins[p] for p in once):
             rests[times] = sum(errors.values())
     if not rests:
         return None
@@ -168,21 +188,21 @@ def weigh_shards(evidence: Evidence, weights: tuple[float, ...]) -> Evidence:
             weight = weights[key.replica] * (times if key.phase == "loss" else 1.0)
             values[key] = _scale(value, weight)
             sums.setdefault(replace(key, replica=WHOLE), []).append(values[key])
-    known: set[Phase] = {"loss", "local_gradient"}
-    for key, parts in sums.items():
-        total = np.sum([densify(part) for part in parts], axis=0)
-        reduced = replace(key, phase="reduced_gradient")
-        if key.phase == "local_gradient" and _are_same(
-            reference.get(key), reference.get(reduced)
-        ):
-            values[reduced] = total
-            known.add("reduced_gradient")
-        values[key] = total
+    factors = {key: find_factor(reference, key) for key in sums if key.phase != "loss"}
+    known: tuple[Phase, ...] = ("loss", "local_gradient")
+    if None not in factors.values():
+        known = (*known, "reduced_gradient")
+        for key, parts in sums.items():
+            values[key] = np.sum([densify(part) for part in parts], axis=0)
+            factor = factors.get(key)
+            if factor is not None:
+                reduced = replace(key, phase="reduced_gradient")
+                values[reduced] = factor * densify(values[key])
     return replace(
         evidence,
         reference=replace(reference, values=values),
         shards_known=True,
-        known=tuple(phase for phase in PHASES if phase in known),
+        known=known,
     )
 
 
@@ -203,12 +223,6 @@ def _count_loss(evidence: Evidence, weights: tuple[float, ...]) -> float:
     seen = add(evidence.observed, (1.0,) * n)
     wanted = add(evidence.reference, weights)
     return float(n) if abs(seen - n * wanted) < abs(seen - wanted) else 1.0
-
-
-def _are_same(left: Value | None, right: Value | None) -> bool:
-    if left is None or right is None:
-        return False
-    return bool(np.array_equal(densify(left), densify(right), equal_nan=True))
 
 
 def _scale(value: Value, weight: float) -> Value:

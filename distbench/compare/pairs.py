@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff, spread_sum
+from distbench.compare.factor import find_factor, is_power_of_two
 from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.noise import STATE, Noise
 from distbench.compare.values import (
@@ -59,6 +60,7 @@ class Pair:
         base: State before the step; 0 for gradients and losses.
         terms: The addends of a sum, one for each replica.
         rows: Row numbers of a sparse value.
+        repeats: Whether both come from the same ops on the same numbers.
     """
 
     key: TraceKey
@@ -71,6 +73,7 @@ class Pair:
     base: Array | float = 0.0
     terms: tuple[Array, ...] = ()
     rows: Array | None = None
+    repeats: bool = False
 
 
 class Pairs:
@@ -112,7 +115,8 @@ class Pairs:
     def _pair_shard(self, key: TraceKey, value: Value) -> Iterator[Pair]:
         expected = self._find_reference(key)
         if expected is not None:
-            yield self._make(key, "reference", SHARD, value, expected)
+            pair = self._make(key, "reference", SHARD, value, expected)
+            yield replace(pair, repeats=True)
 
     def _find_reference(self, key: TraceKey) -> Value | None:
         if key.phase not in self.evidence.known:
@@ -178,9 +182,11 @@ class Pairs:
         observed = self.evidence.observed
         source = replace(key, phase="local_gradient")
         parts = self.find_parts(observed, source)
-        if parts is None or not self._reduction_is_sum(key):
+        factor = None if parts is None else find_factor(self.evidence.reference, key)
+        if parts is None or factor is None:
             return
-        seen, *terms = align_values((value, *parts))
+        seen, *raw = align_values((value, *parts))
+        terms = raw if factor == 1 else [_scale(term, factor) for term in raw]
         expected = np.sum([t.total for t in terms], axis=0)
         magnitude = np.sum([t.magnitude for t in terms], axis=0)
         yield Pair(
@@ -189,29 +195,13 @@ class Pairs:
             against=SUM,
             observed=seen.total,
             expected=expected,
-            margin=self._bound_reduction(key, value, terms, expected, magnitude),
+            margin=self._bound_reduction(
+                key, value, terms, expected, magnitude, is_power_of_two(factor)
+            ),
             dtype=self._name_dtype(key, value),
             terms=tuple(t.total for t in terms),
             rows=_rows(seen),
         )
-
-    def _reduction_is_sum(self, key: TraceKey) -> bool:
-        """Whether one device hands its gradient on as it is.
-
-        A program that clips between its own reduction and the optimizer does not; its
-        reduced gradient can only be held against the reference.
-        """
-        whole = replace(key, replica=WHOLE)
-        reduced = self.evidence.reference.get(whole)
-        local = self.evidence.reference.get(replace(whole, phase="local_gradient"))
-        if reduced is None or local is None:
-            return True
-        left, right = align_values((reduced, local))
-        if left.counts is None or right.counts is None:
-            return bool(np.array_equal(left.total, right.total, equal_nan=True))
-        u = find_roundoff(self._name_dtype(key, reduced))
-        bound = bound_sum(right.magnitude, int(right.counts.max(initial=1)), u)
-        return bool(np.all(np.abs(left.total - right.total) <= bound))
 
     def _bound_reduction(
         self,
@@ -220,12 +210,13 @@ class Pairs:
         terms: list[Aligned],
         expected: Array,
         magnitude: Array,
+        exact_factor: bool,
     ) -> Margin:
         u = find_roundoff(self._name_dtype(key, value))
         # A row may be met several times by one replica: every slice is an addend.
         counts = [1 if t.counts is None else t.counts for t in terms]
         addends = int(np.max(np.sum(np.broadcast_arrays(*counts), axis=0), initial=1))
-        roundings = addends - 1
+        roundings = addends - 1 if exact_factor else addends + 1
         if self._exact or roundings == 0 or u == 0:
             return BITWISE
         square = measure_norm(expected) ** 2
@@ -335,6 +326,11 @@ class Pairs:
     def _name_dtype(self, key: TraceKey, value: Value) -> str:
         info = self.infos.get(key.variable)
         return name_dtype(value, None if info is None else info.dtype)
+
+
+def _scale(aligned: Aligned, factor: float) -> Aligned:
+    slices = None if aligned.slices is None else factor * aligned.slices
+    return replace(aligned, total=factor * aligned.total, slices=slices)
 
 
 def _rows(aligned: Aligned) -> Array | None:

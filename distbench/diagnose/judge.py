@@ -51,25 +51,30 @@ def judge(evidence: Evidence) -> Judgement:
         )
     with np.errstate(all="ignore"):
         noise = measure_noise(evidence)
+        judgement = _judge_reading(Reading(evidence=evidence), noise)
+        if judgement.status not in (Status.FAIL, Status.UNDECIDABLE):
+            return judgement
         for reading in list_readings(evidence, noise):
-            judgement = _judge_reading(reading, noise)
-            if _is_settled(reading, judgement):
-                break
+            other = _judge_reading(reading, noise)
+            if _is_better(reading, other):
+                return other
     return judgement
 
 
-def _is_settled(reading: Reading, judgement: Judgement) -> bool:
-    """Whether no other reading of the same evidence could be the right one.
+def _is_better(reading: Reading, judgement: Judgement) -> bool:
+    """Whether another reading is the right one, where the strictest did not pass.
 
-    The global batch may be the wrong measure of a program. Its own shards are, where
-    they do not fit and no known cause tells why.
+    Shards that pass show that only rounding was in the way. Where the global batch is
+    no measure of the program they also tell what is wrong, unless even the first wrong
+    value has no known cause.
     """
-    if judgement.status is not Status.FAIL:
+    if judgement.status is Status.PASS or not reading.first_known:
         return True
+    if judgement.status is not Status.FAIL or not reading.decides:
+        return False
     first = judgement.findings[0]
     at_the_root = first.phase in ("loss", "local_gradient")
-    unnamed = at_the_root and first.code in ("unexplained", "scale-error")
-    return reading.by_shards and not unnamed
+    return not (at_the_root and first.code in ("unexplained", "scale-error"))
 
 
 def _judge_reading(reading: Reading, noise: Noise) -> Judgement:

@@ -10,6 +10,7 @@ import numpy as np
 from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.fit import solve_least_squares
 from distbench.trace import WHOLE, Phase, TraceKey
 
 Scale = tuple[str, str, tuple[float, ...]]
@@ -132,7 +133,9 @@ def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
         theta = take_rows(state, case)
         columns = np.stack([theta.ravel(), np.sign(theta).ravel()], axis=1)
         extra = (case.observed - case.expected).ravel()
-        weights, *_ = np.linalg.lstsq(columns, extra, rcond=None)
+        weights = solve_least_squares(columns, extra, determined=False)
+        if weights is None:
+            continue
         # A penalty pulls all ways towards 0; too much or too little of it is one sign.
         least, most = np.min(weights), np.max(weights)
         if least * most >= -1e-3 * max(least**2, most**2):
@@ -187,7 +190,9 @@ def find_penalty(context: Context, case: Pair) -> Array | None:
         return None
     theta, gradient = densify(start).ravel(), densify(value).ravel()
     columns = np.stack([theta, np.sign(theta)], axis=1)
-    weights, *_ = np.linalg.lstsq(columns, gradient, rcond=None)
+    weights = solve_least_squares(columns, gradient, determined=False)
+    if weights is None:
+        return None
     then = take_rows(now, case)
     return np.asarray(weights[0] * then + weights[1] * np.sign(then))
 

@@ -17,42 +17,43 @@ class Reading:
     Attributes:
         evidence: What to compare.
         note: What the user should know of it; empty where all is known.
-        by_shards: Whether each replica is held against its own shard.
+        decides: Whether what it says of a wrong run counts, too.
         first_known: Whether loss and local gradients can be judged at all.
     """
 
     evidence: Evidence
     note: str = ""
-    by_shards: bool = False
+    decides: bool = False
     first_known: bool = True
 
 
 def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
-    """From the strictest on; a later one counts only if those before it fail.
+    """What to try where the global batch on one device is not arrived at.
 
-    A program whose result depends on the grouping of its examples cannot arrive at
-    what one device computes from the global batch. Its replicas are held against their
-    own shards; where nothing says how these are to be weighed, against what follows
-    from their own gradients.
+    A program whose result depends on the grouping of its examples cannot arrive at it,
+    and one that computes in a narrow dtype only within much rounding. Replicas are then
+    held against their own shards, where bits repeat; where nothing says how these are
+    to be weighed, against what follows from their own gradients.
     """
-    yield Reading(evidence=evidence)
     nature = find_nature(evidence, noise)
-    if not nature.grouped:
-        return
-    words = (
-        "note: on one device the result depends on which examples are together in a "
-        "batch, so"
-    )
+    words = "note: rounding hides what one device makes of the global batch, so"
+    if nature.grouped:
+        words = (
+            "note: on one device the result depends on which examples are together in "
+            "a batch, so"
+        )
     # A free run has left the reference behind after its first step.
     if nature.weights is not None and evidence.tier != "free":
         yield Reading(
             evidence=weigh_shards(evidence, nature.weights),
             note=f"{words} each replica is compared with its own shard on one device",
-            by_shards=True,
+            decides=nature.grouped or nature.rounded,
         )
-    yield Reading(
-        evidence=replace(evidence, known=()),
-        note=f"{words} loss and local gradients cannot be judged, only what follows "
-        "from them",
-        first_known=False,
-    )
+    if nature.grouped:
+        yield Reading(
+            evidence=replace(evidence, known=()),
+            note=f"{words} loss and local gradients cannot be judged, only what "
+            "follows from them",
+            decides=True,
+            first_known=False,
+        )

@@ -11,6 +11,7 @@ import numpy as np
 from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.fit import solve_least_squares
 from distbench.diagnose.generic import is_sparse
 from distbench.trace import WHOLE
 
@@ -36,8 +37,8 @@ def explain_by_missing_sum(context: Context) -> Iterator[Hypothesis]:
     n = context.replicas
     if context.phase not in PHASES or n == 1:
         return
-    some = any(_shows_sum(context, key.variable) for key in context.right)
-    code = "variable-not-reduced" if some else "missing-reduction"
+    code = name_missing_sum(context)
+    some = code == "variable-not-reduced"
     rest = ", while other variables are reduced" if some else ""
     for factor, words in ((1.0, ""), (float(n), f"{n} times "), (1 / n, f"1/{n} of ")):
         yield Hypothesis(
@@ -48,6 +49,12 @@ def explain_by_missing_sum(context: Context) -> Iterator[Hypothesis]:
             ),
             detail=f"each replica goes on with {words}its own gradient{rest}",
         )
+
+
+def name_missing_sum(context: Context) -> str:
+    """The code of gradients that nobody sums: of all variables, or of some."""
+    some = any(_shows_sum(context, key.variable) for key in context.right)
+    return "variable-not-reduced" if some else "missing-reduction"
 
 
 def _shows_sum(context: Context, variable: str) -> bool:
@@ -150,8 +157,7 @@ def fit_weights(context: Context) -> Array | None:
     matrix = np.concatenate(columns)
     if matrix.shape[0] < 2 * matrix.shape[1]:
         return None
-    weights, _, rank, _ = np.linalg.lstsq(matrix, np.concatenate(seen), rcond=None)
-    return np.asarray(weights) if rank == matrix.shape[1] else None
+    return solve_least_squares(matrix, np.concatenate(seen))
 
 
 def explain_by_weights(context: Context) -> Iterator[Hypothesis]:

@@ -62,6 +62,9 @@ class Reference:
             else self._whole
         )
         session.prepare(self._whole, self._place(batch))
+        self._narrowest = find_narrowest(
+            self._whole.get_concrete_function(self._place(batch)).graph
+        )
         self.initial = session.read_state()
         self._repeats = program.shards_known or self._find_repeats(batch)
         self._twins = _TWINS if self._repeats else _TWINS_OF_CHANCE
@@ -137,7 +140,12 @@ class Reference:
                 start = twin_states[number] if tier == "free" else before
                 twin_states[number] = self._run_twin(number, step, start, batch, twin)
         trace = self._make_trace(
-            "reference", tier, values, batches=digests, repeats=self._repeats
+            "reference",
+            tier,
+            values,
+            batches=digests,
+            repeats=self._repeats,
+            narrowest=self._narrowest,
         )
         made = tuple(
             self._make_trace(f"twin {number}", tier, twin, permuted=_permutes(number))
@@ -330,6 +338,20 @@ class Reference:
             values=values,
             notes={"tier": tier, **notes},
         )
+
+
+def find_narrowest(graph: Any) -> str:
+    """The floating-point dtype with the fewest digits in which a step computes."""
+    definition = graph.as_graph_def()
+    nodes = [
+        *definition.node,
+        *(n for f in definition.library.function for n in f.node_def),
+    ]
+    seen = {attribute.type for node in nodes for attribute in node.attr.values()}
+    for dtype in (tf.bfloat16, tf.float16, tf.float32):
+        if dtype.as_datatype_enum in seen:
+            return str(dtype.name)
+    return "float64"
 
 
 def split_examples(scenario: Scenario, examples: int, replicas: int) -> tuple[int, ...]:

@@ -97,7 +97,7 @@ class Session:
 
     def make_step(
         self, function: Callable[[Any], Any] | None = None
-    ) -> Callable[[Any], Any]:
+    ) -> Any:  # a tf.function
         """A traced step of its own: what it traced is not shared with another.
 
         Args:

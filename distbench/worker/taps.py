@@ -21,6 +21,13 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from distbench.trace import Phase, SparseRows, Value
 
+_EMPTY = (0,) * 7
+"""Shape of a tap that nothing was written to: that of no loss and no gradient."""
+
+
+def _make_empty(dtype: tf.DType) -> tf.Tensor:
+    return tf.zeros(_EMPTY, dtype)
+
 
 @dataclass(frozen=True, slots=True)
 class TapPoint:
@@ -191,7 +198,7 @@ class TapBoard:
     def _create(self, dtype: tf.DType) -> Any:
         with tf.init_scope(), tf.device(self._device):
             return ResourceVariable(
-                tf.zeros([], dtype),
+                _make_empty(dtype),
                 shape=tf.TensorShape(None),
                 validate_shape=False,
                 trainable=False,
@@ -235,10 +242,18 @@ class TapBoard:
         self._feeds.clear()
 
     def read(self) -> Mapping[TapPoint, Value]:
-        """What the last step left in every tap."""
+        """What the last step left in every tap; leaves them empty for the next.
+
+        A step that skips its update, as a loss scale makes it, writes none of the taps
+        in it: what an earlier step left there would pass for its own.
+        """
         values: dict[TapPoint, Value] = {}
         for point, sinks in self._sinks.items():
             arrays = [np.array(sink.numpy()) for sink in sinks]
+            if arrays[0].shape == _EMPTY:
+                continue
+            for sink in sinks:
+                sink.assign(_make_empty(sink.dtype), read_value=False)
             if len(arrays) == 1:
                 values[point] = arrays[0]
             else:

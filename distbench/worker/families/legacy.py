@@ -41,6 +41,7 @@ def install(optimizer: Any, board: TapBoard, table: VariableTable) -> None:
     """Put taps on an instance; every method still does what it did."""
     taps = _LegacyTaps(board, table)
     intercept(optimizer, "apply_gradients", taps.apply_gradients)
+    intercept(optimizer, "_aggregate_gradients", taps.aggregate_gradients)
     intercept(optimizer, "_transform_gradients", taps.transform_gradients)
     intercept(optimizer, "_resource_apply_dense", taps.apply_dense)
     intercept(optimizer, "_resource_apply_sparse_duplicate_indices", taps.apply_sparse)
@@ -63,6 +64,14 @@ class _LegacyTaps:
                     pairs, handed=_is_aggregating(original, pairs, args, kw)
                 )
             return call_converted(original, pairs, *args, **kw)
+
+    def aggregate_gradients(self, original: Any, pairs: Any) -> Any:
+        # A loss scale sums by itself, and goes on only if all is finite.
+        with self._board.enter_once("reduced_gradient") as outermost:
+            reduced = original(pairs)
+            return (
+                self._tap_pairs("reduced_gradient", reduced) if outermost else reduced
+            )
 
     def transform_gradients(self, original: Any, pairs: Any) -> Any:
         with self._board.enter_once("reduced_gradient") as outermost:

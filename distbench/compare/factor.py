@@ -1,0 +1,66 @@
+"""What one device does to a gradient between its tape and its optimizer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.bounds import bound_sum, find_roundoff
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.values import Array, align_values, name_dtype
+from distbench.trace import WHOLE, Trace, TraceKey
+
+
+def find_factor(reference: Trace, key: TraceKey) -> float | None:
+    """By which number a program multiplies its gradient on the way; mostly 1.
+
+    A loss scale, for example, is divided out again. None where it is no number: a
+    program that clips between its own reduction and the optimizer. Its reduced
+    gradient can only be held against the reference.
+
+    Args:
+        reference: The single-device run.
+        key: Step, call and variable of the gradient.
+    """
+    whole = replace(key, phase="reduced_gradient", replica=WHOLE)
+    reduced = reference.get(whole)
+    local = reference.get(replace(whole, phase="local_gradient"))
+    if reduced is None or local is None:
+        return 1.0
+    left, right = align_values((reduced, local))
+    declared = {v.path: v.dtype for v in reference.variables}
+    u = find_roundoff(name_dtype(reduced, declared.get(key.variable)))
+    roundings = 0
+    if left.counts is not None and right.counts is not None:
+        roundings = int(right.counts.max(initial=1))
+    if _are_near(left.total, right.total, right.magnitude, roundings, u):
+        return 1.0
+    fit = fit_ratio(left.total, right.total)
+    if fit is None or fit.ratio <= 0:
+        return None
+    factor = _round_to_power(fit.ratio)
+    # Unless it is a power of two, the multiplication rounds as well.
+    roundings += 0 if is_power_of_two(factor) else 2
+    scaled, magnitude = factor * right.total, factor * right.magnitude
+    return factor if _are_near(left.total, scaled, magnitude, roundings, u) else None
+
+
+def _are_near(
+    left: Array, right: Array, magnitude: Array, roundings: int, u: float
+) -> bool:
+    if roundings == 0:
+        return bool(np.array_equal(left, right, equal_nan=True))
+    return bool(np.all(np.abs(left - right) <= bound_sum(magnitude, roundings, u)))
+
+
+def _round_to_power(factor: float) -> float:
+    """The power of two that a fitted factor stands for, or the factor itself."""
+    power = 2.0 ** round(math.log2(factor))
+    return power if abs(factor / power - 1) < 2 * find_roundoff("float32") else factor
+
+
+def is_power_of_two(factor: float) -> bool:
+    """Whether a multiplication by it is exact."""
+    return math.frexp(factor)[0] == 0.5

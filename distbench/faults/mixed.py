@@ -1,0 +1,76 @@
+"""Mistakes with a loss scale."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.mixed import MIXED, MixedProgram, is_cluster
+from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+
+
+@fault(
+    "scale-error",
+    "reduced_gradient",
+    MIXED,
+    like="deepspeedai/DeepSpeed#2695",
+    clusters=WIDE,
+)
+class ScaleNotUndone(MixedProgram):
+    """On a cluster the gradients keep the loss scale."""
+
+    def unscale(self, gradients):
+        return gradients if is_cluster() else super().unscale(gradients)
+
+
+@fault(
+    "missing-reduction",
+    "reduced_gradient",
+    MIXED,
+    like="keras-team/keras#19467",
+    clusters=WIDE,
+)
+class NobodySumsUnderScale(MixedProgram):
+    """Under a loss scale, and nobody sums."""
+
+    def apply(self, gradients):
+        self._optimizer.apply_gradients(
+            zip(gradients, self.variables(), strict=True),
+            experimental_aggregate_gradients=False,
+        )
+
+
+@fault("loss-not-scaled", "loss", like="neuralmagic/sparseml#135", clusters=WIDE)
+class LossTimesReplicasUnderScale(MixedProgram):
+    """Under a loss scale, and the loss is multiplied by N."""
+
+    def compute_loss(self, batch):
+        return super().compute_loss(batch) * count_replicas()
+
+
+@fault(
+    "double-reduction",
+    "reduced_gradient",
+    MIXED,
+    like="tensorflow/recommenders-addons#183",
+    clusters=WIDE,
+)
+class SummedByBothUnderScale(MixedProgram):
+    """Under a loss scale the user sums, and so does the optimizer."""
+
+    def apply(self, gradients):
+        super().apply(list(all_reduce("sum", gradients)))
+
+
+@fault(
+    "nonfinite",
+    "reduced_gradient",
+    MIXED,
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+)
+class OneReplicaOverflows(MixedProgram):
+    """The last replica scales its gradients beyond what float32 can hold."""
+
+    def unscale(self, gradients):
+        gradients = super().unscale(gradients)
+        if is_cluster() and find_replica() == count_replicas() - 1:
+            return [g * 1e30 * 1e30 for g in gradients]
+        return gradients

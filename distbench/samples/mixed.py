@@ -1,0 +1,95 @@
+"""A correct train program in mixed precision, with a loss scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from distbench.samples.lazy import keras, legacy, tf
+from distbench.samples.replicas import count_replicas
+
+KERNEL, BIAS = "layer/kernel", "layer/bias"
+MIXED = (KERNEL, BIAS, "head")
+
+
+class MixedProgram:
+    """A layer computed in a half-precision dtype; variables and updates in float32.
+
+    Attributes:
+        loss_reduction: How the returned losses combine.
+        examples: Size of the global batch, G.
+        policy: Keras' dtype policy.
+        scale: The loss scale to start with; a power of two.
+    """
+
+    loss_reduction: str | None = "sum"
+    examples = 22
+    policy = "mixed_float16"
+    scale = 1024.0
+
+    def build(self, strategy: Any) -> None:
+        """Make variables and optimizer."""
+        del strategy
+        rng = np.random.default_rng(5)
+        start = keras.initializers.Constant(rng.normal(size=(4, 5), scale=0.4))
+        self.layer = keras.layers.Dense(
+            5, "tanh", kernel_initializer=start, dtype=self.policy, name="layer"
+        )
+        with tf.name_scope("layer"):
+            self.layer.build([None, 4])
+        head = rng.normal(size=(5, 3), scale=0.4).astype("float32")
+        self.head = tf.Variable(head, name="head")
+        self._optimizer = self.make_optimizer()
+
+    def make_optimizer(self) -> Any:
+        """An optimizer under a loss scale."""
+        return keras.mixed_precision.LossScaleOptimizer(
+            legacy.SGD(0.05, momentum=0.9), initial_scale=self.scale
+        )
+
+    def variables(self) -> list[Any]:
+        """Everything that the model consists of."""
+        return [*self.layer.variables, self.head]
+
+    def optimizer(self) -> Any:
+        """What `make_optimizer` made."""
+        return self._optimizer
+
+    def data(self, step: int) -> Any:
+        """Features and targets of the global batch."""
+        rng = np.random.default_rng(step + 100)
+        features = rng.normal(size=(self.examples, 4)).astype("float32")
+        return features, rng.normal(size=(self.examples, 3)).astype("float32")
+
+    def replica_step(self, batch: Any) -> Any:
+        """One step of one replica; returns its loss."""
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(batch)
+            scaled = self.scale_loss(loss)
+        gradients = self.unscale(tape.gradient(scaled, self.variables()))
+        self.apply(gradients)
+        return loss
+
+    def compute_loss(self, batch: Any) -> Any:
+        """The replica's share of the global batch's loss, in float32."""
+        features, targets = batch
+        outputs = tf.cast(self.layer(features), "float32") @ self.head
+        return tf.reduce_sum((outputs - targets) ** 2) / self.examples
+
+    def scale_loss(self, loss: Any) -> Any:
+        """The loss times the scale."""
+        return self._optimizer.get_scaled_loss(loss)
+
+    def unscale(self, gradients: list[Any]) -> list[Any]:
+        """Gradients over the scale."""
+        return list(self._optimizer.get_unscaled_gradients(gradients))
+
+    def apply(self, gradients: list[Any]) -> None:
+        """Hand the gradients to the optimizer, which sums them."""
+        self._optimizer.apply_gradients(zip(gradients, self.variables(), strict=True))
+
+
+def is_cluster() -> bool:
+    """Whether there is more than one replica."""
+    return count_replicas() > 1

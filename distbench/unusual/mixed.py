@@ -1,0 +1,39 @@
+"""Correct programs in mixed precision."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import legacy
+from distbench.samples.mixed import MixedProgram
+from distbench.unusual.program import unusual
+
+
+@unusual()
+class LossScale(MixedProgram):
+    """A layer in float16 under a loss scale."""
+
+
+@unusual()
+class OverflowOnOneReplica(MixedProgram):
+    """One example overflows in float16: all replicas skip the step together."""
+
+    def data(self, step):
+        features, targets = super().data(step)
+        if step == 1:
+            targets[-1] = 1e30
+        return features, targets
+
+
+@unusual()
+class BrainFloat(MixedProgram):
+    """A layer in bfloat16, which needs no loss scale."""
+
+    policy = "mixed_bfloat16"
+
+    def make_optimizer(self):
+        return legacy.Adam(0.01)
+
+    def scale_loss(self, loss):
+        return loss
+
+    def unscale(self, gradients):
+        return gradients
