@@ -11,6 +11,7 @@ from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, measure_norm, measure_size
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import Row, fit_weights
+from distbench.diagnose.reduction import name_missing_sum
 from distbench.trace import WHOLE, SparseRows
 
 PHASES = ("local_gradient", "reduced_gradient")
@@ -33,8 +34,13 @@ class Source:
     replicas: tuple[int, ...]
 
 
-def list_sources(context: Context) -> list[Source]:
-    """Cases whose addends are known, each kind of phase in its own way."""
+def list_sources(context: Context, *, own: bool = False) -> list[Source]:
+    """Cases whose addends are known, each kind of phase in its own way.
+
+    Args:
+        context: The wrong values.
+        own: Whether a replica's value is made of its own gradient alone.
+    """
     found = []
     for number, case in context.list_cases():
         replica = case.key.replica
@@ -44,6 +50,8 @@ def list_sources(context: Context) -> list[Source]:
         else:
             terms = context.find_terms(case)
             replicas = tuple(range(len(terms)))
+        if own and terms and replica != WHOLE:
+            terms, replicas = (terms[replica],), (replica,)
         if terms:
             found.append(
                 Source(number=number, case=case, terms=terms, replicas=replicas)
@@ -61,11 +69,7 @@ def explain_by_clipped_norm(context: Context) -> Iterator[Hypothesis]:
         return
     sources = list_sources(context)
     n = context.replicas
-    for words, measure in (
-        ("the norm of each variable's gradient", measure_tensor),
-        ("the norm of each variable's gradient", SliceNorm(context)),
-        ("the global norm of each replica's gradients", _GlobalNorm(context)),
-    ):
+    for words, measure in _list_norms(context):
         for mean in (1.0,) if n == 1 else (1.0, 1.0 / n):
             limit = _find_limit(sources, measure, mean)
             if limit is None:
@@ -80,6 +84,33 @@ def explain_by_clipped_norm(context: Context) -> Iterator[Hypothesis]:
                 detail=f"every replica clips {words} to {limit:.6g} before the "
                 "replicas' gradients are added up",
             )
+
+
+def explain_by_own_clip(context: Context) -> Iterator[Hypothesis]:
+    """Each replica goes on with its own gradient, clipped; nobody sums."""
+    if context.phase != "reduced_gradient" or context.replicas == 1:
+        return
+    sources = list_sources(context, own=True)
+    code = name_missing_sum(context)
+    for words, measure in _list_norms(context):
+        limit = _find_limit(sources, measure, 1.0)
+        if limit is not None:
+            yield Hypothesis(
+                code=code,
+                predicted={
+                    s.number: _sum_clipped(s, measure, limit, 1.0) for s in sources
+                },
+                detail=f"each replica clips {words} to {limit:.6g} and goes on with "
+                "what it has",
+            )
+    value = _fit_limit(sources)
+    if value is not None:
+        yield Hypothesis(
+            code=code,
+            predicted={s.number: _sum_limited(s, value) for s in sources},
+            detail=f"each replica clips its gradient's elements to ±{value:.6g} and "
+            "goes on with what it has",
+        )
 
 
 Measure = Callable[[Source, int], float]
@@ -107,6 +138,12 @@ class SliceNorm:
             if isinstance(value, SparseRows):
                 return measure_norm(np.asarray(value.values, np.float64))
         return measure_tensor(source, place)
+
+
+def _list_norms(context: Context) -> Iterator[tuple[str, Measure]]:
+    yield "the norm of each variable's gradient", measure_tensor
+    yield "the norm of each variable's gradient", SliceNorm(context)
+    yield "the global norm of each replica's gradients", _GlobalNorm(context)
 
 
 class _GlobalNorm:
@@ -171,8 +208,21 @@ def explain_by_clipped_value(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in PHASES:
         return
     sources = list_sources(context)
-    if not sources:
+    limit = _fit_limit(sources)
+    if limit is None:
         return
+    yield Hypothesis(
+        code="clip-before-reduction",
+        predicted={s.number: _sum_limited(s, limit) for s in sources},
+        detail=f"every replica clips its gradient's elements to ±{limit:.6g} before "
+        "the replicas' gradients are added up",
+    )
+
+
+def _fit_limit(sources: Sequence[Source]) -> float | None:
+    """The limit of the elements that leaves least; None if it would limit nothing."""
+    if not sources:
+        return None
     sizes = np.concatenate([np.abs(t).ravel() for s in sources for t in s.terms])
     starts = [float(q) for q in np.quantile(sizes, (0.3, 0.5, 0.7, 0.9, 0.97))]
     starts.append(max(measure_size(s.case.observed) for s in sources))
@@ -186,14 +236,8 @@ def explain_by_clipped_value(context: Context) -> Iterator[Hypothesis]:
         if limit > 0 and (best is None or rest < best[0]):
             best = (rest, limit)
     if best is None or best[1] >= float(sizes.max()):
-        return
-    limit = best[1]
-    yield Hypothesis(
-        code="clip-before-reduction",
-        predicted={s.number: _sum_limited(s, limit) for s in sources},
-        detail=f"every replica clips its gradient's elements to ±{limit:.6g} before "
-        "the replicas' gradients are added up",
-    )
+        return None
+    return best[1]
 
 
 def _sum_limited(source: Source, limit: float) -> Array:

@@ -47,6 +47,7 @@ CAUSES: tuple[Explain, ...] = (
     precision.explain_by_rounding,
     clipping.explain_by_clipped_norm,
     clipping.explain_by_clipped_value,
+    clipping.explain_by_own_clip,
     nonlinear.explain_by_sign,
     nonlinear.explain_by_unit_norm,
     nonlinear.explain_by_levels,

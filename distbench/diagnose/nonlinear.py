@@ -21,6 +21,10 @@ from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 
 CODE = "nonlinear-before-reduction"
 _LEVELS = (1, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
+"""As many as some bits hold."""
+_MOST_LEVELS = 256
+_ENOUGH = 6
+"""Numbers of a value that do not lie on many grids by chance."""
 
 
 def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
@@ -94,13 +98,26 @@ def explain_by_levels(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in PHASES:
         return
     sources = list_sources(context)
-    for levels in _LEVELS:
+    for levels in (*_LEVELS, *_find_levels(context, sources)):
         yield Hypothesis(
             code=CODE,
             predicted={s.number: _sum_quantised(s, levels) for s in sources},
             detail=f"every replica rounds its gradient to {levels} levels before the "
             "sum",
         )
+
+
+def _find_levels(context: Context, sources: Sequence[Source]) -> Iterator[int]:
+    """Other numbers of levels that the smallest value with enough numbers allows."""
+    fit = [source for source in sources if source.case.observed.size >= _ENOUGH]
+    if not fit:
+        return
+    probe = min(fit, key=lambda source: source.case.observed.size)
+    tolerance = find_tolerance(probe.case, context.replicas)
+    for levels in range(2, _MOST_LEVELS):
+        rest = np.abs(probe.case.observed - _sum_quantised(probe, levels))
+        if levels not in _LEVELS and np.all(rest <= tolerance):
+            yield levels
 
 
 def _sum_quantised(source: Source, levels: int) -> Array:

@@ -13,11 +13,12 @@ from distbench.compare.values import Array, measure_size, round_to
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.trace import WHOLE, SparseRows, Trace, TraceKey
 
-_SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
+_SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
+"""The narrow dtypes with their smallest numbers."""
 
 
 def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
-    """Values that were rounded to float16 or bfloat16 before, after or in the sum.
+    """Values that were rounded to a narrower dtype before, after or in the sum.
 
     Proved by the bits, not by the size of the error: either every value is one of the
     narrow dtype's numbers, where the expected values are not and the error is within
@@ -25,7 +26,7 @@ def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase == "iterations":
         return
-    for dtype in ("float16", "bfloat16"):
+    for dtype in _SMALLEST:
         u = find_roundoff(dtype)
         predicted: dict[int, Array] = {}
         for number, case in context.list_cases():

@@ -138,9 +138,11 @@ def _repeats_variable(context: Context) -> bool:
         due = densify(wanted) - densify(before)
         if moved.shape != case.expected.shape:
             continue
-        along = due * np.divide(
-            case.observed, case.expected, where=case.expected != 0, out=0 * due
+        some = case.expected != 0
+        growth = np.divide(
+            case.observed, case.expected, where=some, out=np.zeros_like(due)
         )
+        along = due * growth
         whole = float(np.linalg.norm(due))
         if whole == 0:
             continue

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from distbench.compare.pairs import Pair
-from distbench.compare.values import Array, densify
+from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import Row, fit_weights, predict_rows
 from distbench.trace import TraceKey, Value
@@ -37,68 +37,97 @@ def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(code=code, predicted=predicted, detail=words)
     if context.phase == "variable":
         return
-    for who, power, feed in _list_feeds(context.replicas):
-        yield from _fit_feed(context, power, feed, code, f"it follows from {who}")
+    for who, powers, feed in _list_feeds(context.replicas):
+        yield from _fit_feed(context, powers, feed, code, f"it follows from {who}")
 
 
 Feed = Callable[[tuple[Array, ...], int], Array]
+"""A gradient made of the replicas' own ones, for a replica."""
 
 
-def _list_feeds(replicas: int) -> Iterator[tuple[str, int, Feed]]:
-    """What a slot may take in place of the reduced gradient or of its square."""
-    for power in (1, 2):
-        kind = "gradient" if power == 1 else "gradient's square"
+def _list_feeds(replicas: int) -> Iterator[tuple[str, tuple[int, ...], Feed]]:
+    """What a slot may take in place of the reduced gradient, as it is or squared.
+
+    An optimizer may keep both: a slot of each kind is fed by its own power.
+    """
+    yield (
+        "the replica's own gradient, not from the reduced one",
+        (1, 2),
+        lambda terms, r: terms[r],
+    )
+    yield (
+        "the replica's own gradient times a power of N",
+        (1, 2),
+        lambda terms, r: len(terms) * terms[r],
+    )
+    for one in range(min(replicas, 8)):
         yield (
-            f"the replica's own {kind}, not from that of the reduced one",
-            power,
-            lambda terms, r, p=power: terms[r] ** p,  # type: ignore[misc]
+            f"the gradient of replica {one} on all replicas",
+            (1, 2),
+            lambda terms, _, k=one: terms[k],  # type: ignore[misc]
         )
-        yield (
-            f"the replica's own {kind} times a power of N",
-            power,
-            lambda terms, r, p=power: (len(terms) * terms[r]) ** p,  # type: ignore[misc]
-        )
-        for one in range(min(replicas, 8)):
-            yield (
-                f"the {kind} of replica {one} on all replicas",
-                power,
-                lambda terms, _, p=power, k=one: terms[k] ** p,  # type: ignore[misc]
-            )
     yield (
         "the mean of the replicas' squared gradients, not from the square of their sum",
-        2,
-        lambda terms, _: np.asarray(np.mean([t**2 for t in terms], axis=0)),
+        (2,),
+        lambda terms, _: np.sqrt(np.mean([t**2 for t in terms], axis=0)),
     )
     yield (
         "the sum of the replicas' squared gradients, not from the square of their sum",
-        2,
-        lambda terms, _: np.asarray(np.sum([t**2 for t in terms], axis=0)),
+        (2,),
+        lambda terms, _: np.sqrt(np.sum([t**2 for t in terms], axis=0)),
     )
 
 
 def _fit_feed(
-    context: Context, power: int, feed: Feed, code: str, words: str
+    context: Context, powers: tuple[int, ...], feed: Feed, code: str, words: str
 ) -> Iterator[Hypothesis]:
     """One factor for each kind of slot: those whose names differ by the variable."""
-    kinds: dict[str, list[Row]] = {}
+    kinds: dict[str, list[tuple[Row, Array]]] = {}
     for number, case in context.list_cases():
         owner = context.infos[case.key.variable].of
         terms = _find_locals(context, case, owner)
         gradient = context.find_gradient(case, owner) if owner else None
         if not terms or gradient is None or gradient.shape != case.observed.shape:
             continue
-        feature = feed(terms, case.key.replica) - gradient**power
         offset = case.observed - case.expected
-        row = Row(number=number, target=offset, features=(feature,))
-        kinds.setdefault(name_kind(context, case), []).append(row)
+        taken = feed(terms, case.key.replica)
+        row = Row(number=number, target=offset, features=(taken,))
+        kinds.setdefault(name_kind(context, case), []).append((row, gradient))
     predicted: dict[int, Array] = {}
-    for rows in kinds.values():
-        weights = fit_weights(rows)
-        if weights is not None:
-            for number, value in predict_rows(rows, weights).items():
-                predicted[number] = context.cases[number].expected + value
+    for pairs in kinds.values():
+        for number, value in _fit_power(pairs, powers).items():
+            predicted[number] = context.cases[number].expected + value
     if predicted:
         yield Hypothesis(code=code, predicted=predicted, detail=words)
+
+
+def _fit_power(
+    pairs: Sequence[tuple[Row, Array]], powers: tuple[int, ...]
+) -> dict[int, Array]:
+    """Fit errors by c (f^p - g^p), with the power p that leaves least.
+
+    Args:
+        pairs: Errors with what was taken, f, and what should have been, g.
+        powers: Values of p to try.
+    """
+    best: tuple[float, dict[int, Array]] = (np.inf, {})
+    for power in powers:
+        rows = [
+            replace(row, features=(row.features[0] ** power - gradient**power,))
+            for row, gradient in pairs
+        ]
+        weights = fit_weights(rows)
+        if weights is None:
+            continue
+        fits = predict_rows(rows, weights)
+        rest = sum(
+            measure_norm(fits[row.number] - row.target)
+            / (measure_norm(row.target) or 1.0)
+            for row in rows
+        )
+        if rest < best[0]:
+            best = (rest, fits)
+    return best[1]
 
 
 def _find_locals(context: Context, case: Pair, owner: str) -> tuple[Array, ...]:

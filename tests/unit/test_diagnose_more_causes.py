@@ -1,0 +1,175 @@
+"""Causes that faults drawn at random brought to light."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted_faults import (
+    ADAM,
+    MOMENTUM,
+    Case,
+    check_named,
+    check_passed,
+    clip_norm,
+    each,
+    map_values,
+    run_case,
+)
+from training_simulator import (
+    HEAD,
+    KERNEL,
+    TRAINED,
+    Fault,
+    Rule,
+    observe,
+    scale,
+    to_array,
+)
+
+from distbench.diagnose.judge import judge
+
+
+def moments_of(choose):
+    """Both moments of Adam take another gradient, and the variable follows them."""
+
+    def update(new, old, gradients, run):
+        changed = dict(new)
+        for path in TRAINED:
+            theta = old[path]
+            t = theta.dtype.type
+            g = to_array(choose(run, path)).astype(theta.dtype)
+            m = t(0.75) * old[f"m/{path}"] + t(0.25) * g
+            v = t(0.9) * old[f"v/{path}"] + t(0.1) * g * g
+            changed[f"m/{path}"], changed[f"v/{path}"] = m, v
+            step = m / (np.sqrt(v) + t(1e-3))
+            changed[path] = (theta - t(run.rule.rate) * step).astype(theta.dtype)
+        return changed
+
+    return update
+
+
+def own_clip(clip):
+    """Every replica clips its own gradient, and nobody sums."""
+    return lambda locals_, step: [{k: clip(v) for k, v in g.items()} for g in locals_]
+
+
+def round_to_levels(value, levels):
+    unit = np.max(np.abs(to_array(value))) / levels
+    return map_values(to_array(value), lambda x: np.round(x / unit) * unit)
+
+
+def to_single(value):
+    return map_values(value, lambda x: x.astype(np.float32))
+
+
+CASES = [
+    Case(
+        name="whole-adam-from-local",
+        code="slot-from-local-gradient",
+        phase="slot",
+        variable=f"m/{KERNEL}",
+        fault=Fault(update=moments_of(lambda run, path: run.locals[run.replica][path])),
+        setup={"rule": ADAM},
+    ),
+    Case(
+        name="whole-adam-from-local-times-n",
+        code="slot-from-local-gradient",
+        phase="slot",
+        variable=f"m/{KERNEL}",
+        fault=Fault(
+            update=moments_of(
+                lambda run, path: scale(run.locals[run.replica][path], 3.0)
+            )
+        ),
+        setup={"rule": ADAM, "replicas": 3},
+    ),
+    Case(
+        name="whole-adam-from-the-last-replica",
+        code="slot-from-local-gradient",
+        phase="slot",
+        fault=Fault(update=moments_of(lambda run, path: run.locals[-1][path])),
+        setup={"rule": ADAM},
+    ),
+    Case(
+        name="own-norm-clipped-and-nothing-summed",
+        code="missing-reduction",
+        phase="reduced_gradient",
+        variable=KERNEL,
+        fault=Fault(reduce=own_clip(lambda v: clip_norm(v, 0.2))),
+        setup={"rule": MOMENTUM},
+    ),
+    Case(
+        name="own-elements-clipped-and-nothing-summed",
+        code="missing-reduction",
+        phase="reduced_gradient",
+        fault=Fault(
+            reduce=own_clip(
+                lambda v: map_values(to_array(v), lambda x: np.clip(x, -0.1, 0.1))
+            )
+        ),
+        setup={"replicas": 3},
+    ),
+    *(
+        Case(
+            name=f"{levels}-levels",
+            code="nonlinear-before-reduction",
+            phase="reduced_gradient",
+            fault=Fault(reduce=each(lambda v, k=levels: round_to_levels(v, k))),
+        )
+        for levels in (10, 50, 101)
+    ),
+    Case(
+        name="double-precision-sent-in-single",
+        code="lower-precision",
+        phase="reduced_gradient",
+        fault=Fault(reduce=each(to_single)),
+        setup={"dtype": "float64"},
+        warning=True,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_planted_fault_is_named(case):
+    check_named(case, run_case(case))
+
+
+def test_double_precision_alone_is_no_lower_precision():
+    check_passed(judge(observe(dtype="float64", rule=Rule(name="adam"), steps=1)))
+
+
+def test_a_repeated_slot_of_a_single_number_is_told():
+    """One number has no axes to fit along, and is told all the same."""
+
+    def repeat(new, old, gradients, run):
+        changed = dict(new)
+        for path in TRAINED:
+            beta = new[path].dtype.type(run.rule.beta)
+            slot = f"momentum/{path}"
+            changed[slot] = beta * new[slot] + to_array(gradients[path])
+            rate = new[path].dtype.type(run.rule.rate)
+            changed[path] = old[path] - rate * changed[slot]
+        return changed
+
+    evidence = observe(Fault(update=repeat), rule=MOMENTUM, width=1)
+    places = (HEAD, f"momentum/{HEAD}")
+
+    def flatten(trace):
+        values = {
+            key: value.reshape(()) if key.variable in places else value
+            for key, value in trace.values.items()
+        }
+        return replace(trace, values=values)
+
+    evidence = replace(
+        evidence,
+        observed=flatten(evidence.observed),
+        reference=flatten(evidence.reference),
+        replays={name: flatten(trace) for name, trace in evidence.replays.items()},
+        twins=tuple(map(flatten, evidence.twins)),
+    )
+    (finding,) = judge(evidence).findings
+    assert finding.code == "slot-repeated"
+    assert f"momentum/{HEAD}" in finding.variables
