@@ -166,7 +166,7 @@ class SlotFedWithMultiple:
 
 @mistake("hyperparameter-differs", "slot", like="keras-team/keras#19990")
 class MemoryRaised:
-    """Beta is raised to the power N, as if N steps had been taken in one."""
+    """A slot forgets as much as in N steps, and takes one gradient."""
 
     @staticmethod
     def draw(rng, facts):
@@ -178,9 +178,11 @@ class MemoryRaised:
         """Another beta in the change of a slot."""
 
         def change_slot(self, name, slot, grad, var):
-            kept = self.find_memory(name)
-            times = count_replicas() if name == "m" else 1
-            self.take(name, slot, grad, kept**times)
+            if name == "m":
+                # With the gradient's weight changed too it would be N updates.
+                more = count_replicas() - 1
+                slot.assign(self.find_memory(name) ** more * slot)
+            super().change_slot(name, slot, grad, var)
 
 
 @mistake("slot-initial", "slot", like="keras-team/keras#20541")

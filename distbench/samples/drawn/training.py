@@ -210,7 +210,7 @@ def _draw_rule(
     if path != "two" and rng.random() < 0.2:
         options.update(_draw_clip(rng, {n: gradients[n] for n in names}))
     schedule = ""
-    if kind in STOCK_RULES and rng.random() < 0.15:
+    if kind in STOCK_RULES and kind != "Nadam" and rng.random() < 0.15:
         schedule = str(rng.choice(["exponential", "piecewise", "cosine"]))
     elif kind in STOCK_RULES and rng.random() < 0.15:
         options["decay"] = 0.1
