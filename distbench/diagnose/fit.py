@@ -69,3 +69,13 @@ def predict_rows(rows: Sequence[Row], weights: Array) -> dict[int, Array]:
         )
         for row in rows
     }
+
+
+def leaves_nothing(rows: Sequence[Row], weights: Array) -> bool:
+    """Whether a fit explains every row's target to a thousandth."""
+    fits = predict_rows(rows, weights)
+    return all(
+        float(np.max(np.abs(fits[row.number] - row.target), initial=0.0))
+        <= 1e-3 * float(np.max(np.abs(row.target), initial=0.0))
+        for row in rows
+    )

@@ -40,6 +40,7 @@ CAUSES: tuple[Explain, ...] = (
     slot_rule.explain_by_repetition,
     update.explain_by_statistics,
     update.explain_by_stillness,
+    update.explain_by_unseen_sum,
     update.explain_by_repeated_update,
     update.explain_by_momentum,
     update.explain_by_decay,

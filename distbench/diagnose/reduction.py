@@ -106,7 +106,7 @@ def explain_by_subset(context: Context) -> Iterator[Hypothesis]:
     n = context.replicas
     if context.phase not in PHASES or n == 1:
         return
-    for kept in _list_subsets(context):
+    for kept in list_subsets(context):
         lost = tuple(r for r in range(n) if r not in kept)
         names = ", ".join(map(str, lost))
         for factor, words in ((1.0, ""), (n / len(kept), ", scaled to make up for it")):
@@ -123,7 +123,7 @@ def explain_by_subset(context: Context) -> Iterator[Hypothesis]:
             )
 
 
-def _list_subsets(context: Context) -> Iterator[tuple[int, ...]]:
+def list_subsets(context: Context) -> Iterator[tuple[int, ...]]:
     """Every strict subset for few replicas; else what a fit and single losses say."""
     n = context.replicas
     everyone = range(n)

@@ -10,7 +10,8 @@ import numpy as np
 from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.diagnose.fit import Row, fit_weights, predict_rows
+from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
+from distbench.diagnose.reduction import list_subsets
 
 
 def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
@@ -28,6 +29,60 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
             code="statistics-not-synchronized",
             predicted=predicted,
             detail="a statistic that is meant to be that of the whole batch is not",
+        )
+
+
+def explain_by_unseen_sum(context: Context) -> Iterator[Hypothesis]:
+    """No reduced gradient was seen, and the step is that of some replicas' gradients.
+
+    Who sums and updates by hand shows local gradients and variables alone. Where the
+    right step is a multiple of the sum of the local gradients, the same multiple of one
+    replica's own gradient, or of a part of the sum, is told from it.
+    """
+    n = context.replicas
+    if context.phase != "variable" or n == 1:
+        return
+    terms = {
+        number: context.find_terms_of(case, case.key.variable)
+        for number, case in context.list_cases()
+        if context.find_gradient(case) is None
+    }
+    rows = [
+        Row(
+            number=number,
+            target=context.cases[number].expected - _find_base(context.cases[number]),
+            features=(np.asarray(np.sum(found, axis=0)),),
+        )
+        for number, found in terms.items()
+        if found and found[0].shape == context.cases[number].expected.shape
+    ]
+    weights = fit_weights(rows)
+    if weights is None or not leaves_nothing(rows, weights):
+        return
+    rate = float(weights[0])
+
+    def predict(choose: Callable[[int], tuple[int, ...]]) -> dict[int, Array]:
+        found = {}
+        for row in rows:
+            case = context.cases[row.number]
+            kept = choose(case.key.replica)
+            step = rate * np.sum([terms[row.number][r] for r in kept], axis=0)
+            found[row.number] = _find_base(case) + step
+        return found
+
+    yield Hypothesis(
+        code="missing-reduction",
+        predicted=predict(lambda replica: (replica,)),
+        detail="each replica's step is that of its own gradient",
+    )
+    for kept in list_subsets(context):
+        lost = tuple(r for r in range(n) if r not in kept)
+        yield Hypothesis(
+            code="replica-dropped",
+            predicted=predict(lambda _, kept=kept: kept),  # type: ignore[misc]
+            detail="the step lacks the gradient of replica "
+            f"{', '.join(map(str, lost))}",
+            replicas=lost,
         )
 
 
@@ -99,12 +154,7 @@ def _fit_due_decay(context: Context) -> float | None:
     weights = fit_weights(rows)
     if weights is None:
         return None
-    fits = predict_rows(rows, weights)
-    for row in rows:
-        rest = float(np.max(np.abs(fits[row.number] - row.target), initial=0.0))
-        if rest > 1e-3 * float(np.max(np.abs(row.target), initial=0.0)):
-            return None
-    return float(weights[0])
+    return float(weights[0]) if leaves_nothing(rows, weights) else None
 
 
 def _drop_dependent(rows: list[Row]) -> list[Row]:

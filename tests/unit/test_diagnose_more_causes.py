@@ -23,6 +23,7 @@ from training_simulator import (
     TRAINED,
     Fault,
     Rule,
+    add_up,
     observe,
     scale,
     to_array,
@@ -134,6 +135,50 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_planted_fault_is_named(case):
     check_named(case, run_case(case))
+
+
+def hide_sum(evidence):
+    """What is seen of a program that sums and updates by hand."""
+
+    def hide(trace):
+        kept = {
+            key: value
+            for key, value in trace.values.items()
+            if key.phase not in ("reduced_gradient", "applied_gradient")
+        }
+        return replace(trace, values=kept)
+
+    return replace(
+        evidence,
+        observed=hide(evidence.observed),
+        reference=hide(evidence.reference),
+        twins=tuple(map(hide, evidence.twins)),
+        replays={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("reduce", "code", "replicas"),
+    [
+        (lambda locals_, step: list(locals_), "missing-reduction", (0, 1, 2)),
+        (
+            lambda locals_, step: [add_up([locals_[0], locals_[2]])] * 3,
+            "replica-dropped",
+            (1,),
+        ),
+    ],
+    ids=["nobody-sums", "one-is-dropped"],
+)
+def test_a_sum_by_hand_that_was_not_seen_is_told_by_the_step(reduce, code, replicas):
+    evidence = hide_sum(observe(Fault(reduce=reduce), replicas=3, shards_known=False))
+    first = judge(evidence).findings[0]
+    assert (first.code, first.phase) == (code, "variable")
+    assert first.replicas == replicas
+    assert set(first.variables) == set(TRAINED)
+
+
+def test_a_sum_by_hand_passes():
+    check_passed(judge(hide_sum(observe(replicas=3, shards_known=False))))
 
 
 def test_double_precision_alone_is_no_lower_precision():
