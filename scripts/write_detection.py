@@ -1,152 +1,113 @@
-"""Write docs/detection.md from a full selftest, which takes some 20 minutes.
+"""Write docs/detection.md from the figures in docs/measured.
 
-With `--from FILE` from one that was run before: `distbench selftest --json FILE`.
+Nothing is run and nothing is counted by hand: a section is there if its file is. The
+files come from `distbench selftest --json`, `distbench selftest --random N --json`,
+`scripts/sensitivity` and `scripts/soak`. The first two are long; what the page needs of
+them is kept by
+
+    python scripts/write_detection.py --selftest FILE --random FILE
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
-import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distbench.faults import FAULTS, Fault
-from distbench.selftest.matrix import COLUMNS, describe_result, score_to_json
-from distbench.selftest.run import plan_selftest, run_selftest
-from distbench.unusual import UNUSUAL
+from faults_page import list_random, list_selftest
+from figures_page import list_sensitivity, list_soak
+from measured import FOLDER, ROOT, describe_place, write_figures, write_paragraph
 
-PAGE = Path(__file__).parents[1] / "docs" / "detection.md"
-_PACKAGES = ("tensorflow", "tf-keras", "numpy")
-_MEANING = {
-    "detected": "the run fails (or passes with a warning, where one is due)",
-    "code": "the first finding has the expected code",
-    "phase": "it lies in the expected phase",
-    "variable": "it names just the variables that the mistake concerns",
-    "replicas": "it names just the replicas, where the mistake concerns some",
+from distbench.selftest.matrix import COLUMNS
+
+PAGE = ROOT / "docs" / "detection.md"
+SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
+    "selftest": list_selftest,
+    "random": list_random,
+    "sensitivity": list_sensitivity,
+    "soak": list_soak,
 }
+_LEFT_OUT = ("explanation", "seconds")
+_FINE = ("pass", "skipped")
 
 
-def make_page(document: Mapping[str, Any]) -> str:
-    """The whole page of a selftest's JSON document."""
-    versions = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in _PACKAGES)
-    cells, passed = document["faults"], document["unusual"]
+def make_page(documents: Mapping[str, Mapping[str, Any]]) -> str:
+    """The whole page.
+
+    Args:
+        documents: The figures, by the name of the section that shows them.
+    """
     lines = [
-        "<!-- Written by scripts/write_detection.py from a full selftest. -->",
+        "<!-- Written by scripts/write_detection.py from docs/measured. -->",
         "",
         "# What is detected",
         "",
-        f"`distbench selftest` runs {len(FAULTS)} seeded faults and {len(UNUSUAL)} "
-        "correct but unusual",
-        "programs on real clusters and compares each diagnosis with what is expected. "
-        "The faults",
-        "are small mistakes in user code, each modelled on a real bug "
-        "(`distbench/faults`); the",
-        "correct programs do what is often taken for one (`distbench/unusual`).",
-        "",
-        f"Measured with {versions} on {platform.system()}, CPU devices.",
-        "",
-        *_make_shares(document),
-        "",
-        f"Correct programs that do not pass: {document['false_alarms']} of "
-        f"{len(passed)} runs.",
-        "",
-        "## Faults",
-        "",
-        *_make_matrix(cells),
-        "",
-        *_list_misses(cells),
-        "## Correct but unusual programs",
-        "",
-        *_make_passed(passed),
+        *write_paragraph(
+            "Every number on this page was measured and comes from a file in "
+            "[measured](measured); each section says what wrote it."
+        ),
     ]
+    for name, make in SECTIONS.items():
+        if name in documents:
+            lines += make(documents[name])
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _make_shares(document: Mapping[str, Any]) -> Iterator[str]:
-    cells = [cell for cell in document["faults"] if cell["status"] != "skipped"]
-    yield "| | right | share | target | |"
-    yield "|---|---|---|---|---|"
-    for name in COLUMNS:
-        right = sum(cell[name] for cell in cells)
-        target = document["targets"].get(name)
-        wanted = "" if target is None else f"{target:.0%}"
-        share = document["shares"][name]
-        yield (
-            f"| {name} | {right} of {len(cells)} | {share:.1%} | {wanted} "
-            f"| {_MEANING[name]} |"
-        )
+def shorten_selftest(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A selftest's document without what the page does not show."""
+    kept = {key: value for key, value in document.items() if key != "random"}
+    for name in ("faults", "unusual"):
+        kept[name] = [_drop(cell) for cell in document[name]]
+    return {"place": describe_place(), **kept}
 
 
-def _make_matrix(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    clusters = list(dict.fromkeys(cell["cluster"] for cell in cells))
-    yield f"| fault | code | like | {' | '.join(clusters)} |"
-    yield "|---|---|---|" + "---|" * len(clusters)
-    found = {(cell["fault"], cell["cluster"]): cell for cell in cells}
-    for fault in FAULTS:
-        row = [_mark(found.get((fault.name, cluster))) for cluster in clusters]
-        if any(row):
-            yield (
-                f"| {_name_fault(fault)} | `{fault.code}` | {fault.like} "
-                f"| {' | '.join(row)} |"
-            )
+def shorten_random(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Counts of what was drawn at random, and only the wrong ones word for word."""
+    drawn = document["random"]
+    run = [cell for cell in drawn["faults"] if cell["status"] != "skipped"]
+    return {
+        "schema": document["schema"],
+        "place": describe_place(),
+        "targets": document["targets"],
+        "from_seed": drawn["from_seed"],
+        "count": drawn["count"],
+        "run": len(run),
+        "right": {name: sum(cell[name] for cell in run) for name in COLUMNS},
+        "clean": sum(cell["status"] != "skipped" for cell in drawn["clean"]),
+        "wrong": [
+            _drop(cell) for cell in run if not all(cell[name] for name in COLUMNS)
+        ],
+        "alarms": [
+            _drop(cell) for cell in drawn["clean"] if cell["status"] not in _FINE
+        ],
+    }
 
 
-def _name_fault(fault: Fault) -> str:
-    return f"{fault.name}: {fault.summary}"
-
-
-def _mark(cell: Mapping[str, Any] | None) -> str:
-    if cell is None:
-        return ""
-    if cell["status"] == "skipped":
-        return "–"
-    wrong = [name for name in COLUMNS if not cell[name]]
-    if "detected" in wrong:
-        return "**missed**"
-    return "ok" if not wrong else f"**{', '.join(wrong)}**"
-
-
-def _list_misses(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    wrong = [cell for cell in cells if _mark(cell) not in ("ok", "–")]
-    if not wrong:
-        return
-    yield "What is missed or not named as expected:"
-    yield ""
-    for cell in wrong:
-        found = "; ".join(cell["found"]) or "nothing"
-        yield f"- {cell['fault']} on {cell['cluster']}: {found}"
-    yield ""
-
-
-def _make_passed(passed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    clusters = list(dict.fromkeys(one["cluster"] for one in passed))
-    yield f"| program | {' | '.join(clusters)} |"
-    yield "|---|" + "---|" * len(clusters)
-    found = {(one["program"], one["cluster"]): one["status"] for one in passed}
-    for program in UNUSUAL:
-        row = [found.get((program.name, cluster), "") for cluster in clusters]
-        yield f"| {program.name}: {program.summary} | {' | '.join(row)} |"
+def _drop(cell: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in cell.items() if key not in _LEFT_OUT}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the page."""
+    """Keep what is new, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--from", dest="source", type=Path, metavar="FILE")
+    parser.add_argument("--selftest", type=Path, metavar="FILE")
+    parser.add_argument("--random", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
-    if options.source:
-        text = options.source.read_text("utf-8")
-    else:
-        score = run_selftest(
-            plan_selftest(),
-            lambda result, number, total: print(
-                f"[{number}/{total}] {describe_result(result)}", flush=True
-            ),
-        )
-        text = score_to_json(score)
-    PAGE.write_text(make_page(json.loads(text)), encoding="utf-8")
+    for name, file, shorten in (
+        ("selftest", options.selftest, shorten_selftest),
+        ("random", options.random, shorten_random),
+    ):
+        if file is not None:
+            document = json.loads(file.read_text("utf-8"))
+            write_figures(FOLDER / f"{name}.json", shorten(document))
+    documents = {
+        name: json.loads(path.read_text("utf-8"))
+        for name in SECTIONS
+        if (path := FOLDER / f"{name}.json").exists()
+    }
+    PAGE.write_text(make_page(documents), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import importlib.util
 import json
 import sys
 from collections.abc import Callable
@@ -257,19 +256,3 @@ def test_faults_are_listed(
         main()
     out = capsys.readouterr().out
     assert all(sample.name in out for sample in (*FAULTS, *UNUSUAL))
-
-
-def test_the_page_tells_what_was_missed() -> None:
-    fault = FAULTS[0]
-    cell = replace(score(RIGHT), fault=fault.name, cluster="mwms:2", code=False)
-    text = score_to_json(Score(faults=(cell,), unusual=()))
-    path = Path(__file__).parents[2] / "scripts" / "write_detection.py"
-    spec = importlib.util.spec_from_file_location("write_detection", path)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    page = script.make_page(json.loads(text))
-    assert f"| {fault.name}: {fault.summary} | `{fault.code}` |" in page
-    assert "| code | 0 of 1 | 0.0% | 95% |" in page
-    assert f"- {fault.name} on mwms:2: bounded: wrong-pairing" in page

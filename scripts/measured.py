@@ -1,0 +1,69 @@
+"""What the measuring scripts share: where they ran, and how their figures are kept."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "measured"
+"""The figures that docs/detection.md is written from."""
+_PACKAGES = ("tensorflow", "tf-keras", "numpy")
+
+
+def describe_place() -> dict[str, str]:
+    """What was measured, and on what."""
+    return {
+        "distbench": _find_commit(),
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in _PACKAGES},
+        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+def describe_measured(document: Mapping[str, Any]) -> list[str]:
+    """A paragraph on what a document's figures were measured with."""
+    place = document.get("place")
+    if place is None:
+        return []
+    words = ", ".join(f"{name} {value}" for name, value in place.items())
+    return write_paragraph(f"Measured with {words}.")
+
+
+def write_paragraph(text: str) -> list[str]:
+    """A paragraph of a page in lines of the usual width, and an empty line."""
+    lines = textwrap.wrap(text, 88, break_long_words=False, break_on_hyphens=False)
+    return [*lines, ""]
+
+
+def _find_commit() -> str:
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def write_figures(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a document, one line for each entry of its lists: a diff can be read."""
+    parts = []
+    for name, value in document.items():
+        if isinstance(value, list) and value:
+            rows = ",\n  ".join(json.dumps(row) for row in value)
+            parts.append(f" {json.dumps(name)}: [\n  {rows}\n ]")
+        else:
+            parts.append(f" {json.dumps(name)}: {json.dumps(value)}")
+    text = "{\n" + ",\n".join(parts) + "\n}\n"
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
