@@ -9,16 +9,24 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from distbench.cluster import ClusterSpec
+from distbench.confirm import confirm_first
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
-from distbench.evidence import Tier
+from distbench.evidence import Evidence, Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.rundir import RunDirectory
 from distbench.machine import Machine, inspect_machine
-from distbench.observe import Launch, Observation, describe_subject, observe
+from distbench.observe import (
+    Launch,
+    Observation,
+    describe_subject,
+    observe,
+    observe_corrected,
+)
 from distbench.options import CheckOptions, Progress
 from distbench.scenario import PROGRAM, Scenario
 from distbench.target import TargetRef
+from distbench.trace import Phase
 from distbench.verdict import Finding, Run, Status, Verdict
 
 DEFAULT_WORKLOADS = ("linear", "embedding")
@@ -67,6 +75,7 @@ class Checker:
         self._progress = progress
         self._environment: dict[str, object] = {}
         self._controls: dict[str, Observation] = {}
+        self._tried: set[str] = set()
         self._tiers: tuple[Tier, ...] = options.tiers  # type: ignore[assignment]  # validated by the options
         self._machine: Machine = inspect_machine()
 
@@ -166,6 +175,7 @@ class Checker:
             findings = judgement.findings
             if judgement.status is Status.FAIL:
                 findings = self._find_origins(item, seen, tier, findings)
+                findings = self._confirm(item, seen, tier, findings)
             yield Run(
                 scenario=item.scenario.id,
                 cluster=item.scenario.cluster,
@@ -248,6 +258,30 @@ class Checker:
             else finding
             for finding in findings
         )
+
+    def _confirm(
+        self, item: _Planned, seen: Observation, tier: Tier, findings: Sequence[Finding]
+    ) -> tuple[Finding, ...]:
+        """Confirm a cause once: each code in the first run that shows it."""
+        folder, first = seen.folder, findings[0]
+        if folder is None or first.code in self._tried or tier == "free":
+            return tuple(findings)
+        self._tried.add(first.code)
+        evidence = seen.evidence[tier]
+
+        def rerun(phase: Phase) -> Evidence:
+            return observe_corrected(
+                self._target,
+                item.scenario,
+                item.spec,
+                tier,
+                phase,
+                evidence,
+                folder,
+                self._launch,
+            )
+
+        return confirm_first(findings, evidence, rerun)
 
     def _observe_control(
         self, item: _Planned, control: TargetRef | None

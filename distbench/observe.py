@@ -9,7 +9,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec, Task
@@ -22,13 +23,14 @@ from distbench.launch.start import Job, start_group
 from distbench.launch.surroundings import Start
 from distbench.scenario import Scenario, scenario_to_json
 from distbench.target import TargetRef, target_to_json
-from distbench.trace import merge_traces, read_trace
+from distbench.trace import Phase, merge_traces, read_trace
 
 ENTRY = "distbench.worker.main:run_task"
 PRELOADS = ("tensorflow", "tf_keras", "distbench.worker.main")
 """Modules that the fork server imports for all tasks: none of them runs an op."""
 _ONE = ClusterSpec(kind="one", device="cpu")
 _OPEN_S = 60.0
+_LEFT_BEHIND = ("slot", "variable", "iterations")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class Observation:
         seconds: Wall time.
         environment: Versions, devices and settings of the tasks.
         control: The stock optimizer of the subject's family.
+        folder: Where the traces are.
     """
 
     evidence: Mapping[Tier, Evidence] = field(default_factory=dict)
@@ -48,6 +51,7 @@ class Observation:
     seconds: float = 0.0
     environment: Mapping[str, Any] = field(default_factory=dict)
     control: TargetRef | None = None
+    folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +213,62 @@ def observe(
         control=control,
         seconds=time.monotonic() - start_s,
         environment={**environment, "python": sys.version.split()[0]},
+        folder=folder,
     )
+
+
+def observe_corrected(
+    target: TargetRef,
+    scenario: Scenario,
+    spec: ClusterSpec,
+    tier: Tier,
+    phase: Phase,
+    evidence: Evidence,
+    folder: Path,
+    launch: Launch,
+) -> Evidence:
+    """Run the cluster once more, with the reference's value in place of a wrong one.
+
+    Args:
+        target: The subject.
+        scenario: What to run.
+        spec: Its resolved cluster spec.
+        tier: In which tier.
+        phase: Where on its way the reference's gradient is put in.
+        evidence: That of the run that was wrong.
+        folder: Its traces.
+        launch: How tasks are started.
+
+    Returns:
+        The evidence with what the corrected run left behind: slots, variables and
+        iterations.
+
+    Raises:
+        ClusterError: The run did not get to its end.
+    """
+    payload = {
+        "target": target_to_json(target),
+        "scenario": scenario_to_json(scenario),
+        "folder": str(folder),
+        "tiers": [tier],
+        "shards": list(evidence.reference.shards),
+        "corrected": phase,
+    }
+    opening = Job(
+        name="open",
+        payload={"seed": scenario.seed, "jit": scenario.jit},
+        timeout_s=_OPEN_S,
+    )
+    trainers = _list_trainers(spec)
+    deadline_s = time.monotonic() + scenario.timeout_s
+    with launch.start_cluster(spec, opening) as cluster:
+        for job in ("prepare", "train"):
+            left_s = max(0.1, deadline_s - time.monotonic())
+            cluster.call(job, payload, timeout_s=left_s, tasks=trainers)
+    parts = [read_trace(folder, f"corrected-{tier}-{task}") for task in trainers]
+    merged = merge_traces(str(spec), parts)
+    left = {key: v for key, v in merged.values.items() if key.phase in _LEFT_BEHIND}
+    return replace(evidence, observed=replace(merged, values=left), replays={})
 
 
 def _find_control(name: str | None) -> TargetRef | None:

@@ -64,6 +64,8 @@ class Finding:
         origin: `framework` where a stock optimizer shows the same finding.
         warning: The run passes all the same.
         variables: All variables that show it, `variable` first.
+        confirmed: Whether the cluster comes out right once the right value is put in
+            at this phase; None where that was not tried.
     """
 
     code: str
@@ -79,6 +81,7 @@ class Finding:
     origin: Literal["subject", "framework"] = "subject"
     warning: bool = False
     variables: tuple[str, ...] = ()
+    confirmed: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

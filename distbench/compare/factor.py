@@ -18,12 +18,27 @@ def find_factor(reference: Trace, key: TraceKey) -> float | None:
 
     A loss scale, for example, is divided out again. None where it is no number: a
     program that clips between its own reduction and the optimizer. Its reduced
-    gradient can only be held against the reference.
+    gradient can only be held against the reference. What a clip comes to differs from
+    step to step, so a factor has to be a power of two, or that of all steps.
 
     Args:
         reference: The single-device run.
         key: Step, call and variable of the gradient.
     """
+    factor = _find_factor_at(reference, key)
+    if factor is None or is_power_of_two(factor):
+        return factor
+    u = find_roundoff("float32")
+    others = [
+        _find_factor_at(reference, replace(key, step=step))
+        for step in range(reference.steps)
+        if step != key.step
+    ]
+    alike = [other is not None and abs(other / factor - 1) < 8 * u for other in others]
+    return factor if alike and all(alike) else None
+
+
+def _find_factor_at(reference: Trace, key: TraceKey) -> float | None:
     whole = replace(key, phase="reduced_gradient", replica=WHOLE)
     reduced = reference.get(whole)
     local = reference.get(replace(whole, phase="local_gradient"))
@@ -44,7 +59,8 @@ def find_factor(reference: Trace, key: TraceKey) -> float | None:
     # Unless it is a power of two, the multiplication rounds as well.
     roundings += 0 if is_power_of_two(factor) else 2
     scaled, magnitude = factor * right.total, factor * right.magnitude
-    return factor if _are_near(left.total, scaled, magnitude, roundings, u) else None
+    near = _are_near(left.total, scaled, magnitude, roundings, u)
+    return factor if near else None
 
 
 def _are_near(

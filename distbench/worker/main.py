@@ -40,6 +40,7 @@ from distbench.worker.strategies import (
     serve_forever,
 )
 from distbench.worker.subjects import make_program, recognise_subject
+from distbench.worker.taps import Fed
 
 _SETTINGS = (
     "CUDA_VISIBLE_DEVICES",
@@ -143,6 +144,10 @@ class Worker:
         with session.guard("data"):
             batch = session.program.data(0)
         shards = split_examples(scenario, count_batch(batch), self._spec.replicas)
+        if corrected := payload.get("corrected"):
+            reference = _read_reference(payload, payload["tiers"][0])
+            session.board.feeding = corrected
+            session.board.fed = _select_gradients(reference, corrected, 0)
         self._channel.report_progress(phase="first step")
         runner.prepare(list(cut_batch(batch, shards)))
         self._prepared = session, runner, shards
@@ -164,7 +169,7 @@ class Worker:
         initial = session.read_state()
         for tier in payload["tiers"]:
             session.restore_state(initial)
-            reference = read_trace(folder, f"reference-{tier}")
+            reference = _read_reference(payload, tier)
             with session.guard("data"):
                 check_batches(session.program, reference)
             values: dict[TraceKey, Value] = {}
@@ -173,6 +178,9 @@ class Worker:
                 self._channel.report_progress(step=step, phase=tier)
                 if tier != "free":
                     session.write_state(_select_state(reference, tier, step))
+                if corrected := payload.get("corrected"):
+                    session.board.fed = _select_gradients(reference, corrected, step)
+                    session.board.set_feeds()
                 self._run_step(session, runner, step, shards, values)
             trace = Trace(
                 name=str(self._spec),
@@ -185,7 +193,8 @@ class Worker:
                     "micro_steps": session.board.count_gradients(),
                 },
             )
-            write_trace(trace, folder, f"observed-{tier}-{self._context.task}")
+            name = "corrected" if payload.get("corrected") else "observed"
+            write_trace(trace, folder, f"{name}-{tier}-{self._context.task}")
         return {}
 
     def _run_step(
@@ -270,6 +279,18 @@ def _find_version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _read_reference(payload: Mapping[str, Any], tier: str) -> Trace:
+    return read_trace(Path(payload["folder"]), f"reference-{tier}")
+
+
+def _select_gradients(reference: Trace, phase: Any, step: int) -> Fed:
+    """What a phase of a step has to hold on every replica."""
+    return {
+        (key.call, key.phase, key.variable): value
+        for key, value in reference.select(step=step, phase=phase, replica=WHOLE)
+    }
 
 
 def _select_state(reference: Trace, tier: str, step: int) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from distbench.trace import Phase, SparseRows, Value
 
+Fed = dict[tuple[int, Phase, str], Value]
+"""What to put in the place of what flows past, by call, phase and variable."""
 _EMPTY = (0,) * 7
 """Shape of a tap that nothing was written to: that of no loss and no gradient."""
 
@@ -71,7 +73,7 @@ class TapBoard:
         self.failed_phase: Phase | None = None
         self.find_shape: Callable[[str], tuple[int, ...]] = lambda _: ()
         self.feeding: Phase | None = None
-        self.fed: dict[tuple[int, Phase, str], Value] = {}
+        self.fed: Fed = {}
 
     # --- where we are -----------------------------------------------------------
 

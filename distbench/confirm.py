@@ -1,0 +1,63 @@
+"""Confirms causes by intervention: with the right value put in, is all right then?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from distbench.diagnose.judge import judge
+from distbench.errors import ClusterError
+from distbench.evidence import Evidence
+from distbench.launch.failure import TaskFailedError
+from distbench.trace import Phase
+from distbench.verdict import Finding
+
+PUT_IN: dict[str, Phase] = {
+    "loss": "reduced_gradient",
+    "local_gradient": "reduced_gradient",
+    "reduced_gradient": "reduced_gradient",
+    "applied_gradient": "applied_gradient",
+}
+"""Where the right gradient can be put in for a finding in a phase.
+
+A wrong loss is corrected by the sum that it should have led to. What is found in the
+state itself has no later place in the step where its right value could be put in.
+"""
+_WITHOUT = ("loss-misreported", "metric-wrong", "raises", "collective-mismatch")
+"""Findings that are about no gradient."""
+
+Rerun = Callable[[Phase], Evidence]
+"""Runs the cluster with the reference's gradients put in at a phase."""
+
+
+def confirm_first(
+    findings: Sequence[Finding], evidence: Evidence, rerun: Rerun
+) -> tuple[Finding, ...]:
+    """Say of the first finding whether its correction repairs the outcome.
+
+    What is wrong in the corrected run as well is a fault of its own, which the first
+    one hid; it is added.
+
+    Args:
+        findings: Of a run that failed, in causal order.
+        evidence: What they were found in.
+        rerun: Runs the cluster again, corrected.
+    """
+    first = findings[0]
+    phase = PUT_IN.get(first.phase)
+    if phase is None or first.code in _WITHOUT or phase not in evidence.known:
+        return tuple(findings)
+    if not any(evidence.reference.select(step=first.step, phase=phase)):
+        return tuple(findings)
+    try:
+        corrected = judge(rerun(phase))
+    except (ClusterError, TaskFailedError):
+        return tuple(findings)  # nothing was learnt, and the finding stands
+    known = {(f.code, f.phase, frozenset(f.variables)) for f in findings}
+    hidden = [
+        replace(found, explanation=f"With this corrected: {found.explanation}")
+        for found in corrected.findings
+        if not found.warning
+        and (found.code, found.phase, frozenset(found.variables)) not in known
+    ]
+    return (replace(first, confirmed=not hidden), *findings[1:], *hidden)

@@ -1,0 +1,100 @@
+"""Whether a cause is confirmed, with simulated clusters in place of real ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from judged_runs import MEAN
+from training_simulator import KERNEL, Fault, observe
+from verdict_samples import make_finding, make_run, make_verdict
+
+from distbench.confirm import confirm_first
+from distbench.diagnose.judge import judge
+from distbench.errors import ClusterError
+from distbench.evidence import Evidence
+from distbench.trace import Phase
+from distbench.verdict import Finding, Status, verdict_from_json, verdict_to_json
+
+WRONG_SUM = Fault(reduce=MEAN)
+
+
+def spoil_kernel(new, old, gradients, run):
+    return {**new, KERNEL: new[KERNEL] * 1.5}
+
+
+def run_corrected(fault: Fault, asked: list[str] | None = None):
+    """What `observe_corrected` gives: the state alone, of a run without the cause."""
+
+    def rerun(phase: Phase) -> Evidence:
+        if asked is not None:
+            asked.append(phase)
+        evidence = observe(fault)
+        left = {
+            key: value
+            for key, value in evidence.observed.values.items()
+            if key.phase in ("slot", "variable", "iterations")
+        }
+        observed = replace(evidence.observed, values=left)
+        return replace(evidence, observed=observed, replays={})
+
+    return rerun
+
+
+def find_first(fault: Fault) -> tuple[tuple[Finding, ...], Evidence]:
+    evidence = observe(fault)
+    return judge(evidence).findings, evidence
+
+
+def test_a_cause_whose_correction_repairs_the_outcome_is_confirmed() -> None:
+    asked: list[str] = []
+    findings, evidence = find_first(WRONG_SUM)
+    confirmed = confirm_first(findings, evidence, run_corrected(Fault(), asked))
+    assert [f.confirmed for f in confirmed] == [True]
+    assert asked == ["reduced_gradient"]
+
+
+def test_a_fault_that_the_first_one_hid_is_added() -> None:
+    findings, evidence = find_first(WRONG_SUM)
+    rerun = run_corrected(Fault(update=spoil_kernel))
+    first, second = confirm_first(findings, evidence, rerun)
+    assert first.confirmed is False
+    assert (second.phase, second.variable) == ("variable", KERNEL)
+    assert second.explanation.startswith("With this corrected: ")
+
+
+def test_what_was_found_beside_the_first_is_not_told_twice() -> None:
+    both = Fault(reduce=MEAN, update=spoil_kernel)
+    findings, evidence = find_first(both)
+    assert len(findings) == 2
+    again = replace(findings[1], variables=(KERNEL,))
+    rerun = run_corrected(Fault(update=spoil_kernel))
+    confirmed = confirm_first((findings[0], again), evidence, rerun)
+    codes = [(f.code, f.variable) for f in confirmed]
+    assert len(set(codes)) == len(codes)
+
+
+def test_a_finding_in_the_state_is_left_alone() -> None:
+    findings, evidence = find_first(Fault(update=spoil_kernel))
+
+    def rerun(phase: Phase) -> Evidence:
+        raise AssertionError(f"asked for {phase}")
+
+    assert confirm_first(findings, evidence, rerun) == findings
+    assert findings[0].confirmed is None
+
+
+def test_a_cluster_that_breaks_takes_no_finding_away() -> None:
+    findings, evidence = find_first(WRONG_SUM)
+
+    def rerun(phase: Phase) -> Evidence:
+        raise ClusterError("a port was lost")
+
+    assert confirm_first(findings, evidence, rerun) == findings
+
+
+@pytest.mark.parametrize("confirmed", [True, False, None])
+def test_the_json_keeps_it(confirmed: bool | None) -> None:
+    run = make_run(Status.FAIL, findings=(make_finding(confirmed=confirmed),))
+    (found,) = verdict_from_json(verdict_to_json(make_verdict(run))).findings
+    assert found.confirmed is confirmed
