@@ -258,11 +258,14 @@ def list_comparisons(evidence: Evidence, judgement: Judgement) -> Iterator[Any]:
     """The comparisons on which a judgement rests."""
     with np.errstate(all="ignore"):
         noise = measure_noise(evidence)
-        # The strictest reading of the evidence counts, or the one that is named.
-        readings = list(list_readings(evidence, noise))
-        named = [r for r in readings if r.note and r.note in judgement.message]
-        chosen = named[0] if named else readings[0]
-        for judged in compare_evidence(chosen.evidence, noise):
+        # What one device makes of the global batch counts, unless the judgement says
+        # that it is no measure.
+        named = (
+            reading.evidence
+            for reading in list_readings(evidence, noise)
+            if reading.note in judgement.message
+        )
+        for judged in compare_evidence(next(named, evidence), noise):
             yield judged.comparison
 
 

@@ -579,3 +579,12 @@ def test_unusual_programs_are_drawn_on_strategies_that_mirror(scripts: Any) -> N
     unusual = [draw for draw in draws if draw.target in targets]
     assert unusual
     assert {draw.scenario.spec.kind for draw in unusual} == {"mirrored", "mwms"}
+
+
+def test_a_plain_run_is_counted_against_the_global_batch(
+    scripts: Any, propagation: Any
+) -> None:
+    evidence = propagation.evidence
+    found = list(scripts["soak"].list_comparisons(evidence, judge(evidence)))
+    assert "one device, the global batch" in {c.against for c in found}
+    assert not any(c.wrong for c in found)
