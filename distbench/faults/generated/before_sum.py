@@ -18,7 +18,7 @@ _ENOUGH = 8
 
 
 def _can_clip(facts):
-    return facts.sends and bool(facts.list_large(4 * facts.replicas))
+    return facts.sends_directions and bool(facts.list_large(4 * facts.replicas))
 
 
 @mistake(_CLIP, _PHASE, like="tensorflow/tensorflow#33929")
@@ -83,7 +83,7 @@ class OfLarge(OfSome):
 
     @staticmethod
     def find(facts):
-        return facts.list_large(_ENOUGH) if facts.sends else ()
+        return facts.list_large(_ENOUGH) if facts.sends_directions else ()
 
 
 @mistake(_NONLINEAR, _PHASE, like="horovod/horovod#3786")
@@ -95,11 +95,18 @@ class SignsSummed(OfLarge):
         names = OfLarge.find(facts)
         if not names:
             return None
-        kinds = ["one", "mean", "largest", "constant"]
+        found = [np.abs(t.dense[name]).ravel() for t in facts.terms for name in names]
+        sizes = np.concatenate(found)
+        sizes = sizes[sizes > 0]
+        # What makes every element smaller would be a clip.
+        kinds = ["mean", "largest", "constant"]
+        if np.quantile(sizes, 0.2) < 0.5:
+            kinds.append("one")
+        constant = float(np.median(sizes)) * 10 ** rng.uniform(-0.2, 1.5)
         numbers = {
             "concerned": names,
             "kind": str(rng.choice(kinds)),
-            "constant": float(f"{10 ** rng.uniform(-3, 1):.3g}"),
+            "constant": float(f"{constant:.3g}"),
         }
         return Drawn(variables=names, numbers=numbers)
 
@@ -185,7 +192,7 @@ class SentInFewerBits:
 
     @staticmethod
     def draw(rng, facts):
-        if not facts.reduces:
+        if not facts.reduces or facts.clips:
             return None
         kinds = ["bfloat16"]
         totals = [facts.total(name) for name in facts.names]

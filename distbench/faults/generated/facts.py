@@ -14,7 +14,7 @@ from distbench.samples.drawn.gradient import (
     weigh_examples,
 )
 from distbench.samples.drawn.problem import Array, Random, measure_rms
-from distbench.samples.drawn.training import Plan
+from distbench.samples.drawn.training import Plan, Rule
 from distbench.split import shard_slices, split_unevenly
 
 SENDING = ("optimizer", "own", "override", "two")
@@ -66,13 +66,29 @@ class Facts:
             self.plan.path in SENDING
             and self.plan.parts == 1
             and not self.plan.minimised
-            and not self.clips
         )
+
+    @property
+    def sends_sizes(self) -> bool:
+        """Whether moreover a wrong factor shows in what follows."""
+        return self.sends and not self.clips
+
+    @property
+    def sends_directions(self) -> bool:
+        """Whether another direction of every gradient shows in what follows.
+
+        Of a gradient of a few numbers a clip may leave the same whatever it was.
+        """
+        clips = {rule.clip for rule in self.plan.rules} - {""}
+        if "clipvalue" in clips:
+            return False
+        least = min(self.sizes([name]) for name in self.names)
+        return self.sends and (not clips or least >= 4)
 
     @property
     def reduces(self) -> bool:
         """Whether that sum is the program's own."""
-        return self.sends and self.plan.path in ("own", "override")
+        return self.sends_directions and self.plan.path in ("own", "override")
 
     @property
     def root(self) -> str:
@@ -89,14 +105,19 @@ class Facts:
     def steps(self) -> bool:
         """Whether every step is large enough beside its variable to be seen."""
         values = self.plan.problem.draw_values()
-        return self.plan.path != "two" and all(
+        return all(
             1e-4 < self.estimate_step(name) / measure_rms(values[name]) < 1
             for name in self.names
         )
 
+    def find_rule(self, name: str) -> Rule:
+        """The optimizer of a variable."""
+        second = self.plan.path == "two" and name in self.names[self.plan.split :]
+        return self.plan.rules[1 if second else 0]
+
     def estimate_step(self, name: str) -> float:
         """About how far a step moves a number of a variable."""
-        rule = self.plan.rule
+        rule = self.find_rule(name)
         if rule.kind in ("SGD", "OwnMomentum"):
             return rule.rate * measure_rms(self.total(name))
         if rule.kind in ("Adadelta", "Ftrl"):

@@ -12,6 +12,15 @@ from distbench.samples.lazy import tf
 from distbench.samples.replicas import all_reduce, count_replicas, find_copy, update
 
 _SLOTS = {"OwnMomentum": ("m",), "OwnSquares": ("a",), "OwnMoments": ("m", "v")}
+_STOCK_SLOTS = {
+    "Adam": ("m", "v"),
+    "Adagrad": ("accumulator",),
+    "RMSprop": ("rms",),
+    "Adadelta": ("accum_grad", "accum_var"),
+    "Adamax": ("m", "v"),
+    "Nadam": ("m", "v"),
+    "Ftrl": ("accumulator", "linear"),
+}
 
 
 def _pick_slots(rng, facts):
@@ -104,6 +113,44 @@ class SlotOfOneCopyStands:
             stands = count_replicas() > 1 and find_copy(var) == self.copy
             if not stands or name not in self.wrong:
                 super().change_slot(name, slot, grad, var)
+
+
+@mistake("slot-not-synchronized", "slot", like="OpenNMT/OpenNMT-tf#705")
+class StockSlotStands:
+    """A slot of a stock optimizer is put back on one replica after the update."""
+
+    @staticmethod
+    def draw(rng, facts):
+        rule = facts.plan.rule
+        slots = _STOCK_SLOTS.get(rule.kind, ())
+        if rule.options.get("momentum") and rule.kind == "SGD":
+            slots = ("momentum",)
+        if not slots or facts.plan.path == "two":
+            return None
+        slot, copy = str(rng.choice(slots)), facts.pick_replica(rng)
+        return Drawn(
+            variables=_name(facts, (slot,)),
+            replicas=(copy,),
+            numbers={"slot": slot, "copy": copy},
+        )
+
+    class Rule:
+        """Remembers what the slot was."""
+
+        def _resource_apply_dense(self, grad, var, apply_state=None):
+            before = tf.identity(self.get_slot(var, self.slot))
+            done = super()._resource_apply_dense(grad, var, apply_state)
+            return self.put_back(var, before, done)
+
+        def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
+            before = tf.identity(self.get_slot(var, self.slot))
+            done = super()._resource_apply_sparse(grad, var, indices, apply_state)
+            return self.put_back(var, before, done)
+
+        def put_back(self, var, before, done):
+            if count_replicas() > 1 and find_copy(var) == self.copy:
+                return self.get_slot(var, self.slot).assign(before)
+            return done
 
 
 @mistake("slot-not-synchronized", "slot", like="NVIDIA/Megatron-LM#1446")

@@ -35,7 +35,7 @@ class NobodySums:
 
     @staticmethod
     def draw(rng, facts):
-        if not facts.sends:
+        if not facts.sends_sizes:
             return None
         n = facts.replicas
         numbers = {"times": float(rng.choice([1.0, n, 1 / n]))}
@@ -59,7 +59,7 @@ class SomeNotSummed:
 
     @staticmethod
     def draw(rng, facts):
-        if not facts.reduces or len(facts.names) < 2:
+        if not facts.reduces or facts.clips or len(facts.names) < 2:
             return None
         names = facts.pick_names(rng)[: len(facts.names) - 1]
         n = facts.replicas
@@ -84,7 +84,7 @@ class SummedAgain(OfSome):
 
     @staticmethod
     def draw(rng, facts):
-        if not facts.sends:
+        if not facts.sends_sizes:
             return None
         names = facts.pick_names(rng)
         numbers = {"concerned": names, "more": int(rng.choice([1, 1, 2]))}
@@ -102,7 +102,7 @@ class Averaged(OfSome):
 
     @staticmethod
     def draw(rng, facts):
-        if not facts.sends:
+        if not facts.sends_sizes:
             return None
         names = facts.pick_names(rng)
         power = int(rng.choice([1, 1, 2]))
@@ -123,7 +123,7 @@ class ReplicasDropped(OfSome):
 
     @staticmethod
     def draw(rng, facts):
-        if not facts.sends:
+        if not facts.sends_directions:
             return None
         n = facts.replicas
         count = int(rng.integers(1, n))
@@ -145,7 +145,7 @@ class OneReplicaWeighsOtherwise(OfSome):
     @staticmethod
     def draw(rng, facts):
         names = facts.pick_names(rng)
-        if not facts.sends or facts.sizes(names) < 6 * facts.replicas:
+        if not facts.sends_directions or facts.sizes(names) < 6 * facts.replicas:
             return None
         replica = facts.pick_replica(rng)
         numbers = {
@@ -165,7 +165,7 @@ class SumTimesConstant(OfSome):
 
     @staticmethod
     def draw(rng, facts):
-        if not facts.sends:
+        if not facts.sends_sizes:
             return None
         names = facts.pick_names(rng)
         numbers = {"concerned": names, "times": facts.pick_factor(rng)}
@@ -187,7 +187,7 @@ class TwoSwapped:
             for pair in itertools.combinations(facts.dense, 2)
             if shapes[pair[0]] == shapes[pair[1]] and np.prod(shapes[pair[0]]) > 1
         ]
-        if not facts.sends or not pairs:
+        if not facts.sends_directions or not pairs:
             return None
         pair = pairs[int(rng.integers(len(pairs)))]
         replica = facts.pick_replica(rng) if rng.random() < 0.5 else None
@@ -230,7 +230,7 @@ class Late:
 
     @staticmethod
     def draw(rng, facts):
-        if not facts.sends:
+        if not facts.sends_directions:
             return None
         return Drawn(variables=facts.names, numbers={"lag": int(rng.choice([1, 2]))})
 
@@ -280,3 +280,35 @@ class MicroStepsMiscounted:
     def transform(self, gradients):
         times = self.times if count_replicas() > 1 else 1.0
         return [gradient * times for gradient in gradients]
+
+
+@mistake("missing-reduction", "variable", like="deepmodeling/deepmd-kit#1104")
+class NobodySumsByHand:
+    """Who updates by hand takes the replica's own gradient."""
+
+    @staticmethod
+    def draw(rng, facts):
+        if facts.plan.path != "hand" or not facts.steps or facts.sizes() < 8:
+            return None
+        return Drawn(variables=facts.names)
+
+    def reduce(self, gradients):
+        return gradients
+
+
+@mistake("replica-dropped", "variable", like="verl-project/verl#7493")
+class ReplicasDroppedByHand(OfSome):
+    """Who sums by hand leaves some replicas out."""
+
+    @staticmethod
+    def draw(rng, facts):
+        if facts.plan.path != "hand" or not facts.steps or facts.sizes() < 8:
+            return None
+        count = int(rng.integers(1, facts.replicas))
+        order = rng.permutation(facts.replicas)
+        dropped = tuple(sorted(int(r) for r in order[:count]))
+        numbers = {"concerned": facts.names, "dropped": dropped}
+        return Drawn(variables=facts.names, replicas=dropped, numbers=numbers)
+
+    def change(self, gradient):
+        return gradient * (0.0 if find_replica() in self.dropped else 1.0)

@@ -23,11 +23,20 @@ class RuleAppliedAgain:
 
     @staticmethod
     def draw(rng, facts):
-        rule = facts.plan.rule
-        fits = rule.kind in _REPEATABLE and facts.steps and not facts.clips
-        if not fits or "amsgrad" in rule.options:
+        rules = facts.plan.rules
+        fits = all(
+            rule.kind in _REPEATABLE and "amsgrad" not in rule.options for rule in rules
+        )
+        if not fits or not facts.steps or facts.clips:
             return None
-        return Drawn(variables=facts.names)
+        kind = str(rng.choice(["all", "sparse", "dense"]))
+        sparse = tuple(name for name in facts.names if name not in facts.dense)
+        names = {"all": facts.names, "sparse": sparse, "dense": facts.dense}[kind]
+        if not names or (kind != "all" and (rules[0].own or facts.plan.parts > 1)):
+            return Drawn(variables=facts.names, numbers={"where": "all"})
+        if facts.plan.path == "hand":
+            return Drawn(variables=facts.names, numbers={"where": "all"})
+        return Drawn(variables=names, numbers={"where": kind})
 
     def update(self, variable, gradient):
         for _ in range(count_replicas()):
@@ -37,13 +46,15 @@ class RuleAppliedAgain:
         """Repeats what is done to a copy."""
 
         def _resource_apply_dense(self, grad, var, apply_state=None):
-            for _ in range(count_replicas()):
+            times = 1 if self.where == "sparse" else count_replicas()
+            for _ in range(times):
                 done = super()._resource_apply_dense(grad, var, apply_state)
             return done
 
         def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
             # A rule that makes its rows dense comes by the other method.
-            times = 1 if hasattr(self, "find_slot") else count_replicas()
+            once = hasattr(self, "find_slot") or self.where == "dense"
+            times = 1 if once else count_replicas()
             for _ in range(times):
                 done = super()._resource_apply_sparse(grad, var, indices, apply_state)
             return done
