@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.factor import find_factor
-from distbench.compare.noise import Noise
+from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
@@ -233,3 +233,26 @@ def _scale(value: Value, weight: float) -> Value:
 
 def _multiply(array: npt.NDArray[np.generic], weight: float) -> npt.NDArray[np.generic]:
     return np.asarray(array.astype(np.float64) * weight, dtype=array.dtype)
+
+
+def find_row_sensitive(evidence: Evidence) -> tuple[str, ...]:
+    """Variables whose rule gives something else if repeated rows are added up first.
+
+    Replicas join their slices, and one device or a strategy may add up rows on the way:
+    such a rule depends on who does.
+    """
+    distinct = evidence.probes.get("distinct")
+    if distinct is None:
+        return ()
+    # In another order of the examples such a rule gives something else as well.
+    ordered = tuple(t for t in evidence.twins if not t.notes.get("permuted"))
+    noise = measure_noise(replace(evidence, twins=ordered))
+    found: dict[str, None] = {}
+    for key, value in distinct.select(step=0, replica=0):
+        expected = evidence.reference.get(replace(key, replica=WHOLE))
+        if expected is None or key.phase not in ("slot", "variable"):
+            continue
+        error = np.abs(densify(value) - densify(expected))
+        if np.any(error > noise.find_margin(key, densify(expected)).bound):
+            found[key.variable] = None
+    return tuple(found)

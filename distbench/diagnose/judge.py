@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from distbench.compare.comparison import Judged, compare_evidence
+from distbench.compare.nature import find_row_sensitive
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.vacuity import find_weak_phases
 from distbench.diagnose.links import Chain, judge_chain
@@ -51,13 +52,27 @@ def judge(evidence: Evidence) -> Judgement:
         )
     with np.errstate(all="ignore"):
         noise = measure_noise(evidence)
-        judgement = _judge_reading(Reading(evidence=evidence), noise)
-        if judgement.status not in (Status.FAIL, Status.UNDECIDABLE):
-            return judgement
-        for reading in list_readings(evidence, noise):
-            other = _judge_reading(reading, noise)
-            if _is_better(reading, other):
-                return other
+        judgement = _judge_best(evidence, noise)
+        rows = find_row_sensitive(evidence)
+    if not rows:
+        return judgement
+    note = (
+        f"note: the rule of '{rows[0]}' gives another result if the repeated rows of a "
+        "sparse gradient are added up before; add them up in the rule itself"
+    )
+    return replace(
+        judgement, message="; ".join(filter(None, (judgement.message, note)))
+    )
+
+
+def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
+    judgement = _judge_reading(Reading(evidence=evidence), noise)
+    if judgement.status not in (Status.FAIL, Status.UNDECIDABLE):
+        return judgement
+    for reading in list_readings(evidence, noise):
+        other = _judge_reading(reading, noise)
+        if _is_better(reading, other):
+            return other
     return judgement
 
 

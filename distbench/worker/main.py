@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
+from distbench.evidence import Tier
 from distbench.launch.channel import TaskChannel
 from distbench.launch.task import TaskContext, serve
 from distbench.scenario import Scenario, scenario_from_json
@@ -108,7 +109,7 @@ class Worker:
         self._reference = reference
         program = session.program
         folder = Path(payload["folder"])
-        twins: dict[str, int] = {}
+        twins: dict[Tier, int] = {}
         proved = program.prove_exact(scenario.steps, reference.shards)
         for tier in payload["tiers"]:
             if tier == "exact" and not proved:
@@ -119,7 +120,14 @@ class Worker:
             for number, twin in enumerate(copies):
                 write_trace(twin, folder, f"twin-{tier}-{number}")
             twins[tier] = len(copies)
-        probes = reference.record_probes()
+        probes = dict(reference.record_probes())
+        if twins:
+            tier = next(iter(twins))
+            distinct = reference.record_distinct(
+                tier, read_trace(folder, f"reference-{tier}")
+            )
+            if distinct is not None:
+                probes["distinct"] = distinct
         for name, probe in probes.items():
             write_trace(probe, folder, f"probe-{name}")
         penalty = reference.record_penalty()

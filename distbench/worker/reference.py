@@ -216,6 +216,23 @@ class Reference:
             "doubled": self._probe("doubled", {largest: doubled}),
         }
 
+    def record_distinct(self, tier: Tier, reference: Trace) -> Trace | None:
+        """The first step's update with repeated rows of its gradients added up.
+
+        None where no gradient has any. A rule for sparse gradients should not care.
+        """
+        handed = {
+            replace(key, replica=0): value
+            for key, value in reference.select(
+                step=0, phase="reduced_gradient", replica=WHOLE
+            )
+        }
+        distinct = {key: _add_rows(value) for key, value in handed.items()}
+        if all(distinct[key] is handed[key] for key in handed):
+            return None
+        fed = replace(reference, replicas=1, values=distinct)
+        return self._feed(tier, fed, "reduced_gradient")
+
     def _probe(self, name: str, shards: Mapping[int, Any]) -> Trace:
         values: dict[TraceKey, Value] = {}
         for replica, shard in shards.items():
@@ -363,6 +380,18 @@ def cut_batch(batch: Any, shards: tuple[int, ...]) -> Iterator[Any]:
     """The shard of each replica."""
     for part in shard_slices(shards):
         yield tf.nest.map_structure(lambda a, part=part: np.asarray(a)[part], batch)
+
+
+def _add_rows(value: Value) -> Value:
+    """A sparse value with each row once; anything else as it is."""
+    if not isinstance(value, SparseRows):
+        return value
+    rows, places = np.unique(value.indices, return_inverse=True)
+    if len(rows) == len(value.indices):
+        return value
+    sums = np.zeros((len(rows), *value.values.shape[1:]), value.values.dtype)
+    np.add.at(sums, places, value.values)
+    return replace(value, indices=rows, values=sums)
 
 
 def _permutes(twin: int) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from training_simulator import Rule, observe
 
 from distbench.compare.nature import find_nature
 from distbench.compare.noise import measure_noise
@@ -343,3 +344,27 @@ def test_a_twin_in_another_order_is_none_where_the_order_matters() -> None:
         < 1e-3
         < np.max(all_of_them.find_margin(key, np.ones(WIDTH)).bound)
     )
+
+
+def put_distinct(evidence: Evidence, factor: float) -> Evidence:
+    """Say what the update is like with repeated rows added up: a slot times a factor."""
+    values = {
+        replace(key, replica=0): value
+        if key.phase != "slot"
+        else np.asarray(value * np.float32(factor))
+        for key, value in evidence.reference.select(step=0, replica=WHOLE)
+        if key.phase in ("slot", "variable")
+    }
+    assert values
+    distinct = replace(evidence.reference, values=values)
+    return replace(evidence, probes={**evidence.probes, "distinct": distinct})
+
+
+@pytest.mark.parametrize(("factor", "noted"), [(1.0, False), (1.5, True)])
+def test_a_rule_that_minds_repeated_rows_passes_with_a_note(
+    factor: float, noted: bool
+) -> None:
+    evidence = observe(rule=Rule(name="momentum"))
+    judgement = judge(put_distinct(evidence, factor))
+    assert judgement.status is Status.PASS
+    assert ("repeated rows" in judgement.message) == noted
