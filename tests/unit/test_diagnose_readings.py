@@ -347,7 +347,7 @@ def test_a_twin_in_another_order_is_none_where_the_order_matters() -> None:
 
 
 def put_distinct(evidence: Evidence, factor: float) -> Evidence:
-    """Say what the update is like with repeated rows added up: a slot times a factor."""
+    """Say what the update gives with repeated rows added up: a slot times a factor."""
     values = {
         replace(key, replica=0): value
         if key.phase != "slot"
