@@ -14,6 +14,7 @@ from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.launch.failure import TaskFailedError
+from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
 from distbench.machine import Machine, inspect_machine
 from distbench.observe import (
@@ -22,6 +23,7 @@ from distbench.observe import (
     describe_subject,
     observe,
     observe_corrected,
+    start_one,
 )
 from distbench.options import CheckOptions, Progress
 from distbench.scenario import PROGRAM, Scenario
@@ -81,15 +83,20 @@ class Checker:
 
     def run(self) -> Verdict:
         """Run every scenario; returns what was found."""
-        kind = describe_subject(self._target, self._launch)
-        planned = list(self._plan(kind))
+        one = start_one(self._launch, self._options.seed, self._options.jit)
+        with one:
+            planned = list(self._plan(describe_subject(self._target, one)))
+            return self._run_all(planned, one)
+
+    def _run_all(self, planned: Sequence[_Planned], one: Group) -> Verdict:
         if self._progress is not None:
             self._progress.plan([item.scenario.id for item in planned])
         runs: list[Run] = []
         for item in planned:
             if self._progress is not None:
                 self._progress.start(item.scenario.id)
-            for run in self._run_one(item):
+            # The task that told the subject's kind has computed nothing yet.
+            for run in self._run_one(item, one if item is planned[0] else None):
                 runs.append(run)
                 if self._progress is not None:
                     self._progress.finish(run)
@@ -142,7 +149,7 @@ class Checker:
                 )
         yield from found
 
-    def _run_one(self, item: _Planned) -> Iterator[Run]:
+    def _run_one(self, item: _Planned, one: Group | None) -> Iterator[Run]:
         scenario = item.scenario
         if lack := self._machine.find_lack(item.spec):
             too_few = self._options.require_gpus > self._machine.gpus
@@ -150,7 +157,9 @@ class Checker:
             yield from self._end(item, status, lack)
             return
         try:
-            seen = observe(self._target, scenario, item.spec, self._tiers, self._launch)
+            seen = observe(
+                self._target, scenario, item.spec, self._tiers, self._launch, one
+            )
         except BadInputError as error:
             if not item.optional:
                 raise

@@ -97,16 +97,28 @@ class Launch:
         )
 
 
-def describe_subject(target: TargetRef, launch: Launch) -> str:
-    """Load the subject in a task of its own and say what kind it is."""
-    with launch.start_cluster(_ONE, Job(name="open", payload={"seed": 0})) as group:
-        try:
-            answers = group.call(
-                "describe", {"target": target_to_json(target)}, timeout_s=_OPEN_S
-            )
-        except TaskFailedError as error:
-            raise translate_failure(error, target) from error
+def start_one(launch: Launch, seed: int, jit: bool | None) -> Group:
+    """A single-device task, for what is asked of one device."""
+    return launch.start_cluster(_ONE, _make_opening(seed, jit))
+
+
+def describe_subject(target: TargetRef, one: Group) -> str:
+    """Load the subject in a single-device task and say what kind it is.
+
+    The task has run nothing of the subject but its import, so a reference may be
+    computed in it.
+    """
+    try:
+        answers = one.call(
+            "describe", {"target": target_to_json(target)}, timeout_s=_OPEN_S
+        )
+    except TaskFailedError as error:
+        raise translate_failure(error, target) from error
     return str(next(iter(answers.values()))["kind"])
+
+
+def _make_opening(seed: int, jit: bool | None) -> Job:
+    return Job(name="open", payload={"seed": seed, "jit": jit}, timeout_s=_OPEN_S)
 
 
 def observe(
@@ -115,6 +127,7 @@ def observe(
     spec: ClusterSpec,
     tiers: tuple[Tier, ...],
     launch: Launch,
+    one: Group | None = None,
 ) -> Observation:
     """Run a scenario on one device and on its cluster.
 
@@ -124,6 +137,7 @@ def observe(
         spec: Its resolved cluster spec.
         tiers: Which tiers; those that the workload cannot have are left out.
         launch: How tasks are started.
+        one: A single-device task that has computed nothing yet; it is ended here.
 
     Raises:
         BadInputError: The subject fails on one device already.
@@ -140,17 +154,13 @@ def observe(
         "tiers": list(tiers),
         "cluster": str(spec),
     }
-    opening = Job(
-        name="open",
-        payload={"seed": scenario.seed, "jit": scenario.jit},
-        timeout_s=_OPEN_S,
-    )
+    opening = _make_opening(scenario.seed, scenario.jit)
 
     def left() -> float:
         return max(0.1, deadline_s - time.monotonic())
 
     control: TargetRef | None = None
-    with launch.start_cluster(_ONE, opening) as one:
+    with one or launch.start_cluster(_ONE, opening) as one:
         environment = dict(next(iter(one.first.values()))["environment"])
         try:
             with launch.start_cluster(spec, opening) as cluster:
@@ -254,11 +264,7 @@ def observe_corrected(
         "shards": list(evidence.reference.shards),
         "corrected": phase,
     }
-    opening = Job(
-        name="open",
-        payload={"seed": scenario.seed, "jit": scenario.jit},
-        timeout_s=_OPEN_S,
-    )
+    opening = _make_opening(scenario.seed, scenario.jit)
     trainers = _list_trainers(spec)
     deadline_s = time.monotonic() + scenario.timeout_s
     with launch.start_cluster(spec, opening) as cluster:
