@@ -70,6 +70,8 @@ def test_planted_mistakes_are_named(
         assert found == (code, phase, 0), describe_verdict(verdict)
         assert first.variable in variables
         assert first.origin == "subject"
+    # Once for each code: the same cluster with the right gradients put in.
+    assert [f.confirmed for f in verdict.findings].count(True) == 1
 
 
 def test_a_slot_fed_with_the_local_gradient_is_named() -> None:

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.cluster
         ("reduced-while-next-step-runs", "mirrored:2"),
         ("decay-times-replicas", "mirrored:2"),
         ("sent-in-half-precision", "mirrored:2"),
+        ("mean-of-means-under-statistics", "mwms:2"),
+        ("scale-not-undone", "mirrored:2"),
     ],
 )
 def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
@@ -35,6 +37,9 @@ def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
     [
         ("token-count", "mwms:2"),
         ("two-optimizers", "mirrored:2"),
+        ("batch-statistics", "mwms:2"),
+        ("dropout", "mirrored:2"),
+        ("overflow-on-one-replica", "mwms:2"),
     ],
 )
 def test_an_unusual_program_passes(name: str, cluster: str) -> None:
