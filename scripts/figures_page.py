@@ -178,8 +178,8 @@ def _list_proofs(rows: Sequence[Document]) -> Iterator[str]:
         "What follows from an error is computed in NumPy. On the clean runs that gives "
         f"the bits of the cluster's all-reduce in {sums:,} of {steps:,} steps, and "
         f"those of its update in {updates:,}; a phase that does not repeat is left "
-        "out. Each threshold is confirmed by `judge` on both sides with the planted "
-        "step alone; with all steps it gave the same answer in "
+        "out. Each threshold is confirmed by `judge` on both sides with all values of "
+        "the planted step; with all steps it gave the same answer in "
         f"{sum(known)} of {len(known)} runs."
     )
 

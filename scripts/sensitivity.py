@@ -7,9 +7,10 @@ smallest error that it reports is found by bisection, and laid beside the smalle
 `np.allclose` sees on the same two arrays with the tolerances of TensorFlow's own
 tests. In the exact tier every element is moved by one unit in the last place.
 
-Only the planted step is judged, with the noise of the whole run: at each threshold
-`judge` itself confirms both sides, and once for every run it is given all steps. Some
-thresholds are confirmed by a cluster that runs an optimizer with the error in its code.
+To be fast, only what the error can change is judged, with the noise of the whole run.
+At each threshold `judge` itself confirms both sides on all values of the step, and once
+for every run on all steps. Some thresholds are confirmed by a cluster that runs an
+optimizer with the error in its code.
 
     scripts/sensitivity                     # 15 minutes; docs/measured/sensitivity.json
     scripts/sensitivity --replicas 2 --json /tmp/two.json
@@ -268,7 +269,8 @@ class Place:
 
     def list_faults(self, plant: Plant) -> tuple[Finding, ...]:
         """What is reported of a planted error."""
-        return find_faults(self.propagation.plant(plant), self.noise)
+        planted = self.propagation.plant(plant)
+        return find_faults(narrow_evidence(planted, self), self.noise)
 
     def is_reported(self, kind: str, size: float) -> bool:
         """Whether an error of that size is reported."""
@@ -283,6 +285,22 @@ class Place:
         """Whether `judge` says so too, which measures the noise by itself."""
         evidence = self.propagation.plant(self.make(kind, size))
         return judge(evidence).status is Status.FAIL
+
+
+def narrow_evidence(evidence: Evidence, place: Place) -> Evidence:
+    """Only what an error at a place can change, and of equal replicas two.
+
+    That is a fiftieth of a large cluster's comparisons.
+    """
+    paths = {place.variable, place.propagation.slots.get(place.variable)}
+
+    def matters(key: TraceKey) -> bool:
+        if key.variable not in paths:
+            return False
+        return key.phase in ("loss", "local_gradient") or key.replica < 2
+
+    values = {k: v for k, v in evidence.observed.values.items() if matters(k)}
+    return replace(evidence, observed=replace(evidence.observed, values=values))
 
 
 def measure_place(place: Place, kind: str) -> Row:
