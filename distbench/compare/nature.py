@@ -172,11 +172,16 @@ def _find_weights(
     return tuple(size / max(1, sum(sizes)) for size in sizes)
 
 
-def weigh_shards(evidence: Evidence, weights: tuple[float, ...]) -> Evidence:
+def weigh_shards(
+    evidence: Evidence, weights: tuple[float, ...], *, outcome_known: bool
+) -> Evidence:
     """Take each shard by itself for the reference, and their sum for the whole batch's.
 
-    What comes after the reduction is not known then: the single-device run went on
-    with another gradient.
+    Args:
+        evidence: With the whole batch as its reference.
+        weights: Of each shard, as in `Nature`.
+        outcome_known: Whether the single-device run went on with the same gradient, so
+            that its state after the step still counts.
     """
     reference = evidence.reference
     values: dict[TraceKey, Value] = {}
@@ -189,7 +194,10 @@ def weigh_shards(evidence: Evidence, weights: tuple[float, ...]) -> Evidence:
             values[key] = _scale(value, weight)
             sums.setdefault(replace(key, replica=WHOLE), []).append(values[key])
     factors = {key: find_factor(reference, key) for key in sums if key.phase != "loss"}
-    known: tuple[Phase, ...] = ("loss", "local_gradient")
+    late: tuple[Phase, ...] = ()
+    if outcome_known:
+        late = ("applied_gradient", "slot", "variable", "iterations")
+    known: tuple[Phase, ...] = ("loss", "local_gradient", *late)
     if None not in factors.values():
         known = (*known, "reduced_gradient")
         for key, parts in sums.items():

@@ -45,7 +45,11 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     # A free run has left the reference behind after its first step.
     if nature.weights is not None and evidence.tier != "free":
         yield Reading(
-            evidence=weigh_shards(evidence, nature.weights),
+            evidence=weigh_shards(
+                evidence,
+                nature.weights,
+                outcome_known=not (nature.grouped or nature.rounded),
+            ),
             note=f"{words} each replica is compared with its own shard on one device",
             decides=nature.grouped or nature.rounded,
         )

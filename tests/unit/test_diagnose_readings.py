@@ -368,3 +368,39 @@ def test_a_rule_that_minds_repeated_rows_passes_with_a_note(
     judgement = judge(put_distinct(evidence, factor))
     assert judgement.status is Status.PASS
     assert ("repeated rows" in judgement.message) == noted
+
+
+def add_statistic(evidence: Evidence, wrong_by: float) -> Evidence:
+    """Give the program a moving mean, which no gradient feeds."""
+    moving = replace(KERNEL, path="moving", shape=(2,), trainable=False)
+
+    def add(trace: Trace, replicas: tuple[int, ...], shift: float = 0.0) -> Trace:
+        values = dict(trace.values)
+        for step in (INITIAL, 0, 1, 2):
+            now = np.array([1.0, 2.0]) + step + 1 + (0 if step == INITIAL else shift)
+            for replica in replicas:
+                key = TraceKey(
+                    step=step, phase="variable", variable="moving", replica=replica
+                )
+                values[key] = now.astype(np.float32)
+        return replace(trace, values=values, variables=(KERNEL, moving))
+
+    return replace(
+        evidence,
+        reference=add(evidence.reference, (WHOLE,)),
+        observed=add(evidence.observed, tuple(range(len(SHARDS))), wrong_by),
+        twins=tuple(add(twin, (WHOLE,)) for twin in evidence.twins),
+    )
+
+
+@pytest.mark.parametrize("wrong_by", [0.0, 0.25])
+def test_shards_excuse_no_state_of_a_program_that_does_not_depend_on_groups(
+    wrong_by: float,
+) -> None:
+    judgement = judge(add_statistic(Simulator(sum_squares).make_evidence(), wrong_by))
+    if not wrong_by:
+        assert judgement.status is Status.PASS
+        return
+    assert judgement.status is Status.FAIL
+    first = judgement.findings[0]
+    assert (first.code, first.variable) == ("statistics-not-synchronized", "moving")
