@@ -13,11 +13,14 @@ from distbench.compare.nature import find_row_sensitive
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.vacuity import find_weak_phases
 from distbench.diagnose.links import Chain, judge_chain
-from distbench.diagnose.readings import Reading, list_readings
+from distbench.diagnose.readings import Reading, list_readings, repeats
 from distbench.diagnose.stages import explain_chain
 from distbench.evidence import Evidence
 from distbench.trace import PHASES
 from distbench.verdict import Finding, Status, Worst
+
+_ALL = 0.999
+"""Share of an error that a cause explains where only rounding is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +91,11 @@ def _is_better(reading: Reading, judgement: Judgement) -> bool:
     if judgement.status is not Status.FAIL or not reading.decides:
         return False
     first = judgement.findings[0]
-    at_the_root = first.phase in ("loss", "local_gradient")
-    return not (at_the_root and first.code in ("unexplained", "scale-error"))
+    if first.phase not in ("loss", "local_gradient"):
+        return True
+    # One odd factor explains all of the error, or nothing does.
+    odd = first.code == "scale-error" and first.confidence < _ALL
+    return first.code != "unexplained" and not odd
 
 
 def _judge_reading(reading: Reading, noise: Noise) -> Judgement:
@@ -121,7 +127,7 @@ def _decide(
     notes += [text for text in (reading.note, _note_forgiven(chain)) if text]
     comparisons = [item.comparison for item in judged]
     weak = find_weak_phases(comparisons, first_known=reading.first_known)
-    if weak and not _repeats(reading.evidence):
+    if weak and not repeats(reading.evidence):
         rest = find_weak_phases(comparisons, first_known=False)
         if not rest and not any(strength == "empty" for _, strength in weak):
             names = ", ".join(name for name, _ in weak)
@@ -144,11 +150,6 @@ def _decide(
             "example or replica; use fewer examples or a wider dtype"
         )
     return Status.PASS, "; ".join(notes)
-
-
-def _repeats(evidence: Evidence) -> bool:
-    """Whether one device gives the same loss and gradients when it is run again."""
-    return bool(evidence.reference.notes.get("repeats", True))
 
 
 def _note_forgiven(chain: Chain) -> str:

@@ -42,8 +42,9 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
             "note: on one device the result depends on which examples are together in "
             "a batch, so"
         )
+    measured = nature.grouped or nature.rounded or repeats(evidence)
     # A free run has left the reference behind after its first step.
-    if nature.weights is not None and evidence.tier != "free":
+    if nature.weights is not None and measured and evidence.tier != "free":
         yield Reading(
             evidence=weigh_shards(
                 evidence,
@@ -61,3 +62,8 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
             decides=True,
             first_known=False,
         )
+
+
+def repeats(evidence: Evidence) -> bool:
+    """Whether one device gives the same loss and gradients when it is run again."""
+    return bool(evidence.reference.notes.get("repeats", True))

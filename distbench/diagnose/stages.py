@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from distbench.compare.comparison import Judged
 from distbench.diagnose.context import Context
 from distbench.diagnose.explain import Explained, make_finding
@@ -17,6 +19,8 @@ from distbench.verdict import Finding
 
 SCALING = ("loss-not-scaled", "loss-scaled-twice", "mean-of-means")
 """Causes that lie in the loss and show in its gradient too."""
+_SAME = 1e-3
+"""Two fitted factors that are no farther apart are taken for one number."""
 
 
 def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
@@ -167,6 +171,7 @@ def _explain_root(
     about_loss = make_context(evidence, chain, "loss", losses, root=True)
     of_loss = explain_cases(about_loss)
     scaled = [cause for cause in causes if cause.code in SCALING]
+    scaled += [cause for cause in causes if _is_same_factor(cause, of_loss)]
     if scaled and all(c.code in ("unexplained", scaled[0].code) for c in of_loss):
         raised = tuple(
             replace(cause, phase="loss") if cause is scaled[0] else cause
@@ -180,6 +185,16 @@ def _explain_root(
         of_loss = ()  # the penalty is in the loss as well
     yield from _report(about_loss, of_loss, losses)
     yield from _report(context, causes, gradients)
+
+
+def _is_same_factor(cause: Explained, of_loss: Sequence[Explained]) -> bool:
+    """Whether loss and gradients have the same odd factor, which is one mistake."""
+    return cause.code == "scale-error" and all(
+        other.code == "scale-error"
+        and None not in (other.ratio, cause.ratio)
+        and bool(np.isclose(other.ratio, cause.ratio, rtol=_SAME, atol=0.0))  # type: ignore[arg-type]  # not None
+        for other in of_loss
+    )
 
 
 def _would_show(chain: Chain, phase: Phase, losses: Sequence[Judged]) -> bool:

@@ -304,6 +304,17 @@ def lose_last(parts: list[Batch], _: int) -> Batch:
             "loss-scaled-twice",
             "loss",
         ),
+        (Simulator(by_statistics, lambda _: 1.3), "scale-error", "loss"),
+        (
+            Simulator(by_statistics, lambda r: 2.0 if r == 1 else 1.0),
+            "scale-error",
+            "loss",
+        ),
+        (
+            Simulator(sum_squares, lambda _: 1 / 3, scatter=0.02),
+            "loss-scaled-twice",
+            "loss",
+        ),
         (
             Simulator(by_statistics, reduce=lose_sum),
             "missing-reduction",
