@@ -43,6 +43,8 @@ class Evidence:
         shards_known: Whether the reference's value for replica r is what replica r has
             to compute (a workload of the bench). If not, only sums over the replicas
             can be wrong and the reference's shards merely help to explain.
+        summed: Whether sums over the replicas are compared though shards are known: a
+            penalty, say, may be dealt out in more than one way.
         known: Phases of a step in which the reference says what the cluster must
             arrive at; of the others only what follows from the phase before is known.
         loss_reduction: How the replicas' losses combine; None accepts sum and mean.
@@ -56,6 +58,7 @@ class Evidence:
     penalty: Trace | None = None
     probes: Mapping[str, Trace] = field(default_factory=dict)
     shards_known: bool = True
+    summed: bool = False
     known: tuple[Phase, ...] = PHASES
     loss_reduction: Literal["sum", "mean"] | None = "sum"
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from distbench.compare.bounds import find_roundoff
-from distbench.compare.factor import find_factor
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
+from distbench.trace import WHOLE, Trace, TraceKey
 
 Places = Mapping[tuple[str, int], Array]
 """Gradients by variable and call."""
@@ -36,11 +34,14 @@ class Nature:
         weights: What replica r's value has to be, as a multiple of that of its shard
             alone on one device: 1 where the program divides by a constant, its share
             n_r/G where it takes a mean over what it gets. None where that is unknown.
+        pulls: Of each variable the numbers a, b of a penalty with the gradient
+            a θ + b sign(θ), which every shard alone has in full.
         rounded: Whether it computes in a narrower dtype than that of its variables.
     """
 
     grouped: bool = False
     rounded: bool = False
+    pulls: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     weights: tuple[float, ...] | None = None
 
 
@@ -61,10 +62,13 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         for place, array in whole.items()
     }
     sizes = evidence.reference.shards
+    weights = _find_weights(evidence, margins, shards)
+    pulls = None if weights is not None else _find_pulls(evidence, margins, shards)
     return Nature(
         grouped=not _is_free_of_groups(sizes, margins, whole, shards, others),
         rounded=lost > 0,
-        weights=_find_weights(evidence, margins, shards),
+        weights=weights if pulls is None else (1.0,) * len(sizes),
+        pulls=pulls or {},
     )
 
 
@@ -172,75 +176,36 @@ def _find_weights(
     return tuple(size / max(1, sum(sizes)) for size in sizes)
 
 
-def weigh_shards(
-    evidence: Evidence, weights: tuple[float, ...], *, outcome_known: bool
-) -> Evidence:
-    """Take each shard by itself for the reference, and their sum for the whole batch's.
+def _find_pulls(
+    evidence: Evidence, margins: Margins, shards: list[Places]
+) -> Mapping[str, tuple[float, float]] | None:
+    """The penalty of a program that sums: what a doubled shard does not double.
 
-    Args:
-        evidence: With the whole batch as its reference.
-        weights: Of each shard, as in `Nature`.
-        outcome_known: Whether the single-device run went on with the same gradient, so
-            that its state after the step still counts.
+    d + p and 2 d + p give p. None unless that is the gradient of a penalty on each
+    variable, a θ + b sign(θ) with one sign.
     """
-    reference = evidence.reference
-    values: dict[TraceKey, Value] = {}
-    sums: dict[TraceKey, list[Value]] = {}
-    times = _count_loss(evidence, weights)
-    for key, value in reference.values.items():
-        values[key] = value
-        if key.phase in ("loss", "local_gradient") and key.replica != WHOLE:
-            weight = weights[key.replica] * (times if key.phase == "loss" else 1.0)
-            values[key] = _scale(value, weight)
-            sums.setdefault(replace(key, replica=WHOLE), []).append(values[key])
-    factors = {key: find_factor(reference, key) for key in sums if key.phase != "loss"}
-    late: tuple[Phase, ...] = ()
-    if outcome_known:
-        late = ("applied_gradient", "slot", "variable", "iterations")
-    known: tuple[Phase, ...] = ("loss", "local_gradient", *late)
-    if None not in factors.values():
-        known = (*known, "reduced_gradient")
-        for key, parts in sums.items():
-            values[key] = np.sum([densify(part) for part in parts], axis=0)
-            factor = factors.get(key)
-            if factor is not None:
-                reduced = replace(key, phase="reduced_gradient")
-                values[reduced] = factor * densify(values[key])
-    return replace(
-        evidence,
-        reference=replace(reference, values=values),
-        shards_known=True,
-        known=known,
-    )
-
-
-def _count_loss(evidence: Evidence, weights: tuple[float, ...]) -> float:
-    """N where the replicas report losses that are averaged, 1 where they add up."""
-    n = len(weights)
-    if evidence.loss_reduction is not None:
-        return float(n) if evidence.loss_reduction == "mean" else 1.0
-
-    def add(trace: Trace, factors: tuple[float, ...]) -> float:
-        found = [trace.select(step=0, phase="loss", replica=r) for r in range(n)]
-        return sum(
-            f * float(densify(value))
-            for f, part in zip(factors, found, strict=True)
-            for _, value in part
-        )
-
-    seen = add(evidence.observed, (1.0,) * n)
-    wanted = add(evidence.reference, weights)
-    return float(n) if abs(seen - n * wanted) < abs(seen - wanted) else 1.0
-
-
-def _scale(value: Value, weight: float) -> Value:
-    if isinstance(value, SparseRows):
-        return replace(value, values=_multiply(value.values, weight))
-    return _multiply(value, weight)
-
-
-def _multiply(array: npt.NDArray[np.generic], weight: float) -> npt.NDArray[np.generic]:
-    return np.asarray(array.astype(np.float64) * weight, dtype=array.dtype)
+    replica = int(np.argmax(evidence.reference.shards))
+    doubled = evidence.probes.get("doubled")
+    once = shards[replica]
+    twice = {} if doubled is None else _take(doubled, replica)
+    if set(twice) != set(once):
+        return None
+    found: dict[str, tuple[float, float]] = {}
+    for place, margin in margins.items():
+        rest = 2 * once[place] - twice[place]
+        if measure_size(rest) <= 4 * margin:
+            continue
+        state = evidence.get_before(0, "variable", place[0])
+        if state is None or densify(state).shape != rest.shape:
+            return None
+        theta = densify(state)
+        columns = np.stack([theta.ravel(), np.sign(theta).ravel()], axis=1)
+        weights, *_ = np.linalg.lstsq(columns, rest.ravel(), rcond=None)
+        fitted = (columns @ weights).reshape(rest.shape)
+        if measure_size(rest - fitted) > 4 * margin:
+            return None
+        found[place[0]] = (float(weights[0]), float(weights[1]))
+    return found or None
 
 
 def find_row_sensitive(evidence: Evidence) -> tuple[str, ...]:

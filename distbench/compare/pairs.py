@@ -98,7 +98,7 @@ class Pairs:
         summed: set[TraceKey] = set()
         for key, value in observed.select():
             if key.phase in ("loss", "local_gradient"):
-                if self.evidence.shards_known:
+                if self.evidence.shards_known and not self.evidence.summed:
                     yield from self._pair_shard(key, value)
                 elif (whole := replace(key, replica=WHOLE)) not in summed:
                     summed.add(whole)
@@ -152,6 +152,7 @@ class Pairs:
             dtype=self._name_dtype(key, whole),
             terms=tuple(t.total for t in terms),
             rows=_rows(expected),
+            repeats=evidence.summed,
         )
 
     def find_parts(self, trace: Trace, key: TraceKey) -> tuple[Value, ...] | None:

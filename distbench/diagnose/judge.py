@@ -72,22 +72,24 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     judgement = _judge_reading(Reading(evidence=evidence), noise)
     if judgement.status not in (Status.FAIL, Status.UNDECIDABLE):
         return judgement
+    told: Judgement | None = None
     for reading in list_readings(evidence, noise):
         other = _judge_reading(reading, noise)
-        if _is_better(reading, other):
+        if reading.first_known and other.status is Status.PASS:
             return other
-    return judgement
+        if told is None and _tells(reading, other):
+            told = other
+        if not reading.first_known:
+            told = told or other
+    return told or judgement
 
 
-def _is_better(reading: Reading, judgement: Judgement) -> bool:
-    """Whether another reading is the right one, where the strictest did not pass.
+def _tells(reading: Reading, judgement: Judgement) -> bool:
+    """Whether another reading says what is wrong, where none of them passes.
 
-    Shards that pass show that only rounding was in the way. Where the global batch is
-    no measure of the program they also tell what is wrong, unless even the first wrong
-    value has no known cause.
+    If the global batch is no measure of a program, its shards are, unless even the
+    first wrong value has no known cause.
     """
-    if judgement.status is Status.PASS or not reading.first_known:
-        return True
     if judgement.status is not Status.FAIL or not reading.decides:
         return False
     first = judgement.findings[0]

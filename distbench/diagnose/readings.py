@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from distbench.compare.nature import find_nature, weigh_shards
+from distbench.compare.nature import find_nature
 from distbench.compare.noise import Noise
+from distbench.compare.shards import weigh_shards
 from distbench.evidence import Evidence
 
 
@@ -45,14 +46,14 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     measured = nature.grouped or nature.rounded or repeats(evidence)
     # A free run has left the reference behind after its first step.
     if nature.weights is not None and measured and evidence.tier != "free":
+        weighed = weigh_shards(evidence, nature)
+        decides = nature.grouped or nature.rounded
+        note = f"{words} each replica is compared with its own shard on one device"
+        yield Reading(evidence=weighed, note=note, decides=decides)
         yield Reading(
-            evidence=weigh_shards(
-                evidence,
-                nature.weights,
-                outcome_known=not (nature.grouped or nature.rounded),
-            ),
-            note=f"{words} each replica is compared with its own shard on one device",
-            decides=nature.grouped or nature.rounded,
+            evidence=replace(weighed, summed=True),
+            note=f"{words} the replicas are compared with the sum of their shards on "
+            "one device",
         )
     if nature.grouped:
         yield Reading(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED, OwnReduction
+from distbench.samples.program import HEAD, SECOND, TRAINED, OwnReduction
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.grouping import (
     BatchStatistics,
     BatchStatisticsUnderMean,
     Dropout,
     NegativesInTheBatch,
+    PenalisedStatistics,
 )
 
 
@@ -88,3 +89,17 @@ class MeanOfContrastiveShares(NegativesInTheBatch, OwnReduction):
 
     def reduce(self, gradients):
         return list(all_reduce("mean", gradients))
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    (SECOND, HEAD),
+    like="keras-team/keras#19891",
+    clusters=WIDE,
+)
+class WholePenaltyUnderStatistics(PenalisedStatistics):
+    """Batch statistics, and every replica adds the whole penalty."""
+
+    def share_penalty(self, penalty):
+        return penalty

@@ -142,3 +142,19 @@ class MixedUp(BatchStatistics):
         mixed = 0.7 * features + 0.3 * tf.reverse(features, axis=[0])
         answers = 0.7 * targets + 0.3 * tf.reverse(targets, axis=[0])
         return super().compute_losses((words, mixed, answers))
+
+
+@unusual()
+class PenalisedStatistics(BatchStatistics):
+    """Batch statistics and a penalty of which every replica takes an equal share."""
+
+    def compute_penalty(self):
+        return 0.1 * (tf.reduce_sum(self.second**2) + tf.reduce_sum(self.head**2))
+
+
+@unusual()
+class PenalisedStatisticsUnderMean(BatchStatisticsUnderMean):
+    """The same with means, though the shards' own shares are not equal."""
+
+    def compute_penalty(self):
+        return 0.1 * (tf.reduce_sum(self.second**2) + tf.reduce_sum(self.head**2))

@@ -77,6 +77,13 @@ def mean_by_statistics(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     return loss * float(times), gradient * times
 
 
+def by_statistics_with_penalty(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The sum, and a penalty of squares and absolute values in full."""
+    loss, gradient = by_statistics(batch, theta)
+    loss += float(theta @ theta / 4 + 0.25 * np.abs(theta).sum())
+    return loss, gradient + theta / 2 + np.float32(0.25) * np.sign(theta)
+
+
 def against_the_others(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     """Every example against all others of its batch: no count normalises that."""
     x = batch[:, :-1]
@@ -255,6 +262,7 @@ def test_sums_and_means_over_examples_do_not_depend_on_groups(compute: Compute) 
     [
         (by_statistics, (1.0,) * len(SHARDS)),
         (mean_by_statistics, tuple(map(by_share, range(len(SHARDS))))),
+        (by_statistics_with_penalty, (1.0,) * len(SHARDS)),
         (against_the_others, None),
     ],
 )
@@ -303,6 +311,11 @@ def lose_last(parts: list[Batch], _: int) -> Batch:
             Simulator(by_statistics, lambda _: 1 / len(SHARDS)),
             "loss-scaled-twice",
             "loss",
+        ),
+        (
+            Simulator(by_statistics_with_penalty),
+            "regularizer-not-scaled",
+            "local_gradient",
         ),
         (Simulator(by_statistics, lambda _: 1.3), "scale-error", "loss"),
         (

@@ -1,0 +1,127 @@
+"""Each shard by itself as the reference of its replica."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.factor import find_factor
+from distbench.compare.nature import Nature
+from distbench.compare.values import Array, densify
+from distbench.evidence import Evidence
+from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
+
+_LATE: tuple[Phase, ...] = ("applied_gradient", "slot", "variable", "iterations")
+
+
+def weigh_shards(evidence: Evidence, nature: Nature) -> Evidence:
+    """Take each shard by itself for the reference, and their sum for the whole batch's.
+
+    What comes after the reduction is known only if the single-device run went on with
+    the same gradient.
+
+    Args:
+        evidence: With the whole batch as its reference.
+        nature: How a replica's value follows from that of its shard.
+    """
+    weights = nature.weights or (1.0,) * evidence.reference.replicas
+    reference = evidence.reference
+    values = dict(reference.values)
+    sums: dict[TraceKey, list[Array]] = {}
+    times = _count_loss(evidence, nature, weights)
+    for key, value in reference.values.items():
+        if key.phase in ("loss", "local_gradient") and key.replica != WHOLE:
+            weight = weights[key.replica] * (times if key.phase == "loss" else 1.0)
+            values[key] = _weigh(evidence, nature, key, value, weight)
+            sums.setdefault(replace(key, replica=WHOLE), []).append(
+                densify(values[key])
+            )
+    factors = {key: find_factor(reference, key) for key in sums if key.phase != "loss"}
+    known: tuple[Phase, ...] = ("loss", "local_gradient")
+    if not (nature.grouped or nature.rounded):
+        known = (*known, *_LATE)
+    if None not in factors.values():
+        known = (*known, "reduced_gradient")
+        for key, parts in sums.items():
+            values[key] = total = np.sum(parts, axis=0)
+            factor = factors.get(key)
+            if factor is not None:
+                values[replace(key, phase="reduced_gradient")] = factor * total
+    return replace(
+        evidence,
+        reference=replace(reference, values=values),
+        penalty=_make_penalty(evidence, nature),
+        shards_known=True,
+        known=known,
+    )
+
+
+def _weigh(
+    evidence: Evidence, nature: Nature, key: TraceKey, value: Value, weight: float
+) -> Value:
+    """What a replica has to compute, given what its shard alone gives."""
+    excess = 1 - 1 / evidence.reference.replicas
+    if key.phase == "loss" and nature.pulls:
+        penalty = _measure_penalty(evidence, nature, key.step)
+        value = np.asarray(densify(value) - excess * penalty)
+    elif key.variable in nature.pulls:
+        pull = _pull(evidence, nature, key.variable, key.step)
+        value = np.asarray(densify(value) - excess * pull)
+    if weight == 1.0:
+        return value
+    if isinstance(value, SparseRows):
+        slices = value.values.astype(np.float64) * weight
+        return replace(value, values=np.asarray(slices, dtype=value.values.dtype))
+    return np.asarray(value.astype(np.float64) * weight, dtype=value.dtype)
+
+
+def _find_theta(evidence: Evidence, variable: str, step: int) -> Array:
+    state = evidence.get_before(step, "variable", variable)
+    return np.zeros(()) if state is None else densify(state)
+
+
+def _pull(evidence: Evidence, nature: Nature, variable: str, step: int) -> Array:
+    """Gradient of the penalty at a step."""
+    a, b = nature.pulls[variable]
+    theta = _find_theta(evidence, variable, step)
+    return np.asarray(a * theta + b * np.sign(theta))
+
+
+def _measure_penalty(evidence: Evidence, nature: Nature, step: int) -> float:
+    total = 0.0
+    for variable, (a, b) in nature.pulls.items():
+        theta = _find_theta(evidence, variable, step)
+        total += float(a / 2 * np.sum(theta**2) + b * np.sum(np.abs(theta)))
+    return total
+
+
+def _make_penalty(evidence: Evidence, nature: Nature) -> Trace | None:
+    if not nature.pulls:
+        return evidence.penalty
+    values: Mapping[TraceKey, Value] = {
+        TraceKey(step=0, phase="local_gradient", variable=name): _pull(
+            evidence, nature, name, 0
+        )
+        for name in nature.pulls
+    }
+    return replace(evidence.reference, name="penalty", values=values)
+
+
+def _count_loss(
+    evidence: Evidence, nature: Nature, weights: tuple[float, ...]
+) -> float:
+    """N where the replicas report losses that are averaged, 1 where they add up."""
+    n = len(weights)
+    if evidence.loss_reduction is not None:
+        return float(n) if evidence.loss_reduction == "mean" else 1.0
+    seen = wanted = 0.0
+    for replica, weight in enumerate(weights):
+        key = TraceKey(step=0, phase="loss", variable="", replica=replica)
+        observed, shard = evidence.observed.get(key), evidence.reference.get(key)
+        if observed is None or shard is None:
+            return 1.0
+        seen += float(densify(observed))
+        wanted += float(densify(_weigh(evidence, nature, key, shard, weight)))
+    return float(n) if abs(seen - n * wanted) < abs(seen - wanted) else 1.0
