@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from measured import describe_measured, write_paragraph
+from tally import limit_rate
 
 Document = Mapping[str, Any]
 _PHASES = (
@@ -230,10 +231,23 @@ def list_soak(document: Document) -> list[str]:
             "and are not independent, so the second limit is that of a count and not "
             "of a probability for one value."
         ),
+        *_list_tiers(document["groups"]),
         *_list_alarms(document),
         *_list_groups(document["groups"]),
         *_list_relations(document),
     ]
+
+
+def _list_tiers(rows: Sequence[Document]) -> Iterator[str]:
+    yield "| tier | runs | false alarms | upper 95 % limit of the rate |"
+    yield "|---|---|---|---|"
+    for row in rows:
+        if row["by"] == "tier":
+            runs = sum(value for value in row.values() if isinstance(value, int))
+            alarms = row.get("fail", 0)
+            limit = limit_rate(alarms, runs)
+            yield f"| {row['name']} | {runs:,} | {alarms:,} | {limit:.2e} |"
+    yield ""
 
 
 def _list_alarms(document: Document) -> Iterator[str]:

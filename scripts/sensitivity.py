@@ -34,7 +34,7 @@ import distbench
 from distbench.cluster import ClusterSpec
 from distbench.compare.comparison import compare_evidence
 from distbench.compare.noise import Noise, measure_noise
-from distbench.diagnose.judge import judge
+from distbench.diagnose.judge import Judgement, judge
 from distbench.diagnose.links import judge_chain
 from distbench.diagnose.stages import explain_chain
 from distbench.evidence import Evidence
@@ -281,10 +281,9 @@ class Place:
         spoiled = self.make(kind, size).change(self.value)
         return not np.allclose(spoiled, self.expected, rtol=tolerance, atol=tolerance)
 
-    def is_failed(self, kind: str, size: float) -> bool:
-        """Whether `judge` says so too, which measures the noise by itself."""
-        evidence = self.propagation.plant(self.make(kind, size))
-        return judge(evidence).status is Status.FAIL
+    def judge_error(self, kind: str, size: float) -> Judgement:
+        """What `judge` says, which measures the noise by itself."""
+        return judge(self.propagation.plant(self.make(kind, size)))
 
 
 def narrow_evidence(evidence: Evidence, place: Place) -> Evidence:
@@ -312,10 +311,13 @@ def measure_place(place: Place, kind: str) -> Row:
     found = find_threshold(partial(place.is_reported, kind))
     finding: Sequence[Finding] = ()
     if found is not None:
-        finding = place.list_faults(place.make(kind, found.seen))
-        sides = (place.is_failed(kind, found.seen), place.is_failed(kind, found.unseen))
-        if sides != (True, False):
-            raise AssertionError(f"judge sees {sides} of {found} at {place.key}")
+        above = place.judge_error(kind, found.seen)
+        below = place.judge_error(kind, found.unseen)
+        finding = above.findings
+        if (above.status is Status.FAIL, below.status is Status.FAIL) != (True, False):
+            raise AssertionError(
+                f"judge says {above.status} and {below.status} of {found}, {place.key}"
+            )
     seen_by = [
         find_threshold(partial(place.is_far, kind, tolerance))
         for tolerance, _ in TOLERANCES

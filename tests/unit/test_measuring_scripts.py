@@ -559,6 +559,7 @@ def test_the_page_shows_alarms_and_bounds(scripts: Any) -> None:
     json.dumps(document, allow_nan=False)
     page = scripts["write_detection"].make_page({"soak": document})
     assert "| false alarms | 1 of 2 runs |" in page
+    assert "| bounded | 1 | 0 | 9.50e-01 |" in page
     assert f"- free, fail: wrong `{draw.command}`" in page
     assert "| bounded | loss | bound 1.0 | 1 | 0% | 100% | 0.25 |" in page
     assert "equal in all bits in 1 of 1 comparisons" in page.replace("\n", " ")
