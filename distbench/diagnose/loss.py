@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.pairs import Pair
-from distbench.compare.values import Array, densify
+from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import solve_least_squares
 from distbench.trace import WHOLE, Phase, TraceKey
@@ -220,18 +220,23 @@ def _scale_case(
         return factors[0] * case.expected
     if part is not None:
         return None
-    # The program alone on a shard takes that shard for the whole batch, so a mean
-    # over the shard is what the reference has; 1/N of it weighs each shard alike.
     terms = _find_shards(context, case)
     if not terms:
         return None
     if context.evidence.shards_known:
         return _add_weighted(factors, terms)
-    weights = [
-        f * size / context.examples
-        for f, size in zip(factors, context.shards, strict=True)
-    ]
-    return _add_weighted(weights, terms)
+    # A program that takes means takes a shard alone for the whole batch, so that its
+    # mean is what the reference has; one that divides by a constant has its share.
+    parts = [size / context.examples for size in context.shards]
+    shares, means = (
+        _add_weighted([1.0] * len(terms), terms),
+        _add_weighted(parts, terms),
+    )
+    if measure_norm(shares - case.expected) < measure_norm(means - case.expected):
+        return _add_weighted(factors, terms)
+    return _add_weighted(
+        [f * part for f, part in zip(factors, parts, strict=True)], terms
+    )
 
 
 def _add_weighted(weights: Sequence[float], terms: Sequence[Array]) -> Array:

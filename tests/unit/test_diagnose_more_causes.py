@@ -15,6 +15,7 @@ from planted_faults import (
     clip_norm,
     each,
     map_values,
+    of,
     run_case,
 )
 from training_simulator import (
@@ -30,6 +31,7 @@ from training_simulator import (
 )
 
 from distbench.diagnose.judge import judge
+from distbench.trace import WHOLE
 
 
 def moments_of(choose):
@@ -179,6 +181,33 @@ def test_a_sum_by_hand_that_was_not_seen_is_told_by_the_step(reduce, code, repli
 
 def test_a_sum_by_hand_passes():
     check_passed(judge(hide_sum(observe(replicas=3, shards_known=False))))
+
+
+def divide_by_constant(evidence):
+    """Of a shard alone the reference has its share, as of a loss over a constant."""
+    trace = evidence.reference
+    values = {
+        key: scale(value, trace.shards[key.replica] / sum(trace.shards))
+        if key.replica != WHOLE and key.phase in ("loss", "local_gradient")
+        else value
+        for key, value in trace.values.items()
+    }
+    return replace(evidence, reference=replace(trace, values=values))
+
+
+@pytest.mark.parametrize("constant", [True, False], ids=["constant", "mean"])
+@pytest.mark.parametrize(
+    ("code", "power"),
+    [("loss-not-scaled", 0), ("mean-of-means", 1), ("loss-scaled-twice", 2)],
+)
+def test_a_mean_over_the_shard_is_told_whatever_one_device_divides_by(
+    constant, code, power
+):
+    fault = Fault(scale=lambda r, setup: of(r, setup) / setup.replicas**power)
+    evidence = observe(fault, replicas=3, shards_known=False)
+    first = judge(divide_by_constant(evidence) if constant else evidence).findings[0]
+    assert (first.code, first.phase) == (code, "loss")
+    assert first.confidence > 0.999
 
 
 def test_double_precision_alone_is_no_lower_precision():
