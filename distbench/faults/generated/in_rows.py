@@ -239,7 +239,9 @@ class RowsShifted(OwnRows):
     def reduce_rows(self, slices):
         shift = 1 if self.replica in (None, find_replica()) else 0
         rows = (slices.indices + shift) % self.shape()[0]
-        return all_reduce("sum", tf.IndexedSlices(slices.values, rows, self.shape()))
+        return all_reduce(
+            "sum", tf.IndexedSlices(slices.values, rows, slices.dense_shape)
+        )
 
 
 def _by_position(parts, shape):
@@ -275,4 +277,4 @@ class AddedByPosition(OwnRows):
             rows = tf.zeros_like(rows)
         total = all_reduce("sum", tf.ensure_shape(values, [most, self.shape()[1]]))
         first = all_reduce("sum", tf.ensure_shape(rows, [most]))
-        return tf.IndexedSlices(total, first, self.shape())
+        return tf.IndexedSlices(total, first, slices.dense_shape)

@@ -284,7 +284,8 @@ class NumberTimesReplicas:
         if not names:
             return None
         number = str(rng.choice(names))
-        return Drawn(variables=(number,), numbers={"number": number})
+        path = f"{rule.name}/{number}"
+        return Drawn(variables=(path,), numbers={"number": number})
 
     def make_one(self, rule):
         n = count_replicas()
