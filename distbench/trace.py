@@ -169,6 +169,13 @@ class Trace:
                 yield key, self.values[key]
 
     @property
+    def dtypes(self) -> Mapping[str, str]:
+        """The dtype in which each variable, and the loss (`""`), was computed."""
+        loss = self.notes.get("loss_dtype")
+        known = {v.path: v.dtype for v in self.variables}
+        return known if loss is None else {**known, "": str(loss)}
+
+    @property
     def steps(self) -> int:
         """Number of steps that were recorded."""
         return 1 + max((key.step for key in self.values), default=-1)
@@ -246,9 +253,12 @@ def read_trace(folder: Path, stem: str) -> Trace:
             f"{_SCHEMA!r}. Received: {header.get('schema')!r}."
         )
     values: dict[TraceKey, Value] = {}
+    notes = dict(header["notes"])
     with np.load(folder / f"{stem}.npz", allow_pickle=False) as arrays:
         for number, entry in enumerate(header["index"]):
             array = _from_plain(arrays[f"{number}.values"], entry["dtype"])
+            if entry["key"]["phase"] == "loss":
+                notes["loss_dtype"] = entry["dtype"]
             if "shape" in entry:
                 values[TraceKey(**entry["key"])] = SparseRows(
                     indices=arrays[f"{number}.indices"],
@@ -266,7 +276,7 @@ def read_trace(folder: Path, stem: str) -> Trace:
             for v in header["variables"]
         ),
         values=values,
-        notes=header["notes"],
+        notes=notes,
     )
 
 

@@ -45,8 +45,7 @@ def _find_factor_at(reference: Trace, key: TraceKey) -> float | None:
     if reduced is None or local is None:
         return 1.0
     left, right = align_values((reduced, local))
-    declared = {v.path: v.dtype for v in reference.variables}
-    u = find_roundoff(name_dtype(reduced, declared.get(key.variable)))
+    u = find_roundoff(name_dtype(reduced, reference.dtypes.get(key.variable)))
     roundings = 0
     if left.counts is not None and right.counts is not None:
         roundings = int(right.counts.max(initial=1))

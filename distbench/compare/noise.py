@@ -130,7 +130,7 @@ def measure_noise(evidence: Evidence) -> Noise:
 def _compare_twin(
     evidence: Evidence, twin: Trace, samples: Samples, wholes: dict[TraceKey, Whole]
 ) -> None:
-    declared = {v.path: v.dtype for v in evidence.reference.variables}
+    declared = evidence.reference.dtypes
     for key, value in twin.values.items():
         base = evidence.reference.get(key)
         if base is None or key.phase == "iterations":

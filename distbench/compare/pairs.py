@@ -85,6 +85,7 @@ class Pairs:
         self.infos: dict[str, VariableInfo] = {
             v.path: v for v in evidence.observed.variables
         }
+        self._dtypes = evidence.reference.dtypes
         self._exact = evidence.tier == "exact"
         self._fed = {
             (key.step, key.variable)
@@ -325,8 +326,7 @@ class Pairs:
         )
 
     def _name_dtype(self, key: TraceKey, value: Value) -> str:
-        info = self.infos.get(key.variable)
-        return name_dtype(value, None if info is None else info.dtype)
+        return name_dtype(value, self._dtypes.get(key.variable))
 
 
 def _scale(aligned: Aligned, factor: float) -> Aligned:

@@ -14,6 +14,8 @@ Outcomes = Mapping[tuple[int, str, str], Sequence[Judged]]
 """Comparisons with the reference's whole batch, by step, phase and variable."""
 
 _ROOTS = ("loss", "local_gradient")
+_SAME = 1e-3
+"""Two fitted factors that are no farther apart are taken for one number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,7 @@ def judge_chain(
     for link in links:
         if not link.comparison.wrong:
             held.append(link)
-        elif _is_forgiven(link, right, infos):
+        elif _is_forgiven(link, right, infos) or _was_forgiven(link, right, forgiven):
             forgiven.append(link)
         elif not _follows_from(link, broken, infos, free=free):
             broken.append(link)
@@ -164,6 +166,28 @@ def _is_forgiven(
     if c.phase == "slot":
         return _are_right(outcomes.get((c.step, "slot", c.variable), ()), relative)
     return _are_right(outcomes.get((c.step, "variable", variable), ()), relative)
+
+
+def _was_forgiven(link: Judged, outcomes: Outcomes, before: Sequence[Judged]) -> bool:
+    """Whether a later value undid the same factor in an earlier step.
+
+    In this step noise may hide whether it does; if it shows that it does not, the
+    factor is a fault here.
+    """
+    c = link.comparison
+    place = PHASES.index(c.phase)
+    wrong_later = any(
+        j.comparison.wrong
+        for (step, phase, name), found in outcomes.items()
+        if (step, name) == (c.step, c.variable) and PHASES.index(phase) > place
+        for j in found
+    )
+    return not wrong_later and any(
+        (o.phase, o.variable, o.call) == (c.phase, c.variable, c.call)
+        and None not in (o.ratio, c.ratio)
+        and bool(np.isclose(o.ratio, c.ratio, rtol=_SAME, atol=0.0))  # type: ignore[arg-type]  # not None
+        for o in (item.comparison for item in before)
+    )
 
 
 def _are_right(judged: Sequence[Judged], relative: float) -> bool:
