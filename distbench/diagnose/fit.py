@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -79,3 +79,23 @@ def leaves_nothing(rows: Sequence[Row], weights: Array) -> bool:
         <= 1e-3 * float(np.max(np.abs(row.target), initial=0.0))
         for row in rows
     )
+
+
+def pick_features(row: Row, places: Sequence[int]) -> Row:
+    """A row with some of its features."""
+    return replace(row, features=tuple(row.features[i] for i in places))
+
+
+def list_independent(rows: Sequence[Row], first: int = 0) -> list[int]:
+    """Places of the features that those before them do not determine.
+
+    Args:
+        rows: All with as many features.
+        first: How many are kept in any case.
+    """
+    kept = list(range(first))
+    for place in range(first, len(rows[0].features)):
+        tried = [pick_features(row, (*kept, place)) for row in rows]
+        if fit_weights(tried) is not None:
+            kept.append(place)
+    return kept

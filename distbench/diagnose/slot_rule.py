@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.values import Array, densify
+from distbench.compare.pairs import Pair
+from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.diagnose.fit import Row, fit_weights, predict_rows
+from distbench.diagnose.fit import (
+    Row,
+    fit_weights,
+    leaves_nothing,
+    list_independent,
+    pick_features,
+    predict_rows,
+)
 from distbench.diagnose.slots import name_kind, widen_base
+from distbench.trace import WHOLE, TraceKey, Value
 
 
 def explain_by_repetition(context: Context) -> Iterator[Hypothesis]:
@@ -105,52 +114,120 @@ def _fit_memory(context: Context, rows: list[Row]) -> float | None:
     return None
 
 
-def _repeats_variable(context: Context) -> bool:
-    """Whether the model variable went further than its wrong slot alone explains.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Move:
+    """What a step did to a variable, and what it should have done.
 
-    A momentum rule moves the variable along the slot, so with the slot alone repeated
-    the step grows as the slot did. Where that does not fit, a whole repetition is told
-    by the counter of steps, or by a step that is nearly k times as long.
+    Attributes:
+        case: The wrong slot that it comes with.
+        seen: The observed step.
+        due: The right one.
+        features: Of the right step: the variable, its slots after it, the gradient.
+        taken: The same with the observed slots.
     """
-    evidence = context.evidence
+
+    case: Pair
+    seen: Array
+    due: Array
+    features: tuple[Array, ...]
+    taken: tuple[Array, ...]
+
+
+def _repeats_variable(context: Context) -> bool:
+    """Whether the model variable went further than its wrong slots alone explain.
+
+    Where the right step is linear in the variable, its slots and the gradient, the
+    observed slots say where the step should lead. Else a momentum rule moves along the
+    slot, so with the slot alone repeated the step grows as the slot did; where that
+    does not fit, a whole repetition is told by a step that is nearly k times as long.
+    """
+    moves = [m for _, case in context.list_cases() if (m := _find_move(context, case))]
+    if _follow_slots(moves):
+        return False
     votes = []
-    for _, case in context.list_cases():
-        owner = context.infos[case.key.variable].of
-        key = replace(case.key, phase="variable", variable=owner)
-        seen, before = (
-            evidence.observed.get(key),
-            evidence.get_before(key.step, "variable", owner),
-        )
-        replays = (evidence.replays.get("reduced_gradient"), evidence.reference)
-        wanted = next(
-            (
-                found
-                for trace in replays
-                for replica in (key.replica, -1)
-                if trace is not None
-                and (found := trace.get(replace(key, replica=replica))) is not None
-            ),
-            None,
-        )
-        if seen is None or before is None or wanted is None:
-            continue
-        moved = densify(seen) - densify(before)
-        due = densify(wanted) - densify(before)
-        if moved.shape != case.expected.shape:
-            continue
-        some = case.expected != 0
-        growth = np.divide(
-            case.observed, case.expected, where=some, out=np.zeros_like(due)
-        )
-        along = due * growth
-        whole = float(np.linalg.norm(due))
+    for move in moves:
+        some = move.case.expected != 0
+        none = np.zeros_like(move.due)
+        growth = np.divide(move.case.observed, move.case.expected, where=some, out=none)
+        along = move.due * growth
+        whole = measure_norm(move.due)
         if whole == 0:
             continue
-        if float(np.linalg.norm(moved - along)) <= 1e-2 * float(np.linalg.norm(moved)):
+        if measure_norm(move.seen - along) <= 1e-2 * measure_norm(move.seen):
             votes.append(False)
         else:
-            votes.append(float(np.sum(moved * due)) / whole**2 > 1.2)
+            votes.append(float(np.sum(move.seen * move.due)) / whole**2 > 1.2)
     return bool(votes) and sum(votes) * 2 > len(votes)
+
+
+def _follow_slots(moves: Sequence[_Move]) -> bool:
+    """Whether the observed slots explain the observed steps of a linear rule."""
+    if not moves or len({len(move.features) for move in moves}) > 1:
+        return False
+    rows = [
+        Row(number=number, target=move.due, features=move.features)
+        for number, move in enumerate(moves)
+    ]
+    kept = list_independent(rows)
+    rows = [pick_features(row, kept) for row in rows]
+    weights = fit_weights(rows)
+    if weights is None or not leaves_nothing(rows, weights):
+        return False
+    fits = predict_rows(
+        [
+            pick_features(replace(row, features=move.taken), kept)
+            for row, move in zip(rows, moves, strict=True)
+        ],
+        weights,
+    )
+    return all(
+        measure_norm(fits[number] - move.seen) <= 1e-2 * measure_norm(move.seen)
+        for number, move in enumerate(moves)
+    )
+
+
+def _find_move(context: Context, case: Pair) -> _Move | None:
+    evidence, owner = context.evidence, context.infos[case.key.variable].of
+    key = replace(case.key, phase="variable", variable=owner)
+    seen, before = (
+        evidence.observed.get(key),
+        evidence.get_before(key.step, "variable", owner),
+    )
+    wanted = _find_right(context, key)
+    if seen is None or before is None or wanted is None:
+        return None
+    base, gradient = densify(before), context.find_gradient(case, owner)
+    if base.shape != case.expected.shape:
+        return None
+    right, taken = [base], [base]
+    for info in context.infos.values():
+        if info.role == "slot" and info.of == owner and info.shape == base.shape:
+            place = replace(key, phase="slot", variable=info.path)
+            due, got = _find_right(context, place), evidence.observed.get(place)
+            if due is not None and got is not None:
+                right.append(densify(due))
+                taken.append(densify(got))
+    if gradient is not None and gradient.shape == base.shape:
+        right.append(gradient)
+        taken.append(gradient)
+    return _Move(
+        case=case,
+        seen=densify(seen) - base,
+        due=densify(wanted) - base,
+        features=tuple(right),
+        taken=tuple(taken),
+    )
+
+
+def _find_right(context: Context, key: TraceKey) -> Value | None:
+    """State after the right step: of the replica's own gradient, or the reference's."""
+    replay = context.evidence.replays.get("reduced_gradient")
+    for trace in (replay, context.evidence.reference):
+        for replica in (key.replica, WHOLE):
+            value = None if trace is None else trace.get(replace(key, replica=replica))
+            if value is not None:
+                return value
+    return None
 
 
 def explain_by_memory(context: Context) -> Iterator[Hypothesis]:

@@ -10,7 +10,14 @@ import numpy as np
 from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
+from distbench.diagnose.fit import (
+    Row,
+    fit_weights,
+    leaves_nothing,
+    list_independent,
+    pick_features,
+    predict_rows,
+)
 from distbench.diagnose.reduction import list_subsets
 
 
@@ -150,24 +157,13 @@ def _fit_due_decay(context: Context) -> float | None:
         rows.append(Row(number=number, target=target, features=tuple(features)))
     if not rows or len({len(row.features) for row in rows}) > 1:
         return None
-    rows = _drop_dependent(rows)
+    # Without slots that the features before them determine.
+    kept = list_independent(rows, first=2)
+    rows = [pick_features(row, kept) for row in rows]
     weights = fit_weights(rows)
     if weights is None:
         return None
     return float(weights[0]) if leaves_nothing(rows, weights) else None
-
-
-def _drop_dependent(rows: list[Row]) -> list[Row]:
-    """Without slots that the features before them determine."""
-    kept = [0, 1]
-    for place in range(2, len(rows[0].features)):
-        tried = [
-            replace(row, features=tuple(row.features[i] for i in (*kept, place)))
-            for row in rows
-        ]
-        if fit_weights(tried) is not None:
-            kept.append(place)
-    return [replace(row, features=tuple(row.features[i] for i in kept)) for row in rows]
 
 
 def explain_by_momentum(context: Context) -> Iterator[Hypothesis]:

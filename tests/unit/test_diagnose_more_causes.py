@@ -139,6 +139,29 @@ def test_a_planted_fault_is_named(case):
     check_named(case, run_case(case))
 
 
+def test_a_repeated_slot_beside_a_decay_is_no_repeated_update():
+    """A step that decays the variable too does not grow as its slot did."""
+
+    def repeat(new, old, gradients, run):
+        changed = dict(new)
+        for path in TRAINED:
+            theta, t = old[path], old[path].dtype.type
+            g = to_array(gradients[path]).astype(theta.dtype)
+            m = old[f"momentum/{path}"]
+            for _ in range(3):
+                m = t(run.rule.beta) * m + g
+            kept = theta * t(1 - run.rule.rate * run.rule.decay)
+            changed[f"momentum/{path}"] = m
+            changed[path] = (kept - t(run.rule.rate) * m).astype(theta.dtype)
+        return changed
+
+    rule = Rule(name="momentum", beta=0.75, decay=0.3)
+    evidence = observe(Fault(update=repeat), rule=rule, replicas=3)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("slot-repeated", "slot")
+    assert set(finding.variables) == {f"momentum/{path}" for path in TRAINED}
+
+
 def hide_sum(evidence):
     """What is seen of a program that sums and updates by hand."""
 
