@@ -74,6 +74,7 @@ TOLERANCES = (
 CONFIRMED = ("reduced_gradient", "applied_gradient", "slot", "variable")
 """Phases that an optimizer can spoil by itself."""
 _UNIT = 2.0**-23
+_TABLES = ("proofs", "bounded", "exact", "confirmed")
 
 Row = dict[str, Any]
 
@@ -542,7 +543,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     begin_s = time.monotonic()
-    found: dict[str, list[Row]] = {"proofs": [], "bounded": [], "exact": []}
+    found: dict[str, list[Row]] = {name: [] for name in _TABLES}
+
+    def save() -> None:
+        seconds = round(time.monotonic() - begin_s)
+        write_figures(options.json, make_document(found, seconds))
+
     for replicas in options.replicas:
         for workload in options.workloads:
             for optimizer in RULES:
@@ -550,26 +556,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     found[name] += rows
                     for row in rows:
                         print(row if name == "proofs" else describe(row), flush=True)
-    confirmed = []
+                save()
     for row in confirm(found["bounded"]):
         print(row, flush=True)
-        confirmed.append(row)
-    write_figures(
-        options.json,
-        {
-            "schema": "distbench/sensitivity/1",
-            "place": describe_place(),
-            "seconds": round(time.monotonic() - begin_s),
-            "target": TARGET,
-            "tolerances": [
-                {"tolerance": value, "source": source} for value, source in TOLERANCES
-            ],
-            "proofs": found["proofs"],
-            "bounded": keep_worst(found["bounded"]),
-            "exact": found["exact"],
-            "confirmed": confirmed,
-        },
-    )
+        found["confirmed"].append(row)
+    save()
+
+
+def make_document(found: Mapping[str, Sequence[Row]], seconds: int) -> Row:
+    """All figures."""
+    return {
+        "schema": "distbench/sensitivity/1",
+        "place": describe_place(),
+        "seconds": seconds,
+        "target": TARGET,
+        "tolerances": [
+            {"tolerance": value, "source": source} for value, source in TOLERANCES
+        ],
+        **found,
+        "bounded": keep_worst(found["bounded"]),
+    }
 
 
 if __name__ == "__main__":

@@ -490,7 +490,12 @@ def make_sensitivity() -> dict[str, Any]:
         "phase": "variable",
         "variable": "kernel",
     }
-    found = {"seen": 4e-8, "unseen": 3.9e-8, "target": True, "allclose": [2e-6, None]}
+    found = {
+        "seen": 4e-8,
+        "unseen": 3.9e-8,
+        "target": True,
+        "allclose": [2e-6, 3e-5, None],
+    }
     bounded = [
         {**row, **found, "kind": "factor"},
         {**row, **found, "kind": "factor", "steps": 51, "step": 50, "seen": 5e-8},
@@ -502,7 +507,8 @@ def make_sensitivity() -> dict[str, Any]:
         "target": 1e-6,
         "tolerances": [
             {"tolerance": 1e-6, "source": "a.py"},
-            {"tolerance": 1e-3, "source": "b.py"},
+            {"tolerance": 4e-5, "source": "b.py"},
+            {"tolerance": 1e-3, "source": "c.py"},
         ],
         "proofs": [
             {"steps": 51, "sum": 51, "update": 50, "whole_run_agrees": True},
@@ -525,7 +531,7 @@ def make_sensitivity() -> dict[str, Any]:
 def test_the_page_shows_thresholds(scripts: Any) -> None:
     page = scripts["write_detection"].make_page({"sensitivity": make_sensitivity()})
     assert "Measured with numpy 2.4." in page
-    assert "| variable | factor | 4.0e-8 | 2.0e-6 | never |" in page
+    assert "| variable | factor | 4.0e-8 | 2.0e-6 | 3.0e-5 | never |" in page
     assert "| phase | error | N = 2, step 50 of 51 |" in page
     assert "| loss | 0 of 1 places |" in page
     assert "| variable | 5 of 6 |" in page
@@ -589,3 +595,12 @@ def test_a_plain_run_is_counted_against_the_global_batch(
     found = list(scripts["soak"].list_comparisons(evidence, judge(evidence)))
     assert "one device, the global batch" in {c.against for c in found}
     assert not any(c.wrong for c in found)
+
+
+def test_the_figures_of_thresholds_make_a_section(scripts: Any) -> None:
+    made = make_sensitivity()
+    tables = {name: made[name] for name in ("proofs", "bounded", "exact", "confirmed")}
+    document = scripts["sensitivity"].make_document(tables, 120)
+    assert list(document)[-1] == "confirmed"
+    page = scripts["write_detection"].make_page({"sensitivity": document})
+    assert "`scripts/sensitivity` (2 minutes)" in page
