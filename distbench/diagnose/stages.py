@@ -237,6 +237,8 @@ def _explain_start(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
     """State that differs before the first step."""
     start = [j for j in chain.broken if j.comparison.step == INITIAL]
     known = {j.comparison.key for j in start}
+    # A replica that starts as one device does is not wrong because another one is.
+    known |= {j.comparison.key for j in chain.held}
     start += [
         j
         for j in chain.apart

@@ -162,6 +162,35 @@ def test_a_repeated_slot_beside_a_decay_is_no_repeated_update():
     assert set(finding.variables) == {f"momentum/{path}" for path in TRAINED}
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_repeated_step_that_decays_is_told_from_another_rate(count):
+    def repeat(new, old, gradients, run):
+        changed = dict(new)
+        for path in TRAINED:
+            t = old[path].dtype.type
+            value = old[path]
+            for _ in range(count):
+                value = value * t(1 - run.rule.rate * run.rule.decay)
+                value = (value - t(run.rule.rate) * new[f"momentum/{path}"]).astype(t)
+            changed[path] = value
+        return changed
+
+    rule = Rule(name="momentum", decay=0.3)
+    evidence = observe(Fault(update=repeat), rule=rule, steps=3)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("update-repeated", "variable")
+
+
+@pytest.mark.parametrize("copy", [0, 1, 2])
+def test_a_replica_that_starts_right_is_not_named_for_another(copy):
+    def start(state, r):
+        return {**state, KERNEL: state[KERNEL] * 2} if r == copy else state
+
+    (finding,) = judge(observe(Fault(start=start), replicas=3)).findings
+    assert finding.code == "initial-value-differs"
+    assert (finding.variables, finding.replicas) == ((KERNEL,), (copy,))
+
+
 def hide_sum(evidence):
     """What is seen of a program that sums and updates by hand."""
 

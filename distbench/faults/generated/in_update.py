@@ -66,7 +66,11 @@ class StepTakenAgain:
 
     @staticmethod
     def draw(rng, facts):
-        return Drawn(variables=facts.names) if _owns_rule(facts) else None
+        # Steps that decay a variable are as long as one of an odd rate, and only where
+        # the rule is linear does the step tell its decay.
+        rule = facts.plan.rule
+        told = rule.kind == "OwnMomentum" or not rule.options.get("decay")
+        return Drawn(variables=facts.names) if _owns_rule(facts) and told else None
 
     class Rule:
         """Repeats the step."""
