@@ -43,13 +43,12 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
             "note: on one device the result depends on which examples are together in "
             "a batch, so"
         )
-    measured = nature.grouped or nature.rounded or repeats(evidence)
     # A free run has left the reference behind after its first step.
-    if nature.weights is not None and measured and evidence.tier != "free":
+    known = nature.weights is not None and evidence.tier != "free"
+    if known and (nature.grouped or nature.rounded):
         weighed = weigh_shards(evidence, nature)
-        decides = nature.grouped or nature.rounded
         note = f"{words} each replica is compared with its own shard on one device"
-        yield Reading(evidence=weighed, note=note, decides=decides)
+        yield Reading(evidence=weighed, note=note, decides=True)
         yield Reading(
             evidence=replace(weighed, summed=True),
             note=f"{words} the replicas are compared with the sum of their shards on "

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cluster
         ("reduced-while-next-step-runs", "mirrored:2"),
         ("decay-times-replicas", "mirrored:2"),
         ("sent-in-half-precision", "mirrored:2"),
-        ("mean-of-means-under-statistics", "mwms:2"),
+        ("mean-of-means-under-statistics", "mwms:4"),
         ("scale-not-undone", "mirrored:2"),
     ],
 )
