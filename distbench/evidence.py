@@ -30,6 +30,10 @@ class Evidence:
             where it was put in: `reduced_gradient` gives the applied gradient, slots,
             variables and iterations that follow from each replica's observed reduced
             gradient; `applied_gradient` gives what follows from the applied one.
+        repeated: The single-device update applied 2, 3, … `times` (a note of each) in
+            one step to each replica's observed reduced gradient, to all state or, with
+            the slots put back in between, to the variables alone. Empty where the
+            state is what follows from applying it once.
         twins: The reference again, mathematically equal (examples permuted, split in
             another way, variables perturbed by one rounding): what they differ by is
             noise. Only `WHOLE` values.
@@ -55,6 +59,7 @@ class Evidence:
     observed: Trace
     reference: Trace
     replays: Mapping[Phase, Trace] = field(default_factory=dict)
+    repeated: tuple[Trace, ...] = ()
     twins: tuple[Trace, ...] = ()
     penalty: Trace | None = None
     probes: Mapping[str, Trace] = field(default_factory=dict)

@@ -193,7 +193,7 @@ def observe(
             {**payload, "tasks": [str(task) for task in trainers]},
             timeout_s=left(),
         )
-        replays = next(iter(replayed.values()))["replays"]
+        replies = next(iter(replayed.values()))
 
     def read_evidence(tier: str) -> Evidence:
         parts = [read_trace(folder, f"observed-{tier}-{task}") for task in trainers]
@@ -203,8 +203,12 @@ def observe(
             reference=read_trace(folder, f"reference-{tier}"),
             replays={
                 phase: read_trace(folder, f"replay-{tier}-{phase}")
-                for phase in replays[tier]
+                for phase in replies["replays"][tier]
             },
+            repeated=tuple(
+                read_trace(folder, f"repeated-{tier}-{number}")
+                for number in range(replies["repeated"][tier])
+            ),
             twins=tuple(
                 read_trace(folder, f"twin-{tier}-{number}")
                 for number in range(answer["twins"][tier])
@@ -274,7 +278,8 @@ def observe_corrected(
     parts = [read_trace(folder, f"corrected-{tier}-{task}") for task in trainers]
     merged = merge_traces(str(spec), parts)
     left = {key: v for key, v in merged.values.items() if key.phase in _LEFT_BEHIND}
-    return replace(evidence, observed=replace(merged, values=left), replays={})
+    left_behind = replace(merged, values=left)
+    return replace(evidence, observed=left_behind, replays={}, repeated=())
 
 
 def _find_control(name: str | None) -> TargetRef | None:

@@ -93,32 +93,6 @@ def explain_by_unseen_sum(context: Context) -> Iterator[Hypothesis]:
         )
 
 
-def explain_by_repeated_update(context: Context) -> Iterator[Hypothesis]:
-    """The step is a whole multiple of what it should be.
-
-    Where it shrinks the variable by a share a, each one sees what the last one left: k
-    steps are 1 + (1 - a) + ... + (1 - a)^(k-1) times the first.
-    """
-    if context.phase != "variable":
-        return
-    due = _fit_due_decay(context)
-    shrinks = due is not None and -0.5 < due < 0
-    for kept in (1.0, 1.0 + due) if due is not None and shrinks else (1.0,):
-        for count in sorted(
-            {*range(2, 9), context.replicas, context.replicas**2} - {1}
-        ):
-            times = sum(kept**power for power in range(count))
-            yield Hypothesis(
-                code="update-repeated",
-                predicted={
-                    number: case.base + times * (case.expected - case.base)
-                    for number, case in context.list_cases()
-                },
-                detail=f"the update is applied {count} times in one step",
-                ratio=float(times),
-            )
-
-
 def explain_by_decay(context: Context) -> Iterator[Hypothesis]:
     """What is too much or too little is proportional to the variable itself."""
     if context.phase != "variable":

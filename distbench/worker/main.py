@@ -225,6 +225,7 @@ class Worker:
             raise RuntimeError("replay was asked for before the reference")
         folder = Path(payload["folder"])
         written: dict[str, list[str]] = {}
+        repeated: dict[str, int] = {}
         for tier in payload["tiers"]:
             parts = [
                 read_trace(folder, f"observed-{tier}-{task}")
@@ -235,7 +236,13 @@ class Worker:
             for phase, trace in replays.items():
                 write_trace(trace, folder, f"replay-{tier}-{phase}")
             written[tier] = list(replays)
-        return {"replays": written}
+            again = self._reference.repeat(
+                tier, observed, replays.get("reduced_gradient")
+            )
+            for number, trace in enumerate(again):
+                write_trace(trace, folder, f"repeated-{tier}-{number}")
+            repeated[tier] = len(again)
+        return {"replays": written, "repeated": repeated}
 
     def call(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run a function of the user's in this task; writes what it returns."""

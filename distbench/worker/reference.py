@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from distbench.evidence import Tier
@@ -33,6 +34,8 @@ _TWINS = 4
 _TWINS_OF_CHANCE = 16
 """Twins of a step that draws random numbers: its noise is large, and few samples of it
 would give a limit beyond any error that matters."""
+_MOST_TIMES = 8
+"""How often an update is repeated at most: tried are all counts up to N, and to 4."""
 
 
 class Reference:
@@ -237,7 +240,7 @@ class Reference:
         if all(distinct[key] is handed[key] for key in handed):
             return None
         fed = replace(reference, replicas=1, values=distinct)
-        return self._feed(tier, fed, "reduced_gradient")
+        return self._feed(tier, fed, "reduced_gradient")[0]
 
     def _probe(self, name: str, shards: Mapping[int, Any]) -> Trace:
         values: dict[TraceKey, Value] = {}
@@ -277,21 +280,58 @@ class Reference:
         """
         if tier == "free":
             return {}  # The cluster's steps did not start from the reference's state.
-        replays = {"reduced_gradient": self._feed(tier, observed, "reduced_gradient")}
-        reduced = replays["reduced_gradient"]
+        [reduced] = self._feed(tier, observed, "reduced_gradient")
+        replays = {"reduced_gradient": reduced}
         if _differ(observed, reduced, ("applied_gradient",)):
-            replays["applied_gradient"] = self._feed(tier, observed, "applied_gradient")
+            [fed] = self._feed(tier, observed, "applied_gradient")
+            replays["applied_gradient"] = fed
         if _differ(observed, reduced, ("slot", "variable")):
-            replays["local_gradient"] = self._feed(
+            [fed] = self._feed(
                 tier, observed, "reduced_gradient", source="local_gradient"
             )
+            replays["local_gradient"] = fed
         return replays
 
+    def repeat(
+        self, tier: Tier, observed: Trace, once: Trace | None
+    ) -> tuple[Trace, ...]:
+        """Apply the update to observed reduced gradients 2, 3, … times in one step.
+
+        In half of the traces the slots take it once and the variables alone again.
+
+        Args:
+            tier: The tier that was observed.
+            observed: What the cluster did.
+            once: The update applied once. Where the state is what follows from it,
+                nothing was repeated, and the answer is empty.
+        """
+        if once is None or not _differ(observed, once, ("slot", "variable")):
+            return ()
+        times = min(max(4, self.replicas), _MOST_TIMES)
+        found = []
+        for kept in (("slot", "variable"), ("variable",)):
+            [_, *again] = self._feed(
+                tier, observed, "reduced_gradient", times=times, kept=kept
+            )
+            found += again
+        return tuple(found)
+
     def _feed(
-        self, tier: Tier, observed: Trace, phase: Any, source: Any = None
-    ) -> Trace:
+        self,
+        tier: Tier,
+        observed: Trace,
+        phase: Any,
+        source: Any = None,
+        times: int = 1,
+        kept: tuple[str, ...] = ("slot", "variable"),
+    ) -> list[Trace]:
+        """Feed a phase of the one-device step; a trace for each time that it ran.
+
+        Between two times state of a role that is not `kept` is put back; so are
+        counters of steps, unless the cluster's went on by more than one as well.
+        """
         session, board = self.session, self.session.board
-        values: dict[TraceKey, Value] = {}
+        found: list[dict[TraceKey, Value]] = [{} for _ in range(times)]
         board.forget()
         board.feeding = phase
         fed_step = session.make_step()
@@ -309,12 +349,35 @@ class Reference:
                     if not board.fed:
                         continue
                     session.restore_state(before)
-                    self._run_fed(fed_step, batch)
-                    self._collect_taps(step, values, replica, None)
-                    self._collect(step, values, session.read_state(), replica)
+                    again = self._find_again(observed, step, before, kept)
+                    for values in found:
+                        if values is not found[0]:
+                            session.write_state(again)
+                        self._run_fed(fed_step, batch)
+                        self._collect_taps(step, values, replica, None)
+                        self._collect(step, values, session.read_state(), replica)
         finally:
             board.feeding, board.fed = None, {}
-        return self._make_trace(f"replay of {source or phase}", tier, values)
+        name = f"replay of {source or phase}"
+        return [
+            self._make_trace(name, tier, values, times=number, kept=kept)
+            for number, values in enumerate(found, 1)
+        ]
+
+    def _find_again(
+        self, observed: Trace, step: int, before: State, kept: tuple[str, ...]
+    ) -> dict[str, npt.NDArray[np.generic]]:
+        """The state that is put back before an update is repeated."""
+        found = {}
+        for variable in self.session.variables:
+            start = before.get((variable.path, 0))
+            if start is None or variable.role in kept:
+                continue
+            if variable.role != "iterations" or _went_on_by_one(
+                observed, step, variable.path, start
+            ):
+                found[variable.path] = start
+        return found
 
     def _run_fed(self, step: Any, batch: Any) -> None:
         placed = self._place(batch)
@@ -398,6 +461,13 @@ def _add_rows(value: Value) -> Value:
     sums = np.zeros((len(rows), *value.values.shape[1:]), value.values.dtype)
     np.add.at(sums, places, value.values)
     return replace(value, indices=rows, values=sums)
+
+
+def _went_on_by_one(
+    observed: Trace, step: int, path: str, start: npt.NDArray[np.generic]
+) -> bool:
+    seen = observed.select(step=step, phase="iterations", variable=path)
+    return all(np.array_equal(np.asarray(value), start + 1) for _, value in seen)
 
 
 def _permutes(twin: int) -> bool:

@@ -284,6 +284,7 @@ class Simulation:
         replays: dict[str, dict] = {
             p: {} for p in ("reduced_gradient", "applied_gradient", "local_gradient")
         }
+        repeated: dict = {(k, kept): {} for k in (2, 3, 4) for kept in (True, False)}
         holders = range(1) if setup.central else everyone
         self.record_state(reference, INITIAL, self.initial, WHOLE)
         states = [fault.start(dict(self.initial), r) for r in everyone]
@@ -311,6 +312,7 @@ class Simulation:
                 fault, step, batch, parts, starts, observed, holders, memory
             )
             self._replay(replays, observed, step, starts, holders)
+            self._repeat(repeated, observed, step, starts, holders)
         twin_traces = tuple(self.make_trace("twin", twin) for twin in twins)
         if setup.tier == "exact":
             twin_traces = ()
@@ -324,6 +326,11 @@ class Simulation:
                 for phase, values in replays.items()
                 if phase in used and setup.tier != "free"
             },
+            repeated=tuple(
+                self.make_trace("repeated", values, times=times)
+                for (times, _), values in repeated.items()
+                if setup.tier != "free"
+            ),
             twins=twin_traces,
             penalty=self._make_penalty(),
             shards_known=setup.shards_known,
@@ -413,6 +420,26 @@ class Simulation:
                 state = self.setup.rule.update(starts[r], applied)
                 self.record(replays[phase], step, {"applied_gradient": applied}, r)
                 self.record_state(replays[phase], step, state, r)
+
+    def _repeat(
+        self, repeated: dict, observed: dict, step: int, starts: Any, holders: Any
+    ) -> None:
+        """The update of the observed reduced gradients, several times in one step."""
+        for r in holders:
+            reduced = {
+                k.variable: v
+                for k, v in observed.items()
+                if (k.step, k.phase, k.replica) == (step, "reduced_gradient", r)
+            }
+            applied = self.setup.rule.transform(reduced)
+            for (times, slots_kept), values in repeated.items():
+                state = self.setup.rule.update(starts[r], applied)
+                for _ in range(times - 1):
+                    if not slots_kept:
+                        model = {path: state[path] for path in TRAINED}
+                        state = {**starts[r], **model}
+                    state = self.setup.rule.update(state, applied)
+                self.record_state(values, step, state, r)
 
     def _perturb(self, array: np.ndarray) -> np.ndarray:
         if array.dtype.kind != "f":

@@ -1,0 +1,180 @@
+"""Causes that apply a rule too often in one step: the whole update, or a slot's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.values import Array, densify, measure_norm
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.fit import Row, fit_weights, predict_rows
+from distbench.diagnose.slots import name_kind, widen_base
+from distbench.trace import Trace, TraceKey
+
+_NEAR = 0.05
+"""How far from a repeated update a step may end, as a share of what repeating it adds:
+only tells two causes apart whose variables differ by all of it."""
+
+
+def explain_by_repeated_replay(context: Context) -> Iterator[Hypothesis]:
+    """The state is what the one-device update leaves when it is applied k times.
+
+    Whether the whole update was repeated or a slot's rule alone is told by the model
+    variables.
+    """
+    if context.phase not in ("slot", "variable"):
+        return
+    for trace in context.evidence.repeated:
+        count = int(str(trace.notes["times"]))
+        predicted = {
+            number: densify(value)
+            for number, case in context.list_cases()
+            if (value := trace.get(case.key)) is not None
+        }
+        if not predicted:
+            continue
+        whole = context.phase == "variable" or _is_whole(context, trace)
+        yield Hypothesis(
+            code="update-repeated" if whole else "slot-repeated",
+            predicted=predicted,
+            detail=f"the {'whole update' if whole else 'slot'} is applied {count} "
+            "times in one step",
+            ratio=float(count),
+            phase="variable" if whole else None,
+        )
+
+
+def _is_whole(context: Context, repeated: Trace) -> bool:
+    """Whether the variables of the wrong slots went where a repeated update leads."""
+    evidence = context.evidence
+    once = evidence.replays.get("reduced_gradient")
+    votes = []
+    for key in dict.fromkeys(_list_owners(context)):
+        seen, right = evidence.observed.get(key), once.get(key) if once else None
+        wrong = repeated.get(key)
+        if seen is None or right is None or wrong is None:
+            continue
+        added = measure_norm(densify(wrong) - densify(right))
+        if added > 0:
+            rest = measure_norm(densify(seen) - densify(wrong))
+            votes.append(rest <= _NEAR * added)
+    return sum(votes) * 2 > len(votes)
+
+
+def _list_owners(context: Context) -> Iterator[TraceKey]:
+    """The model variables of the wrong slots; of one that has none, all of them."""
+    model = [i.path for i in context.infos.values() if i.role == "variable"]
+    for _, case in context.list_cases():
+        owner = context.infos[case.key.variable].of
+        for path in (owner,) if owner else model:
+            yield replace(case.key, phase="variable", variable=path)
+
+
+def explain_by_repeated_slot(context: Context) -> Iterator[Hypothesis]:
+    """The slot's rule applied k times in one step, told from the slot alone.
+
+    For a rule x → βx + u, the second application adds β times what the first did:
+    f(f(x)) - f(x) = β (f(x) - x). So observed - expected = λ (expected - before) with
+    λ = β + … + β^(k-1); β = 1 for accumulators. β is fitted from the expected values;
+    without it any λ in (0, 1] or a whole λ will do.
+    """
+    if context.phase != "slot":
+        return
+    predicted: dict[int, Array] = {}
+    times: set[int] = set()
+    for rows in _group_changes(context).values():
+        weights = fit_weights(rows)
+        if weights is None:
+            return
+        count = _count_times(context, rows, float(weights[0]))
+        if count is None:
+            return
+        times.add(count)
+        for number, value in predict_rows(rows, weights).items():
+            predicted[number] = context.cases[number].expected + value
+    if len(times) != 1 or not predicted:
+        return
+    count = times.pop()
+    yield Hypothesis(
+        code="slot-repeated",
+        predicted=predicted,
+        detail=f"the slot is applied {count} times in one step",
+        ratio=float(count),
+    )
+
+
+def _group_changes(context: Context) -> dict[str, list[Row]]:
+    kinds: dict[str, list[Row]] = {}
+    for number, case in context.list_cases():
+        base = widen_base(case)
+        row = Row(
+            number=number,
+            target=case.observed - case.expected,
+            features=(case.expected - base,),
+        )
+        kinds.setdefault(name_kind(context, case), []).append(row)
+    return kinds
+
+
+def _count_times(context: Context, rows: list[Row], factor: float) -> int | None:
+    """How often the rule was applied, given λ."""
+    most = max(8, context.replicas)
+    beta = _fit_memory(context, rows)
+    candidates = range(2, most + 1)
+    if beta is not None and 0 < beta < 1.0001:
+        for count in candidates:
+            total = sum(beta**power for power in range(1, count))
+            if abs(factor - total) <= 1e-3 * max(1.0, total):
+                return count
+        return None
+    for count in candidates:
+        if abs(factor - (count - 1)) <= 1e-3 * count:
+            return count
+    return 2 if 0 < factor < 1 else None
+
+
+def _fit_memory(context: Context, rows: list[Row]) -> float | None:
+    """β of expected = β · before + c · f(gradient), f the identity or the square."""
+    for power in (1, 2):
+        fits = []
+        for row in rows:
+            case = context.cases[row.number]
+            owner = context.infos[case.key.variable].of
+            gradient = context.find_gradient(case, owner)
+            base = widen_base(case)
+            if gradient is None or gradient.shape != base.shape or not np.any(base):
+                continue
+            features = (base, gradient**power)
+            fits.append(Row(number=row.number, target=case.expected, features=features))
+        weights = fit_weights(fits)
+        if weights is None:
+            continue
+        rest = [
+            np.max(np.abs(predict_rows([row], weights)[row.number] - row.target))
+            <= 1e-3 * np.max(np.abs(row.target))
+            for row in fits
+        ]
+        if all(rest):
+            return float(weights[0])
+    return None
+
+
+def explain_by_repeated_update(context: Context) -> Iterator[Hypothesis]:
+    """The step is a whole multiple of what it should be.
+
+    For who updates by hand: there is no optimizer whose update could be repeated.
+    """
+    if context.phase != "variable" or context.evidence.repeated:
+        return
+    for count in sorted({*range(2, 9), context.replicas, context.replicas**2} - {1}):
+        yield Hypothesis(
+            code="update-repeated",
+            predicted={
+                number: case.base + count * (case.expected - case.base)
+                for number, case in context.list_cases()
+            },
+            detail=f"the update is applied {count} times in one step",
+            ratio=float(count),
+        )
