@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +25,14 @@ from distbench.observe import (
     start_one,
 )
 from distbench.options import CheckOptions, Progress
+from distbench.origin import (
+    are_alike,
+    find_origins,
+    has_sparse_gradients,
+    is_deliberate,
+    may_be_framework,
+    plan_control,
+)
 from distbench.scenario import PROGRAM, Scenario
 from distbench.target import TargetRef
 from distbench.trace import Phase
@@ -33,18 +40,6 @@ from distbench.verdict import Finding, Run, Status, Verdict
 
 DEFAULT_WORKLOADS = ("linear", "embedding")
 """One where every sum is exact, and one with sparse gradients. Both need no extra."""
-
-_ADDRESS = re.compile(r"0x[0-9a-f]+")
-"""Where an object lies in memory differs from process to process."""
-
-_FRAME = re.compile(
-    r'^  File "(?P<file>[^"]+)", line \d+, in .*\n    (?P<line>.*)', re.M
-)
-_FRAMEWORK = re.compile(r"[/\\](tensorflow|tf_keras|keras)[/\\]")
-_RUNTIME = re.compile(r"[/\\]tensorflow[/\\]python[/\\]eager[/\\]execute\.py$")
-"""Where an op's own refusal comes out of C++, on a line that is no `raise`."""
-_NODE = re.compile(r"\s*;?\s*NodeDef: .*", re.DOTALL)
-"""Each task of a collective runs an op of its own: one sends, the others receive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,8 +206,8 @@ class Checker:
             )
             return
         control = self._observe_control(item, seen.control)
-        alike = control is not None and _are_alike(control.failure, failure)
-        # A program has no control: there the exception's type must tell.
+        alike = control is not None and are_alike(control.failure, failure)
+        # A program may do what its control does not: there the type must tell.
         is_known = alike or failure.exception == "NotImplementedError"
         if is_known and is_deliberate(failure.traceback):
             message = f"{failure.exception}: {failure.message}"
@@ -250,23 +245,13 @@ class Checker:
         tier: Tier,
         findings: Sequence[Finding],
     ) -> tuple[Finding, ...]:
-        # On the path `none` the bench itself leaves the reduction out, in the user's
-        # place: any optimizer shows it, and it is not the framework's fault.
-        if item.scenario.workload == PROGRAM or item.scenario.path == "none":
+        is_sparse = has_sparse_gradients(seen.evidence[tier])
+        if not may_be_framework(item.scenario, findings):
             return tuple(findings)
-        control = self._observe_control(item, seen.control)
+        control = self._observe_control(item, seen.control, is_sparse=is_sparse)
         if control is None or tier not in control.evidence:
             return tuple(findings)
-        shown = {
-            (finding.code, finding.phase)
-            for finding in judge(control.evidence[tier]).findings
-        }
-        return tuple(
-            replace(finding, origin="framework")
-            if (finding.code, finding.phase) in shown
-            else finding
-            for finding in findings
-        )
+        return find_origins(findings, judge(control.evidence[tier]).findings)
 
     def _confirm(
         self, item: _Planned, seen: Observation, tier: Tier, findings: Sequence[Finding]
@@ -293,14 +278,14 @@ class Checker:
         return confirm_first(findings, evidence, rerun)
 
     def _observe_control(
-        self, item: _Planned, control: TargetRef | None
+        self, item: _Planned, control: TargetRef | None, *, is_sparse: bool = False
     ) -> Observation | None:
         """The same scenario with the stock optimizer; run once for each scenario."""
         if control is not None and item.scenario.id not in self._controls:
             try:
                 self._controls[item.scenario.id] = observe(
                     control,
-                    replace(item.scenario, target=control.describe()),
+                    plan_control(item.scenario, control, is_sparse=is_sparse),
                     item.spec,
                     self._tiers,
                     self._launch,
@@ -332,36 +317,6 @@ def check_target(
             start=options.start,  # type: ignore[arg-type]  # validated by the options
         )
         return Checker(target, options, launch, progress).run()
-
-
-def is_deliberate(traceback: str) -> bool:
-    """Whether the framework itself raised on purpose: in its own code or in an op.
-
-    Args:
-        traceback: As Python prints it; the innermost frame is the last.
-    """
-    frames = list(_FRAME.finditer(traceback))
-    if not frames:
-        return False
-    last = frames[-1]
-    if _RUNTIME.search(last["file"]) is not None:
-        return True
-    return _FRAMEWORK.search(last["file"]) is not None and last["line"].startswith(
-        "raise "
-    )
-
-
-def _are_alike(left: TaskFailedError | None, right: TaskFailedError) -> bool:
-    return (
-        left is not None
-        and (left.kind, left.exception) == (right.kind, right.exception)
-        and _get_core(left.message) == _get_core(right.message)
-    )
-
-
-def _get_core(message: str) -> str:
-    """What an exception says in every task and process."""
-    return _NODE.sub("", _ADDRESS.sub("", message))
 
 
 def _make_raises(

@@ -27,6 +27,15 @@ def test_a_slot_that_the_framework_does_not_find_is_its_fault() -> None:
         assert "KeyError" in first.explanation
 
 
+def test_a_program_with_such_an_optimizer_is_not_blamed_for_it() -> None:
+    target = f"{SUBJECTS}:LineWithAdamInsideTensorflow"
+    verdict = distbench.check(target, "mirrored:2")
+    assert verdict.status is Status.FAIL
+    for run in verdict.runs:
+        first = run.findings[0]
+        assert (first.code, first.origin) == ("raises", "framework")
+
+
 @pytest.mark.parametrize("cluster", ["one", "mwms:2"])
 def test_the_same_optimizer_passes_with_one_replica_in_a_process(cluster: str) -> None:
     verdict = _check("make_adam_inside_tensorflow", cluster)

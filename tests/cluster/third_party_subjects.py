@@ -5,6 +5,7 @@ Loaded by the tasks from this file; nothing here knows of distbench.
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
@@ -55,3 +56,28 @@ def make_adam_that_need_not_clip():
 
 def make_hook_clipping_adam():
     return HookClippingAdam(0.01)
+
+
+class LineWithAdamInsideTensorflow:
+    """A train program whose optimizer is that base."""
+
+    def build(self, strategy):
+        self.kernel = tf.Variable(np.ones((3, 1), "float32"), name="kernel")
+        self._optimizer = make_adam_inside_tensorflow()
+
+    def variables(self):
+        return [self.kernel]
+
+    def optimizer(self):
+        return self._optimizer
+
+    def data(self, step):
+        rng = np.random.default_rng(step)
+        return rng.normal(size=(8, 3)).astype("float32")
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((batch @ self.kernel - 1.0) ** 2) / 8
+        gradient = tape.gradient(loss, self.kernel)
+        self._optimizer.apply_gradients([(gradient, self.kernel)])
+        return loss

@@ -1,0 +1,101 @@
+"""Whose fault a finding is, measured by a control: a stock optimizer that shows it too.
+
+The control of an optimizer is its family's stock one in the very same scenario. That of
+a train program is the stock one under a workload of the bench with the same kind of
+gradients: what goes wrong there as well does so without a line of the program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from distbench.evidence import Evidence
+from distbench.launch.failure import TaskFailedError
+from distbench.scenario import PROGRAM, Scenario
+from distbench.target import TargetRef
+from distbench.trace import SparseRows
+from distbench.verdict import Finding
+
+_OF_THE_USER = ("loss", "local_gradient")
+"""Phases that a train program computes by itself."""
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+"""Where an object lies in memory differs from process to process."""
+
+_FRAME = re.compile(
+    r'^  File "(?P<file>[^"]+)", line \d+, in .*\n    (?P<line>.*)', re.M
+)
+_FRAMEWORK = re.compile(r"[/\\](tensorflow|tf_keras|keras)[/\\]")
+_RUNTIME = re.compile(r"[/\\]tensorflow[/\\]python[/\\]eager[/\\]execute\.py$")
+"""Where an op's own refusal comes out of C++, on a line that is no `raise`."""
+_NODE = re.compile(r"\s*;?\s*NodeDef: .*", re.DOTALL)
+"""Each task of a collective runs an op of its own: one sends, the others receive."""
+
+
+def may_be_framework(scenario: Scenario, findings: Sequence[Finding]) -> bool:
+    """Whether a control could show any of the findings."""
+    if scenario.workload == PROGRAM:
+        return any(finding.phase not in _OF_THE_USER for finding in findings)
+    # On the path `none` the bench itself leaves the reduction out, in the user's
+    # place: any optimizer shows it, and it is not the framework's fault.
+    return scenario.path != "none"
+
+
+def plan_control(
+    scenario: Scenario, control: TargetRef, *, is_sparse: bool
+) -> Scenario:
+    """The scenario of the control."""
+    scenario = replace(scenario, target=control.describe())
+    if scenario.workload != PROGRAM:
+        return scenario
+    return replace(scenario, workload="embedding" if is_sparse else "linear")
+
+
+def has_sparse_gradients(evidence: Evidence) -> bool:
+    """Whether any gradient of a run was sparse."""
+    return any(isinstance(v, SparseRows) for v in evidence.observed.values.values())
+
+
+def find_origins(
+    findings: Sequence[Finding], of_control: Sequence[Finding]
+) -> tuple[Finding, ...]:
+    """Lay at the framework's door what the control shows too."""
+    shown = {(finding.code, finding.phase) for finding in of_control}
+    return tuple(
+        replace(finding, origin="framework")
+        if (finding.code, finding.phase) in shown
+        else finding
+        for finding in findings
+    )
+
+
+def is_deliberate(traceback: str) -> bool:
+    """Whether the framework itself raised on purpose: in its own code or in an op.
+
+    Args:
+        traceback: As Python prints it; the innermost frame is the last.
+    """
+    frames = list(_FRAME.finditer(traceback))
+    if not frames:
+        return False
+    last = frames[-1]
+    if _RUNTIME.search(last["file"]) is not None:
+        return True
+    return _FRAMEWORK.search(last["file"]) is not None and last["line"].startswith(
+        "raise "
+    )
+
+
+def are_alike(left: TaskFailedError | None, right: TaskFailedError) -> bool:
+    """Whether two tasks failed in the same way."""
+    return (
+        left is not None
+        and (left.kind, left.exception) == (right.kind, right.exception)
+        and _get_core(left.message) == _get_core(right.message)
+    )
+
+
+def _get_core(message: str) -> str:
+    """What an exception says in every task and process."""
+    return _NODE.sub("", _ADDRESS.sub("", message))
