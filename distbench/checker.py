@@ -211,10 +211,14 @@ class Checker:
         is_known = alike or failure.exception == "NotImplementedError"
         if is_known and is_deliberate(failure.traceback):
             message = f"{failure.exception}: {failure.message}"
-            yield from self._end(item, Status.REFUSED, message, seen.seconds)
+            yield from self._end(
+                item, Status.REFUSED, message, seen.seconds, tiers=seen.tiers
+            )
             return
         finding = _make_raises(item, failure, "framework" if alike else "subject")
-        for run in self._end(item, Status.FAIL, "", seen.seconds, failure.traceback):
+        for run in self._end(
+            item, Status.FAIL, "", seen.seconds, failure.traceback, seen.tiers
+        ):
             yield replace(run, findings=(finding,))
 
     def _end(
@@ -224,8 +228,10 @@ class Checker:
         message: str,
         seconds: float = 0.0,
         detail: str = "",
+        tiers: tuple[Tier, ...] = (),
     ) -> Iterator[Run]:
-        for tier in self._tiers:
+        tiers = tiers or self._tiers
+        for tier in tiers:
             yield Run(
                 scenario=item.scenario.id,
                 cluster=item.scenario.cluster,
@@ -233,7 +239,7 @@ class Checker:
                 workload=item.scenario.workload,
                 tier=tier,
                 status=status,
-                seconds=seconds / len(self._tiers),
+                seconds=seconds / len(tiers),
                 message=message,
                 detail=detail,
             )

@@ -44,6 +44,7 @@ class Observation:
         environment: Versions, devices and settings of the tasks.
         control: The stock optimizer of the subject's family.
         folder: Where the traces are.
+        tiers: Those that the subject can have; empty where that is not known.
     """
 
     evidence: Mapping[Tier, Evidence] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class Observation:
     environment: Mapping[str, Any] = field(default_factory=dict)
     control: TargetRef | None = None
     folder: Path | None = None
+    tiers: tuple[Tier, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +162,7 @@ def observe(
         return max(0.1, deadline_s - time.monotonic())
 
     control: TargetRef | None = None
+    found: tuple[Tier, ...] = ()
     with one or launch.start_cluster(_ONE, opening) as one:
         environment = dict(next(iter(one.first.values()))["environment"])
         try:
@@ -172,12 +175,13 @@ def observe(
                 )
                 answer = _call_reference(one, payload, target, left())
                 control = _find_control(answer["control"])
-                if not answer["twins"]:
+                found = tuple(answer["twins"])
+                if not found:
                     return Observation(environment=environment)
                 payload = {
                     **payload,
                     "shards": answer["shards"],
-                    "tiers": list(answer["twins"]),
+                    "tiers": list(found),
                 }
                 wait_prepared()
                 cluster.call("train", payload, timeout_s=left(), tasks=trainers)
@@ -187,6 +191,7 @@ def observe(
                 control=control,
                 seconds=time.monotonic() - start_s,
                 environment=environment,
+                tiers=found,
             )
         replayed = one.call(
             "replay",
@@ -221,13 +226,14 @@ def observe(
             loss_reduction=answer["loss_reduction"],
         )
 
-    evidence = {tier: read_evidence(tier) for tier in answer["twins"]}
+    evidence = {tier: read_evidence(tier) for tier in found}
     return Observation(
         evidence=evidence,
         control=control,
         seconds=time.monotonic() - start_s,
         environment={**environment, "python": sys.version.split()[0]},
         folder=folder,
+        tiers=found,
     )
 
 

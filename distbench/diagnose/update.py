@@ -20,6 +20,9 @@ from distbench.diagnose.fit import (
 )
 from distbench.diagnose.reduction import list_subsets
 
+_NONE = 1e-3
+"""A decay that is no larger a share of what is wrong is that of rounding: none."""
+
 
 def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
     """Model variables that no gradient trains: moving averages of the data."""
@@ -101,8 +104,12 @@ def explain_by_decay(context: Context) -> Iterator[Hypothesis]:
     if fitted is None:
         return
     weight, predicted = fitted
+    ratio: float | None
     due = _fit_due_decay(context)
-    if due is not None and abs(due) > 0:
+    if due is not None and abs(due) <= _NONE * abs(weight):
+        code, ratio = "hyperparameter-differs", None
+        words = f"it decays by {-weight:.3g} times the variable, on one device not"
+    elif due is not None:
         times = (due + weight) / due
         count = round(times)
         if count == 0:
@@ -113,7 +120,7 @@ def explain_by_decay(context: Context) -> Iterator[Hypothesis]:
         else:
             code = "hyperparameter-differs"
             words = f"the weight decay is {times:.6g} times what it should be"
-        ratio: float | None = float(times)
+        ratio = float(times)
     elif weight > 0:
         code, ratio = "weight-decay-missing", None
         words = f"it lacks a decay of {weight:.3g} times the variable"

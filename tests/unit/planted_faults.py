@@ -934,6 +934,19 @@ CASES = [
         setup={"rule": Rule(name="adam", decay=0.1)},
     ),
     Case(
+        name="decay-that-one-device-lacks",
+        code="hyperparameter-differs",
+        phase="variable",
+        fault=Fault(
+            update=add_state(
+                lambda k, v, old, run: (
+                    v - np.float32(0.01) * old[k] if k in TRAINED else v
+                )
+            )
+        ),
+        setup={"rule": MOMENTUM},
+    ),
+    Case(
         name="momentum-term-twice",
         code="momentum-repeated",
         phase="variable",
