@@ -164,11 +164,14 @@ def _fit_memory(context: Context, rows: list[Row]) -> float | None:
 def explain_by_repeated_update(context: Context) -> Iterator[Hypothesis]:
     """The step is a whole multiple of what it should be.
 
-    For who updates by hand: there is no optimizer whose update could be repeated.
+    For who updates by hand, whose update cannot be repeated on one device, and for
+    counts for which that was not done.
     """
-    if context.phase != "variable" or context.evidence.repeated:
+    if context.phase != "variable":
         return
-    for count in sorted({*range(2, 9), context.replicas, context.replicas**2} - {1}):
+    tried = {1, *(trace.notes["times"] for trace in context.evidence.repeated)}
+    counts = {*range(2, 9), context.replicas, context.replicas**2}
+    for count in sorted(counts - tried):
         yield Hypothesis(
             code="update-repeated",
             predicted={
