@@ -60,6 +60,7 @@ CAUSES: tuple[Explain, ...] = (
     generic.explain_by_factor,
     reduction.explain_by_weights,
     update.explain_by_rate,
+    update.explain_by_schedule,
     slot_rule.explain_by_fed_factor,
     slot_rule.explain_by_memory,
     nonlinear.explain_by_mask,

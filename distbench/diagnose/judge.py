@@ -13,6 +13,7 @@ from distbench.compare.nature import find_row_sensitive
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.vacuity import find_weak_phases
 from distbench.diagnose.links import Chain, judge_chain
+from distbench.diagnose.owners import name_owners
 from distbench.diagnose.readings import Reading, list_readings, repeats
 from distbench.diagnose.stages import explain_chain
 from distbench.evidence import Evidence
@@ -54,6 +55,7 @@ def judge(evidence: Evidence) -> Judgement:
             "so no tolerance of 0 can be asked for; use the bounded tier",
         )
     with np.errstate(all="ignore"):
+        evidence = name_owners(evidence)
         noise = measure_noise(evidence)
         judgement = _judge_best(evidence, noise)
         rows = find_row_sensitive(evidence)

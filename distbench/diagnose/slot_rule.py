@@ -21,9 +21,9 @@ def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
     """Another β or another factor of the gradient in the slot's rule."""
     if context.phase != "slot":
         return
-    for power in (1, 2):
+    for power, by_step in _list_rules(context):
         predicted: dict[int, Array] = {}
-        for pairs in _group_by_gradient(context, power).values():
+        for pairs in _group_by_gradient(context, power, by_step=by_step).values():
             rows = [row for row, _ in pairs]
             weights = fit_weights(rows)
             if weights is not None:
@@ -48,7 +48,7 @@ def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
     for power in (1, 2):
         predicted: dict[int, Array] = {}
         factors: list[float] = []
-        for pairs in _group_by_gradient(context, power).values():
+        for pairs in _group_by_gradient(context, power, by_step=False).values():
             errors = [replace(row, features=row.features[1:]) for row, _ in pairs]
             weights = fit_weights(errors)
             if weights is None:
@@ -73,10 +73,24 @@ def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
             )
 
 
+def _list_rules(context: Context) -> Iterator[tuple[int, bool]]:
+    """Powers of the gradient, first with one weight for all steps."""
+    several = len({case.key.step for case in context.cases}) > 1
+    for by_step in (False, True) if several else (False,):
+        for power in (1, 2):
+            yield power, by_step
+
+
 def _group_by_gradient(
-    context: Context, power: int
+    context: Context, power: int, *, by_step: bool
 ) -> dict[str, list[tuple[Row, Array]]]:
-    """Errors with the features (before, gradient^power), and the expected values."""
+    """Errors with the features (before, gradient^power), and the expected values.
+
+    Args:
+        context: The wrong values.
+        power: Of the gradient in the rule.
+        by_step: Whether each step has numbers of its own, as a schedule gives them.
+    """
     kinds: dict[str, list[tuple[Row, Array]]] = {}
     for number, case in context.list_cases():
         owner = context.infos[case.key.variable].of
@@ -88,5 +102,8 @@ def _group_by_gradient(
             target=case.observed - case.expected,
             features=(widen_base(case), gradient**power),
         )
-        kinds.setdefault(name_kind(context, case), []).append((row, case.expected))
+        kind = name_kind(context, case)
+        if by_step:
+            kind = f"{case.key.step}:{kind}"
+        kinds.setdefault(kind, []).append((row, case.expected))
     return kinds

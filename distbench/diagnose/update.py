@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -209,6 +209,30 @@ def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
     )
 
 
+def explain_by_schedule(context: Context) -> Iterator[Hypothesis]:
+    """The same with a length of its own in each step: another schedule."""
+    if context.phase != "variable":
+        return
+    lengths: dict[int, float] = {}
+    predicted: dict[int, Array] = {}
+    for step in dict.fromkeys(case.key.step for case in context.cases):
+        fitted = _fit_feature(
+            context, lambda case: case.expected - case.base, steps=(step,)
+        )
+        if fitted is None:
+            return
+        lengths[step] = 1 + fitted[0]
+        predicted.update(fitted[1])
+    if len(lengths) > 1 and min(lengths.values()) > 0:
+        words = ", ".join(f"{length:.6g}" for length in lengths.values())
+        yield Hypothesis(
+            code="hyperparameter-differs",
+            predicted=predicted,
+            detail=f"the steps are {words} times as long as they should be",
+            ratio=next(iter(lengths.values())),
+        )
+
+
 def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
     """Some replicas' variables do not take the step that the others take."""
     if context.phase != "variable":
@@ -277,12 +301,22 @@ def _find_slots(context: Context, case: Pair) -> list[Array]:
 
 
 def _fit_feature(
-    context: Context, find: Callable[[Pair], Array | None]
+    context: Context,
+    find: Callable[[Pair], Array | None],
+    steps: Collection[int] = (),
 ) -> tuple[float, dict[int, Array]] | None:
-    """Fit observed - expected by one feature with one weight over all cases."""
+    """Fit observed - expected by one feature with one weight over all cases.
+
+    Args:
+        context: The wrong values.
+        find: The feature of each.
+        steps: Of which steps; all if empty.
+    """
     rows = []
     for number, case in context.list_cases():
         feature = find(case)
+        if steps and case.key.step not in steps:
+            continue
         if feature is not None and feature.shape == case.expected.shape:
             offset = case.observed - case.expected
             rows.append(Row(number=number, target=offset, features=(feature,)))

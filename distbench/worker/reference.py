@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -286,10 +287,12 @@ class Reference:
             [fed] = self._feed(tier, observed, "applied_gradient")
             replays["applied_gradient"] = fed
         if _differ(observed, reduced, ("slot", "variable")):
-            [fed] = self._feed(
-                tier, observed, "reduced_gradient", source="local_gradient"
-            )
-            replays["local_gradient"] = fed
+            # A rule may refuse what no replica would hand it; then nothing is learnt.
+            with suppress(SubjectError):
+                [fed] = self._feed(
+                    tier, observed, "reduced_gradient", source="local_gradient"
+                )
+                replays["local_gradient"] = fed
         return replays
 
     def repeat(
@@ -310,10 +313,11 @@ class Reference:
         times = min(max(4, self.replicas), _MOST_TIMES)
         found = []
         for kept in (("slot", "variable"), ("variable",)):
-            [_, *again] = self._feed(
-                tier, observed, "reduced_gradient", times=times, kept=kept
-            )
-            found += again
+            with suppress(SubjectError):
+                [_, *again] = self._feed(
+                    tier, observed, "reduced_gradient", times=times, kept=kept
+                )
+                found += again
         return tuple(found)
 
     def _feed(
@@ -341,7 +345,9 @@ class Reference:
                 batch = self._draw(step)
                 for replica in range(observed.replicas):
                     board.fed = {
-                        (key.call, phase, key.variable): value
+                        (key.call, phase, key.variable): _make_alike(
+                            value, observed.get(replace(key, phase=phase))
+                        )
                         for key, value in observed.select(
                             step=step, phase=source or phase, replica=replica
                         )
@@ -461,6 +467,12 @@ def _add_rows(value: Value) -> Value:
     sums = np.zeros((len(rows), *value.values.shape[1:]), value.values.dtype)
     np.add.at(sums, places, value.values)
     return replace(value, indices=rows, values=sums)
+
+
+def _make_alike(value: Value, seen: Value | None) -> Value:
+    """Dense where what it stands in for was: a rule may take nothing else."""
+    is_dense = seen is not None and not isinstance(seen, SparseRows)
+    return value.to_dense() if isinstance(value, SparseRows) and is_dense else value
 
 
 def _went_on_by_one(
