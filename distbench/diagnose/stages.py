@@ -89,7 +89,30 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
             else _leave_unexplained(part, best)
         )
         found.setdefault(explained.code, []).append(explained)
-    return tuple(_join(parts) for parts in found.values())
+    causes = tuple(_join(parts) for parts in found.values())
+    return _fold_slots(context, causes) if context.phase == "slot" else causes
+
+
+def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explained, ...]:
+    """Without slots that nothing explains, of variables that have one explained.
+
+    A rule may make one slot from another; what is made from a wrong one follows it.
+    """
+    infos = context.infos
+    known = {
+        infos[case.key.variable].of
+        for cause in causes
+        if cause.code != "unexplained"
+        for case in cause.cases
+    }
+    kept = []
+    for cause in causes:
+        cases = cause.cases
+        if cause.code == "unexplained":
+            cases = tuple(c for c in cases if infos[c.key.variable].of not in known)
+        if cases:
+            kept.append(replace(cause, cases=cases))
+    return tuple(kept)
 
 
 def _find_best(context: Context) -> Ranked | None:

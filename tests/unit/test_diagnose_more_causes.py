@@ -299,3 +299,100 @@ def test_a_repeated_slot_of_a_single_number_is_told():
     (finding,) = judge(evidence).findings
     assert finding.code == "slot-repeated"
     assert f"momentum/{HEAD}" in finding.variables
+
+
+def test_a_slot_that_follows_from_a_wrong_one_is_folded_into_it():
+    """m of Adam normalised by v before it is kept: v is fed wrongly, m follows."""
+
+    def update(new, old, gradients, run):
+        changed = dict(new)
+        for path in TRAINED:
+            t = old[path].dtype.type
+            terms = [to_array(g[path]).astype(t) for g in run.locals]
+            squares = sum(term * term for term in terms)
+            v = t(0.9) * old[f"v/{path}"] + t(0.1) * squares
+            g = to_array(gradients[path]).astype(t)
+            right = t(0.9) * old[f"v/{path}"] + t(0.1) * g * g
+            ratio = np.sqrt(right + t(1e-3)) / np.sqrt(v + t(1e-3))
+            changed[f"v/{path}"] = v
+            changed[f"m/{path}"] = new[f"m/{path}"] * ratio.astype(t)
+        return changed
+
+    evidence = observe(Fault(update=update), rule=Rule(name="adam"), replicas=3)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("slot-from-local-gradient", "slot")
+    assert set(finding.variables) == {f"v/{path}" for path in TRAINED}
+
+
+def _rename_slots(evidence):
+    """The same with slots whose names do not tell whose they are."""
+    numbers = {
+        info.path: f"state{number}"
+        for number, info in enumerate(evidence.observed.variables)
+        if info.role == "slot"
+    }
+
+    def rename(trace):
+        return replace(
+            trace,
+            variables=tuple(
+                replace(info, path=numbers.get(info.path, info.path), of="")
+                for info in trace.variables
+            ),
+            values={
+                replace(key, variable=numbers.get(key.variable, key.variable)): value
+                for key, value in trace.values.items()
+            },
+        )
+
+    return replace(
+        evidence,
+        observed=rename(evidence.observed),
+        reference=rename(evidence.reference),
+        replays={phase: rename(trace) for phase, trace in evidence.replays.items()},
+        repeated=tuple(rename(trace) for trace in evidence.repeated),
+        twins=tuple(rename(trace) for trace in evidence.twins),
+    ), numbers
+
+
+def test_whose_slot_it_is_is_told_without_names():
+    """Two variables of one shape: numbers tell them apart."""
+
+    def update(new, old, gradients, run):
+        changed = dict(new)
+        for path in TRAINED:
+            local = to_array(run.locals[0][path]).astype(old[path].dtype)
+            changed[f"m/{path}"] = new[f"m/{path}"] + np.float32(0.25) * (
+                local - to_array(gradients[path])
+            )
+        return changed
+
+    rule = Rule(name="adam")
+    evidence, numbers = _rename_slots(observe(Fault(update=update), rule=rule))
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("slot-from-local-gradient", "slot")
+    assert set(finding.variables) == {numbers[f"m/{path}"] for path in TRAINED}
+
+
+def test_a_schedule_that_differs_is_told_from_another_rate():
+    def update(new, old, gradients, run):
+        length = np.float32(1 - 0.2 * run.step)
+        return {
+            k: old[k] + length * (v - old[k]) if k in TRAINED else v
+            for k, v in new.items()
+        }
+
+    for name in ("sgd", "adam"):
+        evidence = observe(Fault(update=update), rule=Rule(name=name), steps=4)
+        (finding,) = judge(evidence).findings
+        assert (finding.code, finding.step) == ("hyperparameter-differs", 1)
+
+
+def test_a_rule_whose_numbers_follow_a_schedule_is_told():
+    def update(new, old, gradients, run):
+        return replace(run.rule, beta=0.5 - 0.125 * run.step).update(old, gradients)
+
+    rule = Rule(name="momentum", beta=0.5)
+    evidence = observe(Fault(update=update), rule=rule, steps=4)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("hyperparameter-differs", "slot")
