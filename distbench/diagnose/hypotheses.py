@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from distbench.diagnose import (
+    buffers,
     clipping,
     generic,
     loss,
@@ -34,12 +35,14 @@ CAUSES: tuple[Explain, ...] = (
     sparse.explain_by_rows,
     sparse.explain_by_shifted_replica,
     reduction.explain_by_pairing,
+    buffers.explain_by_cuts,
     generic.explain_by_staleness,
     slots.explain_by_start,
     slots.explain_by_stillness,
     slots.explain_by_local_gradient,
     repeated.explain_by_repeated_replay,
     repeated.explain_by_repeated_slot,
+    repeated.explain_by_slot_of_each,
     update.explain_by_statistics,
     update.explain_by_stillness,
     update.explain_by_unseen_sum,

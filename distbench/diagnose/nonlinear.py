@@ -49,6 +49,14 @@ def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(
             code=CODE, predicted=signs, detail=f"every replica replaces {words}"
         )
+    yield Hypothesis(
+        code=CODE,
+        predicted={
+            s.number: np.sign(sum((np.sign(t) for t in s.terms), 0 * s.case.expected))
+            for s in sources
+        },
+        detail="the replicas vote: the sign of the sum of their signs",
+    )
     predicted = {}
     for source in sources:
         votes = np.asarray(sum(np.sign(t) for t in source.terms))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.diagnose.fit import Row, fit_weights, predict_rows
-from distbench.diagnose.slots import name_kind, widen_base
+from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
+from distbench.diagnose.slots import find_locals, name_kind, widen_base
 from distbench.trace import Trace, TraceKey
 
 _NEAR = 0.05
@@ -137,28 +137,69 @@ def _count_times(context: Context, rows: list[Row], factor: float) -> int | None
 
 def _fit_memory(context: Context, rows: list[Row]) -> float | None:
     """β of expected = β · before + c · f(gradient), f the identity or the square."""
+    rule = _fit_rule(context, [row.number for row in rows])
+    return None if rule is None else rule[0]
+
+
+def _fit_rule(
+    context: Context, numbers: Sequence[int]
+) -> tuple[float, float, int] | None:
+    """β, c and p of expected = β · before + c · gradient^p, if that leaves nothing."""
     for power in (1, 2):
         fits = []
-        for row in rows:
-            case = context.cases[row.number]
+        for number in numbers:
+            case = context.cases[number]
             owner = context.infos[case.key.variable].of
             gradient = context.find_gradient(case, owner)
             base = widen_base(case)
             if gradient is None or gradient.shape != base.shape or not np.any(base):
                 continue
             features = (base, gradient**power)
-            fits.append(Row(number=row.number, target=case.expected, features=features))
+            fits.append(Row(number=number, target=case.expected, features=features))
         weights = fit_weights(fits)
-        if weights is None:
-            continue
-        rest = [
-            np.max(np.abs(predict_rows([row], weights)[row.number] - row.target))
-            <= 1e-3 * np.max(np.abs(row.target))
-            for row in fits
-        ]
-        if all(rest):
-            return float(weights[0])
+        if weights is not None and leaves_nothing(fits, weights):
+            return float(weights[0]), float(weights[1]), power
     return None
+
+
+def explain_by_slot_of_each(context: Context) -> Iterator[Hypothesis]:
+    """The slot's rule applied once for each replica, to its share of the gradient.
+
+    A rule x → βx + c u^p is applied N times, with u the replicas' own gradients one
+    after the other, or each time an N-th of their sum.
+    """
+    if context.phase != "slot" or context.replicas == 1:
+        return
+    n = context.replicas
+    kinds: dict[str, list[int]] = {}
+    for number, case in context.list_cases():
+        kinds.setdefault(name_kind(context, case), []).append(number)
+    rules = {kind: _fit_rule(context, numbers) for kind, numbers in kinds.items()}
+    for words, shares in (
+        ("an N-th of the gradient each time", lambda terms: n * [sum(terms) / n]),
+        ("the replicas' own gradients one after the other", list),
+        ("the replicas' own gradients, last to first", lambda terms: terms[::-1]),
+    ):
+        predicted: dict[int, Array] = {}
+        for kind, numbers in kinds.items():
+            rule = rules[kind]
+            for number in numbers if rule is not None else ():
+                case = context.cases[number]
+                owner = context.infos[case.key.variable].of
+                terms = find_locals(context, case, owner)
+                if not terms or rule is None:
+                    continue
+                value = widen_base(case)
+                for share in shares(terms):
+                    value = rule[0] * value + rule[1] * share ** rule[2]
+                predicted[number] = value
+        if predicted:
+            yield Hypothesis(
+                code="slot-repeated",
+                predicted=predicted,
+                detail=f"the slot is applied {n} times in one step, to {words}",
+                ratio=float(n),
+            )
 
 
 def explain_by_repeated_update(context: Context) -> Iterator[Hypothesis]:

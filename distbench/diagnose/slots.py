@@ -85,7 +85,7 @@ def _fit_feed(
     kinds: dict[str, list[tuple[Row, Array]]] = {}
     for number, case in context.list_cases():
         owner = context.infos[case.key.variable].of
-        terms = _find_locals(context, case, owner)
+        terms = find_locals(context, case, owner)
         gradient = context.find_gradient(case, owner) if owner else None
         if not terms or gradient is None or gradient.shape != case.observed.shape:
             continue
@@ -130,7 +130,8 @@ def _fit_power(
     return best[1]
 
 
-def _find_locals(context: Context, case: Pair, owner: str) -> tuple[Array, ...]:
+def find_locals(context: Context, case: Pair, owner: str) -> tuple[Array, ...]:
+    """The replicas' own gradients of a slot's variable, dense; empty if any lacks."""
     key = TraceKey(step=case.key.step, phase="local_gradient", variable=owner)
     observed = context.evidence.observed
     for call in range(3):

@@ -35,7 +35,10 @@ def explain_by_rows(context: Context) -> Iterator[Hypothesis]:
     for number, case in context.list_cases():
         slices = _find_slices(context, case)
         if slices:
-            for code, words, dense in _combine_wrongly(slices):
+            combined = list(_combine_wrongly(slices))
+            if len(slices) == context.replicas > 1:
+                combined += _keep_indices(slices, case.key.replica)
+            for code, words, dense in combined:
                 found.setdefault((code, words), {})[number] = take_rows(dense, case)
             added = [_add_rows(one) for one in slices]
             for words, parts in (
@@ -194,6 +197,44 @@ def _swap_indices(slices: Sequence[SparseRows]) -> Iterator[Combined]:
                 f"{number}",
                 placed.to_dense(),
             )
+
+
+def _keep_indices(slices: Sequence[SparseRows], own: int) -> Iterator[Combined]:
+    """All replicas' slices added up by position, under each replica's own indices.
+
+    Repeated rows may have been added up before, in the order of their first slice. What
+    other replicas have more is left out, or lands in row 0, as padding does.
+    """
+    if own == WHOLE:
+        return
+    for how, parts in (
+        ("slices", slices),
+        ("rows", [_add_rows(s) for s in slices]),
+        ("rows, in the order of their first slices,", [_gather(s) for s in slices]),
+    ):
+        owner = parts[own]
+        longest = max(len(part.indices) for part in parts)
+        total = sum(_fit_length(np.asarray(p.values), longest) for p in parts)
+        count = len(owner.indices)
+        padding = np.zeros(longest - count, owner.indices.dtype)
+        for rest, kept, indices in (
+            ("left out", count, owner.indices),
+            ("in row 0", longest, np.concatenate([owner.indices, padding])),
+        ):
+            placed = replace(owner, indices=indices, values=np.asarray(total)[:kept])
+            yield (
+                "sparse-rows",
+                f"all replicas' {how} are added up by position, under the indices of "
+                f"each replica's own; what others have more is {rest}",
+                placed.to_dense(),
+            )
+
+
+def _gather(slices: SparseRows) -> SparseRows:
+    """Each row once, in the order in which rows come first."""
+    _, first = np.unique(slices.indices, return_index=True)
+    rows = slices.indices[np.sort(first)]
+    return replace(slices, indices=rows, values=slices.to_dense()[rows])
 
 
 def _fit_length(values: Array, count: int) -> Array:

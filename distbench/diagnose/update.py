@@ -249,18 +249,19 @@ def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
 
 
 def explain_by_divergence(context: Context) -> Iterator[Hypothesis]:
-    """Only some replicas' variables are wrong."""
-    if context.phase != "variable" or context.replicas == 1:
+    """The replicas make different things of the same, and nothing is known of why."""
+    if context.phase not in ("applied_gradient", "variable") or context.replicas == 1:
         return
     replicas = {case.key.replica for case in context.cases}
     if len(replicas) == context.replicas:
         return
     names = ", ".join(str(replica) for replica in sorted(replicas))
+    what = "variable" if context.phase == "variable" else "applied gradient"
     yield Hypothesis(
         code="replicas-diverged",
         predicted={number: case.observed for number, case in context.list_cases()},
-        detail=f"the variable of replica {names} is not what its gradient gives, so "
-        "the replicas go apart",
+        detail=f"the {what} of replica {names} is not what the gradient before it "
+        "gives, so the replicas go apart",
     )
 
 

@@ -21,10 +21,12 @@ from planted_faults import (
 from training_simulator import (
     HEAD,
     KERNEL,
+    TABLE,
     TRAINED,
     Fault,
     Rule,
     add_up,
+    add_values,
     observe,
     scale,
     to_array,
@@ -396,3 +398,108 @@ def test_a_rule_whose_numbers_follow_a_schedule_is_told():
     evidence = observe(Fault(update=update), rule=rule, steps=4)
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.phase) == ("hyperparameter-differs", "slot")
+
+
+def _vote(locals_, step):
+    votes = {
+        path: np.sign(sum(np.sign(to_array(g[path])) for g in locals_))
+        for path in locals_[0]
+    }
+    return [{path: v.astype(np.float32) for path, v in votes.items()} for _ in locals_]
+
+
+def _keep_own_indices(locals_, step):
+    """Values by position, in the order of first rows, under each replica's rows."""
+    found = []
+    for own in locals_:
+        reduced = {path: add_values([g[path] for g in locals_]) for path in own}
+        parts = []
+        for value in (g[TABLE] for g in locals_):
+            _, first = np.unique(value.indices, return_index=True)
+            rows = value.indices[np.sort(first)]
+            parts.append((rows, to_array(value)[rows]))
+        longest = max(len(rows) for rows, _ in parts)
+        total = sum(
+            np.pad(values, [(0, longest - len(values)), (0, 0)]) for _, values in parts
+        )
+        rows = next(
+            rows
+            for (rows, _), g in zip(parts, locals_, strict=True)
+            if g[TABLE] is own[TABLE]
+        )
+        padded = np.concatenate([rows, np.zeros(longest - len(rows), np.int64)])
+        reduced[TABLE] = replace(own[TABLE], indices=padded, values=total)
+        found.append(reduced)
+    return found
+
+
+def _apply_to_each(new, old, gradients, run):
+    """Momentum once for each replica's gradient."""
+    changed = dict(new)
+    for path in TRAINED:
+        m = old[f"momentum/{path}"]
+        for local in run.locals:
+            m = np.float32(run.rule.beta) * m + to_array(local[path])
+        changed[f"momentum/{path}"] = m.astype(np.float32)
+    return changed
+
+
+def _apply_shares(new, old, gradients, run):
+    """The same with an N-th of the gradient each time."""
+    changed = dict(new)
+    for path in TRAINED:
+        m = old[f"momentum/{path}"]
+        for _ in run.locals:
+            share = to_array(gradients[path]) / np.float32(len(run.locals))
+            m = np.float32(run.rule.beta) * m + share
+        changed[f"momentum/{path}"] = m.astype(np.float32)
+    return changed
+
+
+def _add_own_noise(gradients, replica, step):
+    rng = np.random.default_rng((replica, step))
+    return {
+        path: map_values(
+            to_array(value),
+            lambda a: a + 0.01 * rng.normal(size=a.shape) * (replica > 0),
+        )
+        for path, value in gradients.items()
+    }
+
+
+def _cut_by_name(locals_, step):
+    """One buffer in the order of the names, cut in that of the variables."""
+    total = {path: to_array(v) for path, v in add_up(locals_).items()}
+    buffer = np.concatenate([total[path].ravel() for path in sorted(TRAINED)])
+    cut, start = {}, 0
+    for path in TRAINED:
+        size = total[path].size
+        cut[path] = buffer[start : start + size].reshape(total[path].shape)
+        start += size
+    return [cut for _ in locals_]
+
+
+@pytest.mark.parametrize(
+    ("fault", "setup", "code", "phase"),
+    [
+        (Fault(reduce=_cut_by_name), {"sparse": False}, "wrong-pairing", None),
+        (Fault(reduce=_vote), {}, "nonlinear-before-reduction", "reduced_gradient"),
+        (Fault(reduce=_vote), {"replicas": 3}, "nonlinear-before-reduction", None),
+        (Fault(reduce=_keep_own_indices), {}, "sparse-rows", "reduced_gradient"),
+        (Fault(update=_apply_to_each), {"replicas": 3}, "slot-repeated", "slot"),
+        (Fault(update=_apply_shares), {"replicas": 2}, "slot-repeated", "slot"),
+        (
+            Fault(transform=_add_own_noise),
+            {"replicas": 3},
+            "replicas-diverged",
+            "applied_gradient",
+        ),
+    ],
+    ids=["cuts", "vote", "vote-of-3", "own-indices", "each", "shares", "own-noise"],
+)
+def test_a_mistake_of_a_user_is_named(fault, setup, code, phase):
+    rule = Rule(name="momentum", beta=0.75)
+    evidence = observe(fault, rule=rule, steps=3, **setup)
+    findings = judge(evidence).findings
+    assert {finding.code for finding in findings} == {code}
+    assert phase is None or {finding.phase for finding in findings} == {phase}
