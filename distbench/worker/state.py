@@ -109,9 +109,8 @@ def list_state(
     names: set[str] = set()
     found: list[StateVariable] = []
     for variable in model_variables:
-        shards = getattr(variable, "variables", None)
         is_sharded = isinstance(variable, tf.__internal__.distribute.ShardedVariable)
-        parts = list(shards or ()) if is_sharded else [variable]
+        parts = list(variable.variables) if is_sharded else [variable]
         for number, part in enumerate(parts):
             name = _clean_name(part.name)
             if is_sharded:
@@ -169,7 +168,8 @@ def _register(
 def list_components(variable: Any) -> tuple[Any, ...]:
     """The plain variables behind one that a strategy, Keras or a cache wraps."""
     variable = _unwrap_cast(variable)
-    if hasattr(variable, "_value") and type(variable).__module__.startswith("keras."):
+    # A distributed variable that is asked for what it lacks reads its copies.
+    if type(variable).__module__.startswith("keras.") and hasattr(variable, "_value"):
         return list_components(variable._value)
     if isinstance(variable, tf.distribute.DistributedValues) and hasattr(
         variable, "values"
