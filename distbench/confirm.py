@@ -54,10 +54,13 @@ def confirm_first(
     except (ClusterError, TaskFailedError):
         return tuple(findings)  # nothing was learnt, and the finding stands
     known = {(f.code, f.phase, frozenset(f.variables)) for f in findings}
+    # A metric fed with a wrong loss is as wrong where only the gradient was put right.
+    untouched = _WITHOUT if phase != first.phase else ()
     hidden = [
         replace(found, explanation=f"With this corrected: {found.explanation}")
         for found in corrected.findings
         if not found.warning
+        and found.code not in untouched
         and (found.code, found.phase, frozenset(found.variables)) not in known
     ]
     return (replace(first, confirmed=not hidden), *findings[1:], *hidden)

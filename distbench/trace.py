@@ -109,6 +109,7 @@ class VariableInfo:
         dtype: NumPy name of the dtype.
         synchronised: Whether all replicas are meant to hold the same value.
         trainable: Whether the subject trains it.
+        adds_up: Whether what the replicas hold is read as its sum.
     """
 
     path: str
@@ -118,6 +119,7 @@ class VariableInfo:
     of: str = ""
     synchronised: bool = True
     trainable: bool = True
+    adds_up: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,22 +124,25 @@ CODES = (
         phases=("loss",),
         signature="gradients are right, a metric is not that of all examples",
         meaning=(
-            "A metric combines the replicas in the wrong way: an accuracy that was "
-            "summed can exceed 1, one that is read on one replica misses the others."
+            "A metric, a counter or an accumulator of which every replica holds a part "
+            "combines the replicas in the wrong way: an accuracy that was summed can "
+            "exceed 1, one that is updated on one replica misses the others, and the "
+            "mean of the shards' means counts uneven shards alike."
         ),
         mathematics=(
-            "expected: Σ_r correct_r / Σ_r n_r\nobserved: Σ_r (correct_r / n_r), say"
+            "expected: Σ_r (after_r - before_r) = after - before on one device\n"
+            "observed: N times that, or what some replicas add, say"
         ),
         wrong='accuracy = strategy.reduce("SUM", per_replica_accuracy, axis=None)',
         right=(
             "with strategy.scope():\n"
             "    accuracy = tf_keras.metrics.SparseCategoricalAccuracy()\n"
-            "# in the step: accuracy.update_state(labels, logits)"
+            "# on every replica: accuracy.update_state(labels, logits)"
         ),
         confirm="Compute the metric over the global batch on one device.",
         fix=(
-            "Create the metric under the strategy's scope and read it outside "
-            "strategy.run, or reduce numerator and denominator apart."
+            "Create the metric under the strategy's scope, give it on every replica "
+            "the examples of its own shard, unscaled, and read it outside strategy.run."
         ),
     ),
 )

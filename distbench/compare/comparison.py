@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from distbench.compare.bounds import find_roundoff
 from distbench.compare.measure import BITWISE, Measure, is_wrong, measure_error
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.pairs import Pair, Pairs, Relation
+from distbench.compare.totals import list_totals
 from distbench.compare.values import (
     Array,
     are_equal,
@@ -31,7 +33,7 @@ class Comparison:
         phase: Phase of the observed value.
         variable: Path of the variable, `""` for the loss.
         replica: Replica, or `WHOLE` for a sum over the replicas.
-        relation: `reference`, `follows` or `replicas`.
+        relation: `reference`, `follows`, `replicas` or `total`.
         against: Name of what it was compared with.
         error: Largest absolute error.
         bound: What the worst element was allowed.
@@ -96,8 +98,9 @@ def compare_evidence(
         evidence: What was observed and expected.
         noise: Of the single-device run; measured from the twins where not given.
     """
-    pairs = Pairs(evidence, measure_noise(evidence) if noise is None else noise)
-    return tuple(judge_pair(pair, evidence) for pair in pairs.list_all())
+    noise = measure_noise(evidence) if noise is None else noise
+    pairs = chain(Pairs(evidence, noise).list_all(), list_totals(evidence, noise))
+    return tuple(judge_pair(pair, evidence) for pair in pairs)
 
 
 def judge_pair(pair: Pair, evidence: Evidence) -> Judged:

@@ -32,7 +32,7 @@ from distbench.trace import (
     VariableInfo,
 )
 
-Relation = Literal["reference", "follows", "replicas"]
+Relation = Literal["reference", "follows", "replicas", "total"]
 
 SHARD = "one device, the same shard"
 GLOBAL = "one device, the global batch"
@@ -51,7 +51,7 @@ class Pair:
     Attributes:
         key: Where it was observed; replica `WHOLE` for a sum over the replicas.
         relation: Against the reference, against what follows from the observed phase
-            before it, or against another replica.
+            before it, against another replica, or what all replicas add together.
         against: Name of what it is compared with.
         observed: Observed value; of sparse gradients only the rows that occur.
         expected: Expected value, of the same shape.

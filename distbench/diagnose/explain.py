@@ -65,7 +65,7 @@ def make_finding(
         names = list(
             dict.fromkeys(infos[n].of or n if n in infos else n for n in names)
         )
-    if explained.phase == "loss" and cases[0].key.phase != "loss":
+    if explained.phase == "loss" and cases[0].key.phase.endswith("gradient"):
         names.insert(0, "")
     ratio = explained.ratio
     if ratio is None:
@@ -121,7 +121,8 @@ def _write_sentence(
 ) -> str:
     when = "Before the first step" if step == INITIAL else f"Step {step}"
     more = len(names) - 1
-    where = f"{explained.phase} of '{names[0]}'" if names[0] else explained.phase
+    what = "total" if worst.relation == "total" else explained.phase
+    where = f"{what} of '{names[0]}'" if names[0] else what
     if more:
         where += f" (and {more} {'more' if names[0] else 'gradients'})"
     who = f"replica{'s' if len(replicas) != 1 else ''} {_join(replicas)}"

@@ -79,7 +79,7 @@ def _pick_links(judged: Sequence[Judged]) -> list[Judged]:
     for item in judged:
         relation = item.comparison.relation
         if relation == "follows" or (
-            relation == "reference" and item.comparison.key not in chosen
+            relation in ("reference", "total") and item.comparison.key not in chosen
         ):
             chosen[item.comparison.key] = item
     return sorted(chosen.values(), key=_sort_key)
@@ -98,16 +98,19 @@ def _follows_from(
         return False
     for other in broken:
         o = other.comparison
-        if o.step == INITIAL and not free:
-            continue  # the state was set from the reference since
+        # A total trains nothing, and the state before the first step was set from the
+        # reference since.
+        if o.relation == "total" or (o.step == INITIAL and not free):
+            continue
         earlier = PHASES.index(o.phase) < PHASES.index(c.phase)
         if free and o.step < c.step:
             return True
-        if o.step != c.step or not earlier or o.phase == "loss":
+        if o.step != c.step or not earlier:
             continue
-        if free:
-            return True
-        if c.relation == "reference":
+        # What is told of a step may be made of its loss; what trains is not.
+        if o.phase == "loss" and c.relation != "total":
+            continue
+        if free or c.relation in ("reference", "total"):
             return True
         if "applied" not in c.against and o.phase == "applied_gradient":
             return True

@@ -13,6 +13,7 @@ from distbench.diagnose.explain import Explained, make_finding
 from distbench.diagnose.hypotheses import list_hypotheses
 from distbench.diagnose.links import Chain
 from distbench.diagnose.rank import Ranked, find_best
+from distbench.diagnose.totals import explain_totals
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, PHASES, Phase, VariableInfo
 from distbench.verdict import Finding
@@ -27,9 +28,11 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     """A finding for each cause, in causal order."""
     findings = list(_explain_start(evidence, chain))
     later = [j for j in chain.broken if j.comparison.step != INITIAL]
+    totals = [j for j in later if j.comparison.relation == "total"]
     by_phase: dict[Phase, list[Judged]] = {phase: [] for phase in PHASES}
     for link in later:
-        by_phase[link.comparison.phase].append(link)
+        if link.comparison.relation != "total":
+            by_phase[link.comparison.phase].append(link)
     root: Phase = "local_gradient"
     if not _was_seen(chain, "local_gradient"):
         root = "reduced_gradient"
@@ -44,6 +47,9 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     ]
     if not any(not finding.warning for finding in findings):
         findings += _explain_apart(evidence, chain)
+    if totals:
+        context = make_context(evidence, chain, "variable", totals)
+        findings += _report(context, explain_totals(context), totals)
     findings.sort(key=lambda f: (f.step, _place(f)))
     return tuple(findings)
 
@@ -62,7 +68,9 @@ def make_context(
         phase=phase,
         cases=tuple(j.pair for j in broken if j.pair is not None),
         right=tuple(
-            j.comparison.key for j in chain.held if j.comparison.phase == phase
+            j.comparison.key
+            for j in chain.held
+            if j.comparison.phase == phase and j.comparison.relation != "total"
         ),
         root=root,
     )

@@ -123,6 +123,7 @@ class Reference:
         state = self.initial
         twin_states = [self.initial] * self._twins
         starts = self._starts[tier] = []
+        own: list[State] = [{} for _ in self.shards]
         digests: list[str] = []
         for step in range(self.scenario.steps):
             before = self.start_of(tier, step, state)
@@ -130,9 +131,11 @@ class Reference:
             batch = self._draw(step)
             digests.append(digest_batch(batch))
             for replica, shard in enumerate(cut_batch(batch, self.shards)):
-                session.restore_state(before)
+                session.restore_state({**before, **own[replica]})
                 if self._runs_shard(shard):
                     self._collect_taps(step, values, replica, _HANDED)
+                    own[replica] = self._read_own()
+                    self._collect(step, values, own[replica], replica)
             session.restore_state(before)
             self.run_whole(batch)
             state = session.read_state()
@@ -418,6 +421,17 @@ class Reference:
         self.session.collect_state(step, state, seen)
         for key, value in seen.items():
             values[replace(key, replica=replica)] = value
+
+    def _read_own(self) -> State:
+        """The state that every replica has for itself, after the step of a shard.
+
+        Nothing for a workload of the bench, whose step of a shard updates nothing.
+        """
+        own = {v.path for v in self.session.variables if not v.synchronised}
+        if not own or self.session.program.shards_known:
+            return {}
+        state = self.session.read_state()
+        return {key: array for key, array in state.items() if key[0] in own}
 
     def _make_trace(
         self, name: str, tier: Tier, values: dict[TraceKey, Value], **notes: object

@@ -147,7 +147,6 @@ def _register(
         path = f"{name}#{number}"
     names.add(path)
     first = components[0]
-    synchronisation = getattr(variable, "synchronization", None)
     found.append(
         StateVariable(
             VariableInfo(
@@ -156,13 +155,20 @@ def _register(
                 of=owner,
                 shape=tuple(first.shape.as_list()),
                 dtype=first.dtype.base_dtype.name,
-                synchronised=synchronisation != tf.VariableSynchronization.ON_READ,
+                synchronised=not _is_named(variable, "synchronization", "ON_READ"),
                 trainable=bool(getattr(variable, "trainable", False)),
+                adds_up=_is_named(variable, "aggregation", "SUM"),
             ),
             variable,
             components,
         )
     )
+
+
+def _is_named(variable: Any, attribute: str, name: str) -> bool:
+    """Whether a setting has a name: an enum of TensorFlow's, or a string of Keras'."""
+    value = getattr(variable, attribute, None)
+    return str(getattr(value, "name", value)).upper() == name
 
 
 def list_components(variable: Any) -> tuple[Any, ...]:

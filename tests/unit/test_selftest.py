@@ -24,14 +24,13 @@ from distbench.selftest.score import Cell, Score, score_fault, score_program
 from distbench.unusual import UNUSUAL, Unusual
 from distbench.verdict import Status
 
-# Those that need parameter servers, checkpoints, input pipelines, metrics or GPUs.
+# Those that need parameter servers, checkpoints, input pipelines or GPUs.
 ELSEWHERE = {
     "collective-mismatch",
     "examples-missed",
     "examples-repeated",
     "extra-update",
     "lost-update",
-    "metric-wrong",
     "nondeterministic-update",
     "randomness-shared",
     "stale-read",

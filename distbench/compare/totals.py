@@ -1,0 +1,239 @@
+"""State that every replica holds for itself, by what all of them together add to it.
+
+The total and count of a metric, an accumulator of the replica's own gradients: what
+one replica holds has no counterpart on one device. What all of them add in a step has
+one if what shards add, each run alone, makes up what the whole batch adds. Whether it
+does, and as a sum or as a mean, one device shows, step by step; nothing else is judged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from distbench.compare.bounds import find_roundoff
+from distbench.compare.measure import BITWISE, Margin, measure_error
+from distbench.compare.noise import Noise
+from distbench.compare.pairs import Pair
+from distbench.compare.values import Array, are_equal, densify, measure_size
+from distbench.evidence import Evidence
+from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
+
+TOTAL = "one device, what the step adds for the global batch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Copy:
+    """One copy of a variable before and after a step."""
+
+    before: Array
+    after: Array
+
+    @property
+    def change(self) -> Array:
+        """What the step added."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Changes:
+    """What a step does to a variable of which every replica has its own copy.
+
+    Attributes:
+        key: Step and variable; replica `WHOLE`.
+        info: The variable.
+        whole: On one device, for the global batch.
+        shards: On one device, for each shard alone, from what it left the step before.
+        replicas: On the cluster, from what each replica held itself.
+    """
+
+    key: TraceKey
+    info: VariableInfo
+    whole: Copy
+    shards: tuple[Copy, ...]
+    replicas: tuple[Copy, ...]
+
+    @property
+    def counts_updates(self) -> bool:
+        """Whether it is a number that every update adds the same to."""
+        copies = (*self.shards, *self.replicas)
+        return bool(np.any(self.whole.change)) and all(
+            copy.change.size == 1 and are_equal(copy.change, self.whole.change)
+            for copy in copies
+        )
+
+
+def list_totals(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
+    """A pair for each step and variable of which one device tells the total."""
+    infos = evidence.observed.variables
+    if all(info.synchronised for info in infos):
+        return
+    for step in range(evidence.observed.steps):
+        found = [find_changes(evidence, info, step) for info in infos]
+        for place, changes in enumerate(found):
+            if changes is not None:
+                beside = (*found[max(place - 1, 0) : place], *found[place + 1 :][:1])
+                counted = any(c is not None and c.counts_updates for c in beside)
+                yield from _pair_total(evidence, noise, changes, counted)
+
+
+def find_changes(evidence: Evidence, info: VariableInfo, step: int) -> Changes | None:
+    """What a step does to each copy; None where it is shared or not all are known."""
+    if info.synchronised:
+        return None
+    key = TraceKey(step=step, phase=info.role, variable=info.path)
+    reference, everyone = evidence.reference, range(evidence.observed.replicas)
+    keys = [replace(key, replica=r) for r in everyone]
+    found = [
+        _find_copy(reference, key),
+        *(_find_copy(reference, k) for k in keys),
+        *(_find_copy(evidence.observed, k) for k in keys),
+    ]
+    copies = [copy for copy in found if copy is not None]
+    shapes = {array.shape for c in copies for array in (c.before, c.after)}
+    if len(copies) < len(found) or len(shapes) > 1:
+        return None
+    return Changes(
+        key=key,
+        info=info,
+        whole=copies[0],
+        shards=tuple(copies[1 : 1 + len(everyone)]),
+        replicas=tuple(copies[1 + len(everyone) :]),
+    )
+
+
+def _find_copy(trace: Trace, key: TraceKey) -> Copy | None:
+    start = trace.get(replace(key, step=key.step - 1 if key.step > 0 else INITIAL))
+    if start is None and key.step == 0:  # on one device all shards start alike
+        start = trace.get(replace(key, step=INITIAL, replica=WHOLE))
+    end = trace.get(key)
+    if start is None or end is None:
+        return None
+    return Copy(before=densify(start), after=densify(end))
+
+
+def _pair_total(
+    evidence: Evidence, noise: Noise, changes: Changes, counted: bool
+) -> Iterator[Pair]:
+    """What the replicas add, as a sum or as a mean, against the global batch's.
+
+    Args:
+        evidence: What was observed and expected.
+        noise: Of the single-device run.
+        changes: What the step does to each copy.
+        counted: Whether a count of updates stands beside it. Fed with N times its share
+            by every replica, as tutorials do it, a mean divides by that count.
+    """
+    ways = _find_ways(evidence, noise, changes)
+    if ways is None:
+        return
+    rest, as_mean = ways
+    expected = changes.whole.change
+    terms = [copy.change for copy in changes.replicas]
+    margin = _bound_total(evidence, noise, changes, rest)
+    pair = Pair(
+        key=changes.key,
+        relation="total",
+        against=TOTAL,
+        observed=np.asarray(np.sum(terms, axis=0)),
+        expected=expected,
+        margin=margin,
+        dtype=changes.info.dtype,
+        terms=tuple(terms),
+    )
+    if as_mean or counted:
+        n = len(terms)
+        shares = tuple(np.asarray(term / n) for term in terms)
+        mean = replace(pair, observed=np.asarray(pair.observed / n), terms=shares)
+        if _is_nearer(mean, pair) and (as_mean or not _is_wrong(mean)):
+            pair = mean
+    yield pair
+
+
+def _find_ways(
+    evidence: Evidence, noise: Noise, changes: Changes
+) -> tuple[Array, bool] | None:
+    """How the shards' changes make up the whole's on one device.
+
+    A variable that is read as the sum of its copies, and of which each shard gives a
+    mean, can only be divided by a count: what comes out is the mean over the replicas.
+
+    Returns:
+        What is left between them, which is rounding, and whether a mean may be meant;
+        None where they do neither, or so little that both would do.
+    """
+    n = len(changes.shards)
+    allowed = _find_noise(noise, changes) + _measure_rounding(changes, changes.shards)
+
+    def measure(weights: Sequence[float]) -> Array:
+        parts = [w * c.change for w, c in zip(weights, changes.shards, strict=True)]
+        mean = np.sum(parts, axis=0) / sum(weights)
+        return np.asarray(np.abs(mean - changes.whole.change))
+
+    total = np.sum([copy.change for copy in changes.shards], axis=0)
+    whole = np.asarray(np.abs(total - changes.whole.change))
+    even = measure([1.0] * n)
+    adds, averages = bool(np.all(whole <= allowed)), bool(np.all(even <= allowed))
+    if adds != averages or n == 1:
+        return (whole, False) if adds else (even, True) if averages else None
+    if adds or not changes.info.adds_up:
+        return None
+    by_size = measure(evidence.reference.shards)
+    return (by_size, True) if np.all(by_size <= allowed) else None
+
+
+def _bound_total(
+    evidence: Evidence, noise: Noise, changes: Changes, rest: Array
+) -> Margin:
+    """Noise of one device, what its own split leaves, and the replicas' roundings."""
+    if noise.exact or _is_representable(evidence, changes, rest):
+        return BITWISE
+    rounding = _measure_rounding(changes, changes.replicas)
+    return Margin(bound=_find_noise(noise, changes) + rest + rounding)
+
+
+def _find_noise(noise: Noise, changes: Changes) -> Array | float:
+    """Noise of all steps so far: nothing sets a replica's own state right between."""
+    key, after = changes.key, changes.whole.after
+    steps = range(key.step + 1)
+    return sum(noise.find_margin(replace(key, step=s), after).bound for s in steps)
+
+
+def _measure_rounding(changes: Changes, copies: Sequence[Copy]) -> Array:
+    """Copies are stored rounded, before and after: |fl(x) - x| ≤ u |fl(x)|."""
+    u = find_roundoff(changes.info.dtype)
+    sizes = [np.abs(copy.before) + np.abs(copy.after) for copy in copies]
+    return np.asarray(u * np.sum(sizes, axis=0))
+
+
+def _is_representable(evidence: Evidence, changes: Changes, rest: Array) -> bool:
+    """Whether no sum can have rounded: all are multiples of one unit, none too large.
+
+    Counts are. To tell them from numbers that happen to end in zeros, half of their
+    digits must be left free, and every twin must repeat them but for its perturbation.
+    """
+    copies = (changes.whole, *changes.shards, *changes.replicas)
+    arrays = [array for copy in copies for array in (copy.before, copy.after)]
+    top = sum(measure_size(array) for array in arrays)
+    if np.any(rest) or not math.isfinite(top):
+        return False
+    u = find_roundoff(changes.info.dtype)
+    unit = 2.0 ** math.ceil(math.log2(top * math.sqrt(u))) if top * u > 0 else 1.0
+    twins = [value for t in evidence.twins if (value := t.get(changes.key)) is not None]
+    return all(not np.any(array % unit) for array in arrays) and all(
+        are_equal(np.round(densify(value) / unit) * unit, changes.whole.after)
+        for value in twins
+    )
+
+
+def _is_nearer(pair: Pair, other: Pair) -> bool:
+    return measure_size(pair.observed - pair.expected) < measure_size(
+        other.observed - other.expected
+    )
+
+
+def _is_wrong(pair: Pair) -> bool:
+    return measure_error(pair.observed, pair.expected, pair.margin).wrong

@@ -1,0 +1,84 @@
+"""Totals that are wrong though all that trains is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from distbench.compare.pairs import Pair
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.totals import Changes, find_changes
+from distbench.compare.values import Array
+from distbench.diagnose.context import Context
+from distbench.diagnose.explain import Explained
+
+_SAME = 1e-3
+"""Share of a deviation that a factor may leave unexplained."""
+
+
+def explain_totals(context: Context) -> tuple[Explained, ...]:
+    """A finding for all totals that are wrong in one way on the same replicas."""
+    found: dict[tuple[str, tuple[int, ...] | None], list[Pair]] = {}
+    for name in dict.fromkeys(case.key.variable for case in context.cases):
+        cases = [case for case in context.cases if case.key.variable == name]
+        found.setdefault(_describe(context, cases), []).extend(cases)
+    return tuple(
+        Explained(
+            code="metric-wrong",
+            detail=detail,
+            confidence=1.0,
+            cases=tuple(cases),
+            phase="loss",
+            replicas=replicas,
+        )
+        for (detail, replicas), cases in found.items()
+    )
+
+
+def _describe(
+    context: Context, cases: list[Pair]
+) -> tuple[str, tuple[int, ...] | None]:
+    """What happened, and to which replicas; None where all have a part in it."""
+    if not all(np.all(np.isfinite(case.observed)) for case in cases):
+        return "what the replicas add to it is Inf or NaN", None
+    # What a replica adds is known where it does not depend on what it held before.
+    apart: dict[int, list[Array]] = {}
+    for case in cases:
+        for replica, change in _list_apart(context, case):
+            apart.setdefault(replica, []).append(change)
+    if not apart:
+        return (
+            "each replica adds what its shard gives, but together that counts every "
+            "shard alike, however many examples it has"
+        ), None
+    some = len(apart) < context.replicas
+    if some and not any(np.any(change) for found in apart.values() for change in found):
+        names = ", ".join(map(str, sorted(apart)))
+        return f"replica {names} adds nothing to it", tuple(sorted(apart))
+    replicas = tuple(sorted(apart)) if some else None
+    return f"{_tell_factor(cases)} what the global batch adds", replicas
+
+
+def _list_apart(context: Context, case: Pair) -> Iterator[tuple[int, Array]]:
+    """Replicas that do not add what their shard alone does, and what they add."""
+    info = context.infos[case.key.variable]
+    changes = find_changes(context.evidence, info, case.key.step)
+    for replica, change in enumerate([] if changes is None else _split(changes)):
+        observed, expected = change
+        if np.any(np.abs(observed - expected) > case.margin.bound):
+            yield replica, observed
+
+
+def _split(changes: Changes) -> list[tuple[Array, Array]]:
+    pairs = zip(changes.replicas, changes.shards, strict=True)
+    return [(replica.change, shard.change) for replica, shard in pairs]
+
+
+def _tell_factor(cases: list[Pair]) -> str:
+    seen = np.concatenate([np.ravel(case.observed) for case in cases])
+    wanted = np.concatenate([np.ravel(case.expected) for case in cases])
+    fit = fit_ratio(seen, wanted)
+    if fit is None or fit.residual_share > _SAME:
+        return "what the replicas add to it together is not"
+    return f"what the replicas add to it together is {fit.ratio:.6g} times"

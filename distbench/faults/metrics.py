@@ -1,0 +1,99 @@
+"""Mistakes in metrics and other totals that every replica has a part of."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import fault
+from distbench.samples.lazy import keras, tf
+from distbench.samples.program import Program
+from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+
+TOTAL, COUNT = "total", "count"
+
+
+class Metered(Program):
+    """A Keras metric follows the mean loss of the examples."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.metric = keras.metrics.Mean("loss")
+
+    def variables(self):
+        return [*self.trained(), *self.metric.variables]
+
+    def reduce_losses(self, losses, batch):
+        self.feed(losses)
+        return super().reduce_losses(losses, batch)
+
+    def feed(self, losses):
+        self.metric.update_state(losses)
+
+
+@fault(
+    "metric-wrong",
+    "loss",
+    (TOTAL,),
+    like="LucaCappelletti94/extra_keras_metrics#11",
+    replicas=(0, 1),
+)
+class MetricOfLossTimesReplicas(Metered):
+    """The metric gets every example's loss times N, and counts each example once."""
+
+    def feed(self, losses):
+        self.metric.update_state(losses * count_replicas())
+
+
+@fault(
+    "metric-wrong",
+    "loss",
+    (TOTAL, COUNT),
+    like="Nota-NetsPresso/netspresso-trainer#342",
+    replicas=(1,),
+)
+class MetricOfFirstReplica(Metered):
+    """The metric is updated on replica 0 alone."""
+
+    def feed(self, losses):
+        if find_replica() == 0:
+            self.metric.update_state(losses)
+
+
+@fault(
+    "metric-wrong",
+    "loss",
+    (TOTAL,),
+    like="huggingface/transformers#608",
+    replicas=(0, 1),
+)
+class MetricOfLocalMeans(Metered):
+    """The metric gets the mean of each shard, and the shards are uneven."""
+
+    def feed(self, losses):
+        self.metric.update_state(tf.reduce_mean(losses))
+
+
+@fault(
+    "metric-wrong",
+    "loss",
+    ("seen",),
+    like="pytorch/torchtitan#2990",
+    replicas=(0, 1),
+)
+class GlobalCountOnEveryReplica(Program):
+    """Every replica adds the examples of all of them to its part of a sum."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.seen = tf.Variable(
+            0.0,
+            name="seen",
+            trainable=False,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+        )
+
+    def variables(self):
+        return [*self.trained(), self.seen]
+
+    def reduce_losses(self, losses, batch):
+        self.seen.assign_add(all_reduce("sum", tf.cast(tf.size(losses), tf.float32)))
+        return super().reduce_losses(losses, batch)

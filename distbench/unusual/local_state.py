@@ -1,0 +1,122 @@
+"""Unusual but correct steps that keep state of each replica's own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from distbench.samples.lazy import keras, legacy, tf
+from distbench.samples.program import FEATURES, Program
+from distbench.samples.replicas import count_replicas
+from distbench.unusual.program import unusual
+
+
+def make_local(name, initial):
+    """A variable of which every replica has its own copy."""
+    return tf.Variable(
+        initial,
+        name=name,
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+    )
+
+
+@unusual()
+class Metrics(Program):
+    """Keras metrics of the loss and of the accuracy are among the variables."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.mean = keras.metrics.Mean("loss")
+        self.accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
+
+    def variables(self):
+        metrics = (*self.mean.variables, *self.accuracy.variables)
+        return [*self.trained(), *metrics]
+
+    def compute_losses(self, batch):
+        outputs, labels = self.predict(batch), tf.argmax(batch[2], axis=1)
+        losses = tf.reduce_sum((outputs - batch[2]) ** 2, axis=1)
+        self.mean.update_state(losses)
+        self.accuracy.update_state(labels, outputs)
+        return losses
+
+
+@unusual()
+class MetricOfShares(Program):
+    """A mean gets N times each replica's share of the loss, and counts N updates."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.mean = keras.metrics.Mean("loss")
+
+    def variables(self):
+        return [*self.trained(), *self.mean.variables]
+
+    def report(self, loss):
+        self.mean.update_state(loss * count_replicas())
+        return loss
+
+
+class Local(Program):
+    """The gradients of the step go through state of the replica's own."""
+
+    def make_optimizer(self):
+        return legacy.SGD(0.05)
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.number = make_local("number", np.int64(0))
+        self.kept = [
+            make_local(f"kept_{place}", np.zeros(v.shape, self.dtype))
+            for place, v in enumerate(self.trained())
+        ]
+
+    def variables(self):
+        return [*self.trained(), self.number, *self.kept]
+
+    def transform(self, gradients):
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        number = self.number.read_value()
+        handed = []
+        for kept, gradient in zip(self.kept, gradients, strict=True):
+            total = kept + gradient
+            sent = self.choose(tf.cast(number % 2, self.dtype), gradient.shape)
+            kept.assign((1 - sent) * total)
+            handed.append(sent * total)
+        self.number.assign_add(1)
+        return handed
+
+
+@unusual()
+class LocalAccumulator(Local):
+    """Replicas collect their own gradients, and apply them in every second step."""
+
+    def choose(self, odd, shape):
+        return odd * tf.ones(shape, self.dtype)
+
+
+@unusual()
+class ErrorFeedback(Local):
+    """Only every second row is sent; what is kept back is sent in the next step."""
+
+    def choose(self, odd, shape):
+        rows = tf.cast(tf.range(shape[0]) % 2, self.dtype)
+        rows = tf.reshape(rows, [-1] + [1] * (len(shape) - 1))
+        return tf.abs(rows - odd) * tf.ones(shape, self.dtype)
+
+
+@unusual()
+class LocalAverage(Program):
+    """A moving mean of the replica's own examples, meant for itself alone."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.moving = make_local("moving", np.zeros(FEATURES, self.dtype))
+
+    def variables(self):
+        return [*self.trained(), self.moving]
+
+    def compute_losses(self, batch):
+        mean = tf.reduce_mean(batch[1], axis=0)
+        self.moving.assign(0.9 * self.moving + 0.1 * mean)
+        return super().compute_losses(batch)

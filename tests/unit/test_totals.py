@@ -1,0 +1,397 @@
+"""State of the replicas' own, through its sum, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from judged_runs import MEAN
+from training_simulator import RIGHT, Fault, observe
+
+from distbench.compare.comparison import Comparison, compare_evidence
+from distbench.compare.noise import STATE
+from distbench.confirm import confirm_first
+from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence, Tier
+from distbench.split import shard_slices
+from distbench.trace import INITIAL, WHOLE, TraceKey, VariableInfo
+from distbench.verdict import Status
+
+SHARDS = (7, 5, 4)
+EXAMPLES = sum(SHARDS)
+STEPS = 3
+F = np.float32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where an update runs; on one device it is replica 0 of 1."""
+
+    replica: int = 0
+    replicas: int = 1
+    step: int = 0
+
+
+State = dict[str, np.ndarray]
+Update = Callable[[State, np.ndarray, Place], State]
+"""State after a step from that before it and from the losses of the examples [n]."""
+
+
+def add_totals(
+    evidence: Evidence,
+    start: Mapping[str, Any],
+    update: Update,
+    *,
+    adds_up: bool = True,
+    seed: int = 0,
+) -> Evidence:
+    """The same evidence of a program that keeps state of the replicas' own as well."""
+    rng = np.random.default_rng(seed)
+    replicas = evidence.observed.replicas
+    initial = {name: np.array(value) for name, value in start.items()}
+    values: dict[str, dict[TraceKey, Any]] = {"reference": {}, "observed": {}}
+    twins: list[dict[TraceKey, Any]] = [{} for _ in evidence.twins]
+
+    def put(into: dict[TraceKey, Any], step: int, state: State, replica: int) -> None:
+        for name, value in state.items():
+            key = TraceKey(step=step, phase="variable", variable=name, replica=replica)
+            into[key] = np.asarray(value, initial[name].dtype)
+
+    put(values["reference"], INITIAL, initial, WHOLE)
+    whole, own, shards = initial, [initial] * replicas, [initial] * replicas
+    for replica in range(replicas):
+        put(values["observed"], INITIAL, initial, replica)
+    for step in range(evidence.observed.steps):
+        losses = rng.lognormal(size=sum(evidence.reference.shards)).astype(F)
+        parts = [losses[part] for part in shard_slices(evidence.reference.shards)]
+        alone = Place(step=step)
+        for twin in twins:
+            order = rng.permutation(len(losses))
+            near = {name: move(value, rng) for name, value in whole.items()}
+            put(twin, step, update(near, move(losses, rng)[order], alone), WHOLE)
+        for replica, part in enumerate(parts):
+            shards[replica] = update(shards[replica], part, alone)
+            put(values["reference"], step, shards[replica], replica)
+            place = Place(replica=replica, replicas=replicas, step=step)
+            own[replica] = update(own[replica], part, place)
+            put(values["observed"], step, own[replica], replica)
+        whole = update(whole, losses, alone)
+        put(values["reference"], step, whole, WHOLE)
+    infos = tuple(
+        VariableInfo(
+            path=name,
+            role="variable",
+            shape=value.shape,
+            dtype=value.dtype.name,
+            synchronised=False,
+            trainable=False,
+            adds_up=adds_up,
+        )
+        for name, value in initial.items()
+    )
+
+    def join(trace: Any, more: dict[TraceKey, Any]) -> Any:
+        return replace(
+            trace,
+            variables=(*trace.variables, *infos),
+            values={**trace.values, **more},
+        )
+
+    return replace(
+        evidence,
+        reference=join(evidence.reference, values["reference"]),
+        observed=join(evidence.observed, values["observed"]),
+        twins=tuple(map(join, evidence.twins, twins)),
+    )
+
+
+def move(value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """By one rounding, up or down."""
+    array = np.asarray(value)
+    if array.dtype.kind != "f":
+        return array
+    signs = rng.choice([-0.5, 0.5], size=array.shape) * np.finfo(array.dtype).eps
+    return (array * (1 + signs)).astype(array.dtype)
+
+
+def make_run(
+    start: Mapping[str, Any],
+    update: Update,
+    *,
+    shards: tuple[int, ...] = SHARDS,
+    tier: Tier = "bounded",
+    fault: Fault = RIGHT,
+    adds_up: bool = True,
+) -> Evidence:
+    evidence = observe(
+        fault,
+        replicas=len(shards),
+        shards=shards,
+        steps=STEPS,
+        tier=tier,
+        shards_known=False,
+        loss_reduction="sum",
+    )
+    return add_totals(evidence, start, update, adds_up=adds_up)
+
+
+def list_totals(evidence: Evidence) -> list[Comparison]:
+    compared = [judged.comparison for judged in compare_evidence(evidence)]
+    return [c for c in compared if c.relation == "total"]
+
+
+METRIC = {"total": F(0), "count": F(0)}
+INTEGER = {"seen": np.int64(0)}
+VECTOR = {"kept": np.zeros(4, F)}
+
+
+def meter(state: State, losses: np.ndarray, place: Place) -> State:
+    return {
+        "total": state["total"] + losses.sum(dtype=F),
+        "count": state["count"] + F(len(losses)),
+    }
+
+
+def meter_shares(state: State, losses: np.ndarray, place: Place) -> State:
+    """What tutorials do: N times the share, and one update counted."""
+    share = losses.sum(dtype=F) / F(EXAMPLES)
+    return {
+        "total": state["total"] + share * F(place.replicas),
+        "count": state["count"] + F(1),
+    }
+
+
+def count(state: State, losses: np.ndarray, place: Place) -> State:
+    return {"seen": state["seen"] + len(losses)}
+
+
+def spread(losses: np.ndarray) -> np.ndarray:
+    """A gradient of four numbers under a fixed global size."""
+    return (losses.sum(dtype=F) / F(EXAMPLES) * np.arange(1, 5, dtype=F)).astype(F)
+
+
+def accumulate(state: State, losses: np.ndarray, place: Place) -> State:
+    """Reset in every second step, after it was used."""
+    kept = state["kept"] + spread(losses)
+    return {"kept": np.zeros_like(kept) if place.step % 2 else kept}
+
+
+def average(state: State, losses: np.ndarray, place: Place) -> State:
+    mean = np.resize(losses.mean(dtype=F), 4)
+    return {"kept": F(0.9) * state["kept"] + F(0.1) * mean}
+
+
+def keep_maximum(state: State, losses: np.ndarray, place: Place) -> State:
+    return {"kept": np.maximum(state["kept"], np.resize(losses.max(), 4))}
+
+
+def feed_back(state: State, losses: np.ndarray, place: Place) -> State:
+    """What rounding to one digit keeps back; one device sends all."""
+    due = state["kept"] + spread(losses)
+    return {"kept": due - np.round(due) if place.replicas > 1 else 0 * due}
+
+
+RIGHT_PROGRAMS: dict[str, tuple[Mapping[str, Any], Update, dict[str, Any], int]] = {
+    "metric": (METRIC, meter, {}, 6),
+    "metric-under-even-shards": (METRIC, meter, {"shards": (8, 8)}, 6),
+    "metric-with-an-empty-shard": (METRIC, meter, {"shards": (9, 0, 7)}, 6),
+    "metric-running-free": (METRIC, meter, {"tier": "free"}, 6),
+    "metric-of-shares": (METRIC, meter_shares, {}, 6),
+    "integer": (INTEGER, count, {}, 3),
+    "accumulator": (VECTOR, accumulate, {"adds_up": False}, 3),
+    "average-of-its-own": (VECTOR, average, {"adds_up": False}, 0),
+    "average-under-even-shards": (VECTOR, average, {"shards": (8, 8)}, 3),
+    "maximum": (VECTOR, keep_maximum, {}, 0),
+    "error-feedback": (VECTOR, feed_back, {"adds_up": False}, 0),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT_PROGRAMS)
+def test_a_correct_total_passes_and_could_have_failed(name: str) -> None:
+    start, update, options, known = RIGHT_PROGRAMS[name]
+    evidence = make_run(start, update, **options)
+    judgement = judge(evidence)
+    assert judgement.status is Status.PASS, judgement
+    assert judgement.findings == ()
+    totals = list_totals(evidence)
+    assert len(totals) == known
+    assert all(c.effective for c in totals), totals
+
+
+def test_counts_allow_no_error_at_all() -> None:
+    bounds = {
+        c.variable: c.bound for c in list_totals(make_run({**METRIC, **INTEGER}, both))
+    }
+    assert bounds["count"] == bounds["seen"] == 0
+    assert 0 < bounds["total"] < 1e-3
+
+
+def both(state: State, losses: np.ndarray, place: Place) -> State:
+    return {**meter(state, losses, place), **count(state, losses, place)}
+
+
+def meter_times_n(state: State, losses: np.ndarray, place: Place) -> State:
+    return meter(state, losses * F(place.replicas), place)
+
+
+def meter_first(state: State, losses: np.ndarray, place: Place) -> State:
+    return state if place.replica else meter(state, losses, place)
+
+
+def meter_local_means(state: State, losses: np.ndarray, place: Place) -> State:
+    return meter(
+        state, losses[:0] if not len(losses) else losses.mean(keepdims=True), place
+    )
+
+
+def count_all(state: State, losses: np.ndarray, place: Place) -> State:
+    every = EXAMPLES if place.replicas > 1 else len(losses)
+    return {"seen": state["seen"] + every}
+
+
+def lose_one(state: State, losses: np.ndarray, place: Place) -> State:
+    late = place.replica == 1 and place.step == 2
+    return {"seen": state["seen"] + len(losses) - late}
+
+
+def accumulate_twice(state: State, losses: np.ndarray, place: Place) -> State:
+    times = F(2) if place.replica == 2 else F(1)
+    return {"kept": state["kept"] + times * spread(losses)}
+
+
+def divide_by_nothing(state: State, losses: np.ndarray, place: Place) -> State:
+    made = meter(state, losses, place)
+    return {**made, "total": F(np.nan)} if place.replica == 1 else made
+
+
+def drift(state: State, losses: np.ndarray, place: Place) -> State:
+    return meter(state, losses * F(1 + 3e-4 * (place.replicas > 1)), place)
+
+
+WRONG: dict[str, tuple[Mapping[str, Any], Update, dict[str, Any]]] = {
+    "times-n": (
+        METRIC,
+        meter_times_n,
+        {"variables": ("total",), "replicas": (0, 1, 2), "ratio": 3},
+    ),
+    "first-replica": (
+        METRIC,
+        meter_first,
+        {"variables": ("total", "count"), "replicas": (1, 2)},
+    ),
+    "local-means": (
+        METRIC,
+        meter_local_means,
+        {"variables": ("total",), "replicas": (0, 1, 2)},
+    ),
+    "counted-on-every-replica": (
+        INTEGER,
+        count_all,
+        {"variables": ("seen",), "replicas": (0, 1, 2), "ratio": 3},
+    ),
+    "one-lost": (
+        INTEGER,
+        lose_one,
+        {"variables": ("seen",), "replicas": (1,), "step": 2, "ratio": 15 / 16},
+    ),
+    "accumulated-twice": (
+        VECTOR,
+        accumulate_twice,
+        {"variables": ("kept",), "replicas": (2,)},
+    ),
+    "not-a-number": (
+        METRIC,
+        divide_by_nothing,
+        {"variables": ("total",), "replicas": (0, 1, 2)},
+    ),
+    "three-in-ten-thousand": (
+        METRIC,
+        drift,
+        {"variables": ("total",), "replicas": (0, 1, 2), "ratio": 1.0003},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_total_is_named(name: str) -> None:
+    start, update, due = WRONG[name]
+    judgement = judge(make_run(start, update))
+    assert judgement.status is Status.FAIL
+    assert len(judgement.findings) == 1, judgement.findings
+    found = judgement.findings[0]
+    assert (found.code, found.phase) == ("metric-wrong", "loss")
+    assert found.variables == due["variables"]
+    assert found.variable == due["variables"][0]
+    assert found.replicas == due["replicas"]
+    assert found.step == due.get("step", 0)
+    if "ratio" in due:
+        assert found.ratio == pytest.approx(due["ratio"], rel=1e-5)
+
+
+def test_a_total_made_of_a_wrong_loss_follows_from_it() -> None:
+    fault = Fault(scale=lambda r, setup: setup.replicas)
+    judgement = judge(make_run(METRIC, meter_times_n, fault=fault))
+    assert [f.code for f in judgement.findings] == ["loss-not-scaled"]
+
+
+def test_a_total_made_of_a_misreported_loss_follows_from_it() -> None:
+    fault = Fault(loss=lambda loss, r: loss * F(5))
+    judgement = judge(make_run(METRIC, meter_times_n, fault=fault))
+    assert [f.code for f in judgement.findings] == ["loss-misreported"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "codes"),
+    [
+        (Fault(scale=lambda r, setup: setup.replicas), ["loss-not-scaled"]),
+        (Fault(reduce=MEAN), ["mean-instead-of-sum", "metric-wrong"]),
+    ],
+    ids=["made-of-the-loss", "made-before-the-sum"],
+)
+def test_a_total_is_a_fault_of_its_own_where_the_first_cannot_have_made_it(
+    fault: Fault, codes: list[str]
+) -> None:
+    evidence = make_run(METRIC, meter_times_n, fault=fault)
+    findings = judge(evidence).findings
+    assert len(findings) == 1
+    right = make_run(METRIC, meter_times_n)
+    left = {k: v for k, v in right.observed.values.items() if k.phase in STATE}
+    corrected = replace(
+        right, observed=replace(right.observed, values=left), replays={}
+    )
+    confirmed = confirm_first(findings, evidence, lambda _: corrected)
+    assert [f.code for f in confirmed] == codes
+
+
+@pytest.mark.parametrize("tier", ["bounded", "free"])
+def test_a_wrong_total_does_not_hide_what_is_wrong_in_the_variables(tier: Tier) -> None:
+    def decay(new: Any, old: Any, gradients: Any, run: Any) -> Any:
+        return {**new, "dense/bias": new["dense/bias"] * F(0.5 if run.step else 1)}
+
+    fault = Fault(update=decay)
+    judgement = judge(make_run(METRIC, meter_times_n, fault=fault, tier=tier))
+    places = {(f.phase, f.step) for f in judgement.findings}
+    assert places == {("loss", 0), ("variable", 1)}
+
+
+def test_a_total_is_no_proof_that_variables_are_right() -> None:
+    evidence = make_run(METRIC, meter)
+    only = {v.path for v in evidence.observed.variables if not v.synchronised}
+
+    def cut(trace: Any) -> Any:
+        kept = {k: v for k, v in trace.values.items() if k.variable in only}
+        return replace(trace, values=kept)
+
+    alone = replace(
+        evidence,
+        observed=cut(evidence.observed),
+        reference=cut(evidence.reference),
+        twins=tuple(map(cut, evidence.twins)),
+        replays={},
+        repeated=(),
+    )
+    assert list_totals(alone)
+    assert judge(alone).status is Status.VACUOUS
