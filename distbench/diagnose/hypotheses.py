@@ -17,6 +17,7 @@ from distbench.diagnose import (
     slots,
     sparse,
     update,
+    wires,
 )
 from distbench.diagnose.context import Context, Hypothesis
 
@@ -55,6 +56,7 @@ CAUSES: tuple[Explain, ...] = (
     clipping.explain_by_clipped_value,
     clipping.explain_by_own_clip,
     nonlinear.explain_by_sign,
+    wires.explain_by_wire,
     nonlinear.explain_by_unit_norm,
     nonlinear.explain_by_levels,
     sparse.explain_by_moved_rows,

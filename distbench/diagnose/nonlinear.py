@@ -23,6 +23,9 @@ CODE = "nonlinear-before-reduction"
 _LEVELS = (1, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
 """As many as some bits hold."""
 _MOST_LEVELS = 256
+_FEW = 30
+"""Fewer numbers do not tell noise from anything else."""
+_ENOUGH_TOGETHER = 20
 _ENOUGH = 6
 """Numbers of a value that do not lie on many grids by chance."""
 
@@ -231,14 +234,16 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
         case = source.case
         added = case.observed - case.expected
         small = np.abs(added) <= find_tolerance(case, context.replicas)
-        if added.size < 30 or np.all(small) or not np.all(added):
+        if added.size < _FEW or np.all(small) or not np.all(added):
             continue
         added = added.ravel()
         place = (case.key.step, case.key.variable)
         others = [other for known, other in earlier.items() if known != place]
-        if _is_noise(added, case.expected.ravel(), others):
+        if _is_noise(added, case.expected.ravel(), others, errors=4):
             predicted[source.number] = case.observed
             earlier[place] = added
+    if not predicted and _is_noise_together(context):
+        predicted = {number: case.observed for number, case in context.list_cases()}
     if predicted:
         yield Hypothesis(
             code=CODE,
@@ -247,8 +252,27 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
         )
 
 
-def _is_noise(added: Array, expected: Array, earlier: Sequence[Array]) -> bool:
-    limit = 4 / np.sqrt(added.size)
+def _is_noise_together(context: Context) -> bool:
+    """The same of all small values at once, at two standard errors: they are few."""
+    seen: dict[tuple[int, str], tuple[Array, Array]] = {}
+    for _, case in context.list_cases():
+        added = case.observed - case.expected
+        if added.size >= _FEW or not np.all(added):
+            return False
+        place = (case.key.step, case.key.variable)
+        seen.setdefault(place, (added.ravel(), case.expected.ravel()))
+    if sum(added.size for added, _ in seen.values()) < _ENOUGH_TOGETHER:
+        return False
+    added, expected = (
+        np.concatenate(parts) for parts in zip(*seen.values(), strict=True)
+    )
+    return _is_noise(added, expected, (), errors=2)
+
+
+def _is_noise(
+    added: Array, expected: Array, earlier: Sequence[Array], errors: float
+) -> bool:
+    limit = errors / np.sqrt(added.size)
     if np.std(expected) == 0 or np.std(added) == 0 or np.std(np.abs(added)) == 0:
         return False
     pairs = [(added, expected), (np.abs(added), np.abs(expected))]

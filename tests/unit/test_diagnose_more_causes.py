@@ -467,6 +467,32 @@ def _add_own_noise(gradients, replica, step):
     }
 
 
+def _send(function, undo):
+    def reduce(locals_, step):
+        total = {
+            path: undo(sum(function(to_array(g[path])) for g in locals_))
+            for path in locals_[0]
+        }
+        return [
+            {path: v.astype(np.float32) for path, v in total.items()} for _ in locals_
+        ]
+
+    return reduce
+
+
+def _add_noise(locals_, step):
+    """Noise of one spread on every replica, before the sum."""
+    rng = np.random.default_rng(step + 5)
+    total = {
+        path: sum(
+            to_array(g[path]) + 0.1 * rng.normal(size=to_array(g[path]).shape)
+            for g in locals_
+        )
+        for path in locals_[0]
+    }
+    return [{path: v.astype(np.float32) for path, v in total.items()} for _ in locals_]
+
+
 def _cut_by_name(locals_, step):
     """One buffer in the order of the names, cut in that of the variables."""
     total = {path: to_array(v) for path, v in add_up(locals_).items()}
@@ -483,6 +509,29 @@ def _cut_by_name(locals_, step):
     ("fault", "setup", "code", "phase"),
     [
         (Fault(reduce=_cut_by_name), {"sparse": False}, "wrong-pairing", None),
+        (
+            Fault(
+                reduce=_send(
+                    lambda x: np.sign(x) * np.sqrt(np.abs(x)),
+                    lambda x: np.sign(x) * x**2,
+                )
+            ),
+            {"replicas": 3},
+            "nonlinear-before-reduction",
+            "reduced_gradient",
+        ),
+        (
+            Fault(reduce=_send(lambda x: np.tanh(x) / 2, lambda x: x)),
+            {"replicas": 2},
+            "nonlinear-before-reduction",
+            "reduced_gradient",
+        ),
+        (
+            Fault(reduce=_add_noise),
+            {"sparse": False, "width": 3},
+            "nonlinear-before-reduction",
+            "reduced_gradient",
+        ),
         (Fault(reduce=_vote), {}, "nonlinear-before-reduction", "reduced_gradient"),
         (Fault(reduce=_vote), {"replicas": 3}, "nonlinear-before-reduction", None),
         (Fault(reduce=_keep_own_indices), {}, "sparse-rows", "reduced_gradient"),
@@ -495,7 +544,18 @@ def _cut_by_name(locals_, step):
             "applied_gradient",
         ),
     ],
-    ids=["cuts", "vote", "vote-of-3", "own-indices", "each", "shares", "own-noise"],
+    ids=[
+        "cuts",
+        "square-roots",
+        "tanh",
+        "noise",
+        "vote",
+        "vote-of-3",
+        "own-indices",
+        "each",
+        "shares",
+        "own-noise",
+    ],
 )
 def test_a_mistake_of_a_user_is_named(fault, setup, code, phase):
     rule = Rule(name="momentum", beta=0.75)
