@@ -168,7 +168,10 @@ class Checker:
         if seen.failure is not None:
             yield from self._judge_failure(item, seen, seen.failure)
         elif not seen.evidence:
-            message = "need data on which no sum rounds for the exact tier, have other"
+            message = (
+                "need data and a rule on which no sum of gradients rounds for the "
+                "exact tier, have other"
+            )
             yield from self._end(item, Status.SKIPPED, message, seen.seconds)
         else:
             yield from self._judge_evidence(item, seen)

@@ -9,7 +9,7 @@ from distbench.diagnose.judge import judge
 from distbench.errors import ClusterError
 from distbench.evidence import Evidence
 from distbench.launch.failure import TaskFailedError
-from distbench.trace import Phase
+from distbench.trace import PHASES, Phase
 from distbench.verdict import Finding
 
 PUT_IN: dict[str, Phase] = {
@@ -23,8 +23,14 @@ PUT_IN: dict[str, Phase] = {
 A wrong loss is corrected by the sum that it should have led to. What is found in the
 state itself has no later place in the step where its right value could be put in.
 """
-_WITHOUT = ("loss-misreported", "metric-wrong", "raises", "collective-mismatch")
-"""Findings that are about no gradient."""
+_WITHOUT = (
+    "loss-misreported",
+    "metric-wrong",
+    "raises",
+    "collective-mismatch",
+    "unexplained",
+)
+"""Findings that are about no gradient, or that name no cause to confirm."""
 
 Rerun = Callable[[Phase], Evidence]
 """Runs the cluster with the reference's gradients put in at a phase."""
@@ -63,4 +69,10 @@ def confirm_first(
         and found.code not in untouched
         and (found.code, found.phase, frozenset(found.variables)) not in known
     ]
-    return (replace(first, confirmed=not hidden), *findings[1:], *hidden)
+    # What was put in corrects all that is wrong up to there, not this cause alone.
+    others = any(
+        not other.warning and PHASES.index(other.phase) <= PHASES.index(phase)
+        for other in findings[1:]
+    )
+    confirmed = None if others and not hidden else not hidden
+    return (replace(first, confirmed=confirmed), *findings[1:], *hidden)

@@ -53,6 +53,8 @@ class Evidence:
             penalty, say, may be dealt out in more than one way.
         known: Phases of a step in which the reference says what the cluster must
             arrive at; of the others only what follows from the phase before is known.
+        drawn_anew: Variables that start from other values each time that the subject
+            is built on one device; only the replicas' can be compared.
         loss_reduction: How the replicas' losses combine; None accepts sum and mean.
     """
 
@@ -67,6 +69,7 @@ class Evidence:
     shards_known: bool = True
     summed: bool = False
     known: tuple[Phase, ...] = PHASES
+    drawn_anew: tuple[str, ...] = ()
     loss_reduction: Literal["sum", "mean"] | None = "sum"
 
     def get_before(self, step: int, phase: Phase, variable: str) -> Value | None:

@@ -223,6 +223,7 @@ def observe(
                 name: read_trace(folder, f"probe-{name}") for name in answer["probes"]
             },
             shards_known=answer["shards_known"],
+            drawn_anew=tuple(replies["drawn_anew"]),
             loss_reduction=answer["loss_reduction"],
         )
 

@@ -16,6 +16,7 @@ from distbench.compare.values import (
     Aligned,
     Array,
     align_values,
+    are_equal,
     densify,
     measure_norm,
     name_dtype,
@@ -274,7 +275,7 @@ class Pairs:
         )
         if key.step == INITIAL:
             expected = self.evidence.reference.get(replace(key, replica=WHOLE))
-            if expected is not None:
+            if expected is not None and key.variable not in self.evidence.drawn_anew:
                 pair = self._make(key, "reference", START, value, expected)
                 yield replace(pair, margin=BITWISE)
         else:
@@ -282,7 +283,7 @@ class Pairs:
             fed = self.evidence.replays.get("applied_gradient")
             if fed is not None and fed.get(key) is not None:
                 source = "applied_gradient"
-            if key.phase != "variable" or self._has_gradient(key):
+            if self._is_fed(key):
                 yield from self._pair_replay(key, value, source)
             yield from self._pair_whole(key, value)
         if key.replica != first:
@@ -291,13 +292,31 @@ class Pairs:
                 pair = self._make(key, "replicas", f"replica {first}", value, other)
                 yield replace(pair, margin=BITWISE)
 
-    def _has_gradient(self, key: TraceKey) -> bool:
-        """Whether any replica's update of a variable was fed with a gradient.
+    def _is_fed(self, key: TraceKey) -> bool:
+        """Whether state follows from the gradients that a replay is fed with.
 
-        What changes without one, such as a moving average of the data, does not follow
-        from the gradients that a replay is fed with.
+        A variable without a gradient, such as a moving average of the data, does not.
+        Nor does what an optimizer keeps of the gradients that it was handed, before
+        they are reduced: whatever a replay is fed with behind that, it stays the same.
         """
-        return (key.step, key.variable) in self._fed
+        if key.phase == "variable":
+            return (key.step, key.variable) in self._fed
+        if key.phase != "slot":
+            return True
+        whole = self.evidence.reference.get(replace(key, replica=WHOLE))
+        before = self.evidence.get_before(key.step, key.phase, key.variable)
+        if whole is None or (before is not None and _are_same(whole, before)):
+            return True
+        fed = (self.evidence.replays.get("reduced_gradient"), *self._other_feeds())
+        seen = [trace.get(key) for trace in fed if trace is not None]
+        values = [value for value in seen if value is not None]
+        return len(values) < 2 or not all(_are_same(value, whole) for value in values)
+
+    def _other_feeds(self) -> Iterator[Trace]:
+        """The update with other gradients than the cluster's reduced ones."""
+        local = self.evidence.replays.get("local_gradient")
+        if local is not None and self.evidence.observed.replicas > 1:
+            yield local
 
     def _make(
         self,
@@ -336,6 +355,10 @@ def _scale(aligned: Aligned, factor: float) -> Aligned:
 
 def _rows(aligned: Aligned) -> Array | None:
     return None if aligned.rows is None else aligned.rows.astype(np.float64)
+
+
+def _are_same(left: Value, right: Value) -> bool:
+    return are_equal(densify(left), densify(right))
 
 
 def _have_same_rows(left: Value, right: Value) -> bool:

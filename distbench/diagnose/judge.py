@@ -128,7 +128,8 @@ def _decide(
     if any(not finding.warning for finding in findings):
         return Status.FAIL, ""
     notes = [f"warning: {finding.code}" for finding in findings]
-    notes += [text for text in (reading.note, _note_forgiven(chain)) if text]
+    texts = (reading.note, _note_forgiven(chain), _note_start(reading.evidence))
+    notes += [text for text in texts if text]
     comparisons = [item.comparison for item in judged]
     weak = find_weak_phases(comparisons, first_known=reading.first_known)
     if weak and not repeats(reading.evidence):
@@ -154,6 +155,15 @@ def _decide(
             "example or replica; use fewer examples or a wider dtype"
         )
     return Status.PASS, "; ".join(notes)
+
+
+def _note_start(evidence: Evidence) -> str:
+    if not evidence.drawn_anew:
+        return ""
+    return (
+        f"note: '{evidence.drawn_anew[0]}' starts from other values in every run, "
+        "whatever the seed; the cluster was given those of one device"
+    )
 
 
 def _note_forgiven(chain: Chain) -> str:

@@ -14,14 +14,16 @@ from distbench.trace import WHOLE, Phase, TraceKey, VariableInfo
 
 _NEAR = 1e-3
 """What a slot's change may differ by from its rule, as a share of it."""
+_ENOUGH = 3
+"""Numbers of a slot, over all steps, that a rule with two weights must explain."""
 
 
 def name_owners(evidence: Evidence) -> Evidence:
     """Add the owners that can be told from shapes and numbers.
 
     A slot belongs to the one model variable of its shape. Of several it is the one from
-    whose gradient, or the square of it, and its own value before the slot follows in
-    the first step on one device.
+    whose gradient, or the square of it, and its own value before the slot follows
+    on one device.
     """
     infos = evidence.observed.variables
     if all(info.of or not _may_have_owner(info) for info in infos):
@@ -47,37 +49,58 @@ def find_owner(
         for info in infos
         if info.role == "variable" and info.trainable and info.shape == slot.shape
     ]
-    if len(paths) < 2:
+    if slot.role == "slot" and len(paths) < 2:
         return "".join(paths)
-    rests = {path: _measure_rest(evidence, slot.path, path) for path in paths}
+    rests = {path: _measure_rest(evidence, slot, path) for path in paths}
+    if not paths:
+        return ""
     best = min(paths, key=lambda path: rests[path])
-    others = min(rests[path] for path in paths if path != best)
+    others = min([rests[path] for path in paths if path != best], default=np.inf)
     return best if rests[best] <= _NEAR < others else ""
 
 
 def _may_have_owner(info: VariableInfo) -> bool:
-    return info.role == "slot" and bool(info.shape)
+    """Slots, and what a program that updates by hand keeps among its variables."""
+    is_state = info.role == "slot" or (info.role == "variable" and not info.trainable)
+    return is_state and bool(info.shape)
 
 
-def _measure_rest(evidence: Evidence, slot: str, path: str) -> float:
-    """What is left of a slot's value by the best rule with a variable's gradient."""
-    after = _find_reference(evidence, "slot", slot)
-    gradient = _find_reference(evidence, "applied_gradient", path)
-    before = evidence.get_before(0, "slot", slot)
-    if after is None or gradient is None or gradient.shape != after.shape:
-        return float("inf")
-    base = np.zeros_like(after) if before is None else densify(before)
+def _measure_rest(evidence: Evidence, slot: VariableInfo, path: str) -> float:
+    """What is left of a slot's values by the best rule with a variable's gradient."""
+    found = [
+        _find_step(evidence, slot, path, step)
+        for step in range(evidence.reference.steps)
+    ]
+    steps = [arrays for arrays in found if arrays is not None]
+    after = np.concatenate([arrays[2] for arrays in steps]) if steps else np.zeros(0)
+    if after.size < _ENOUGH:
+        return float("inf")  # two weights fit as many numbers whatever they are
+    base = np.concatenate([arrays[0] for arrays in steps])
+    gradient = np.concatenate([arrays[1] for arrays in steps])
     size = measure_norm(after)
     rests = []
     for fed in (gradient, gradient**2):
-        matrix = np.stack([base.ravel(), fed.ravel()], axis=1)
-        weights = solve_least_squares(matrix, after.ravel(), determined=False)
+        matrix = np.stack([base, fed], axis=1)
+        weights = solve_least_squares(matrix, after, determined=False)
         if weights is not None and size > 0:
-            rests.append(measure_norm(matrix @ weights - after.ravel()) / size)
+            rests.append(measure_norm(matrix @ weights - after) / size)
     return min(rests, default=float("inf"))
 
 
-def _find_reference(evidence: Evidence, phase: Phase, path: str) -> Array | None:
-    key = TraceKey(step=0, phase=phase, variable=path, replica=WHOLE)
-    value = evidence.reference.get(key)
-    return None if value is None else densify(value)
+def _find_step(
+    evidence: Evidence, slot: VariableInfo, path: str, step: int
+) -> tuple[Array, Array, Array] | None:
+    """A slot before a step, a variable's gradient, the slot after it; all flat."""
+    key = TraceKey(step=step, phase=slot.role, variable=slot.path, replica=WHOLE)
+    after = evidence.reference.get(key)
+    before = evidence.get_before(step, slot.role, slot.path)
+    phases: tuple[Phase, ...] = ("applied_gradient", "local_gradient")
+    keys = [replace(key, phase=phase, variable=path) for phase in phases]
+    seen = [value for k in keys if (value := evidence.reference.get(k)) is not None]
+    if after is None or not seen:
+        return None
+    wide, gradient = densify(after), densify(seen[0])
+    if gradient.shape != wide.shape:
+        return None
+    base = np.zeros_like(wide) if before is None else densify(before)
+    return base.ravel(), gradient.ravel(), wide.ravel()

@@ -50,7 +50,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     if totals:
         context = make_context(evidence, chain, "variable", totals)
         findings += _report(context, explain_totals(context), totals)
-    findings.sort(key=lambda f: (f.step, _place(f)))
+    findings.sort(key=lambda f: (f.step, _place(f), f.code == "unexplained"))
     return tuple(findings)
 
 
@@ -203,7 +203,11 @@ def _explain_root(
     of_loss = explain_cases(about_loss)
     scaled = [cause for cause in causes if cause.code in SCALING]
     scaled += [cause for cause in causes if _is_same_factor(cause, of_loss)]
-    if scaled and all(c.code in ("unexplained", scaled[0].code) for c in of_loss):
+    # How undeclared losses combine is a guess; the gradients say what they weigh.
+    alike = {"unexplained", *(c.code for c in scaled[:1])}
+    if scaled and evidence.loss_reduction is None:
+        alike |= set(SCALING)
+    if scaled and all(c.code in alike for c in of_loss):
         raised = tuple(
             replace(cause, phase="loss") if cause is scaled[0] else cause
             for cause in causes

@@ -19,6 +19,7 @@ from distbench.diagnose.fit import (
     predict_rows,
 )
 from distbench.diagnose.reduction import list_subsets
+from distbench.trace import VariableInfo
 
 _NONE = 1e-3
 """A decay that is no larger a share of what is wrong is that of rounding: none."""
@@ -32,7 +33,7 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
     predicted = {
         number: case.observed
         for number, case in context.list_cases()
-        if case.key.variable in infos and not infos[case.key.variable].trainable
+        if case.key.variable in infos and _is_statistic(infos[case.key.variable])
     }
     if predicted:
         yield Hypothesis(
@@ -40,6 +41,11 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
             predicted=predicted,
             detail="a statistic that is meant to be that of the whole batch is not",
         )
+
+
+def _is_statistic(info: VariableInfo) -> bool:
+    """Whether a model variable is made of data and not of a variable's gradients."""
+    return not info.trainable and not info.of
 
 
 def explain_by_unseen_sum(context: Context) -> Iterator[Hypothesis]:

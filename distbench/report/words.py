@@ -59,6 +59,8 @@ def name_place(finding: Finding) -> str:
 def name_origin(finding: Finding) -> str:
     """How much of the error the cause explains, and whose it is."""
     text = f"{100 * finding.confidence:.0f} % of the error is explained by this cause"
+    if finding.code == "raises":
+        text = "an exception, and no number to explain"
     if finding.confirmed is not None:
         text += (
             "; confirmed: with the right gradient put in its place the outcome is right"

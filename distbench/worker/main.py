@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from distbench.cluster import ClusterSpec
@@ -38,6 +39,7 @@ from distbench.worker.session import Session
 from distbench.worker.strategies import (
     configure_runtime,
     make_strategy,
+    seed_chance,
     serve_forever,
 )
 from distbench.worker.subjects import make_program, recognise_subject
@@ -115,6 +117,8 @@ class Worker:
             if tier == "exact" and not proved:
                 continue
             trace, copies = reference.record(tier)
+            if tier == "exact" and not reference.sums_exactly(trace):
+                continue
             notes = {**trace.notes, "exact_proved": tier == "exact"}
             write_trace(_with_notes(trace, notes), folder, f"reference-{tier}")
             for number, twin in enumerate(copies):
@@ -184,7 +188,7 @@ class Worker:
             session.collect_state(INITIAL, initial, values)
             for step in range(scenario.steps):
                 self._channel.report_progress(step=step, phase=tier)
-                if tier != "free":
+                if tier != "free" or step == 0:
                     session.write_state(_select_state(reference, tier, step))
                 if corrected := payload.get("corrected"):
                     session.board.fed = _select_gradients(reference, corrected, step)
@@ -242,7 +246,44 @@ class Worker:
             for number, trace in enumerate(again):
                 write_trace(trace, folder, f"repeated-{tier}-{number}")
             repeated[tier] = len(again)
-        return {"replays": written, "repeated": repeated}
+        return {
+            "replays": written,
+            "repeated": repeated,
+            "drawn_anew": self._find_drawn_anew(payload, observed),
+        }
+
+    def _find_drawn_anew(
+        self, payload: Mapping[str, Any], observed: Trace
+    ) -> list[str]:
+        """Variables with another start on the cluster, and in a second build here.
+
+        The subject draws them from chance that no seed governs.
+        """
+        if self._reference is None:
+            return []
+        initial = self._reference.initial
+        differing = {
+            key.variable
+            for key, value in observed.select(step=INITIAL, phase="variable")
+            if (start := initial.get((key.variable, 0))) is not None
+            and not np.array_equal(np.asarray(value), start, equal_nan=True)
+        }
+        if not differing:
+            return []
+        scenario = scenario_from_json(payload["scenario"])
+        seed_chance(scenario.seed)
+        again = self._make_session(payload, scenario)
+        state = again.read_state()
+        # Keras numbers the layers of a process, so that the paths are other ones.
+        paths = zip(self._reference.session.variables, again.variables, strict=False)
+        return sorted(
+            old.path
+            for old, new in paths
+            if old.path in differing
+            and not np.array_equal(
+                state[new.path, 0], initial[old.path, 0], equal_nan=True
+            )
+        )
 
     def call(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run a function of the user's in this task; writes what it returns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -162,6 +163,20 @@ class Reference:
             if twin
         )
         return trace, made
+
+    def sums_exactly(self, trace: Trace) -> bool:
+        """Whether what the replicas add up can be added up without rounding.
+
+        The data's own gradients are proved to be. A rule that changes gradients before
+        the sum may round itself: then its results use up all digits, and the sum of
+        what it makes of the shards need not be what it makes of their sum.
+        """
+        bits = 1 + math.ceil(math.log2(max(2, self.replicas)))
+        return all(
+            _are_equal(trace.get(replace(key, phase="local_gradient")), value)
+            or _leaves_digits(value, bits)
+            for key, value in trace.select(phase="reduced_gradient", replica=WHOLE)
+        )
 
     def start_of(self, tier: Tier, step: int, state: State) -> State:
         """The state from which a step starts, given that after the one before."""
@@ -494,6 +509,21 @@ def _went_on_by_one(
 ) -> bool:
     seen = observed.select(step=step, phase="iterations", variable=path)
     return all(np.array_equal(np.asarray(value), start + 1) for _, value in seen)
+
+
+_SIGNIFICANDS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
+
+
+def _leaves_digits(value: Value, bits: int) -> bool:
+    """Whether the last digits of every number of a value are zeros."""
+    array = value.values if isinstance(value, SparseRows) else value
+    digits = _SIGNIFICANDS.get(array.dtype.name, 53)
+    wide = np.asarray(array, np.float64)
+    top = float(np.max(np.abs(wide), initial=0.0))
+    if top == 0 or not math.isfinite(top):
+        return True
+    unit = 2.0 ** (math.frexp(top)[1] - digits + bits)
+    return not np.any(wide % unit)
 
 
 def _permutes(twin: int) -> bool:

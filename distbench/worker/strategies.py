@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from distbench.cluster import ClusterSpec, Task
@@ -19,7 +21,8 @@ def configure_runtime(spec: ClusterSpec, seed: int, *, jit: bool | None = None) 
 
     Args:
         spec: The resolved cluster spec.
-        seed: TensorFlow's global seed.
+        seed: The global seed of TensorFlow, NumPy and Python, from whose `random`
+            Keras draws the seed of an initializer that was given none.
         jit: Whether XLA clusters ops by itself; None leaves it to TensorFlow.
     """
     if jit is not None:
@@ -35,6 +38,13 @@ def configure_runtime(spec: ClusterSpec, seed: int, *, jit: bool | None = None) 
         cpu = tf.config.list_physical_devices("CPU")[0]
         logical = [tf.config.LogicalDeviceConfiguration()] * spec.replicas_per_worker
         tf.config.set_logical_device_configuration(cpu, logical)
+    seed_chance(seed)
+
+
+def seed_chance(seed: int) -> None:
+    """Seed every generator of random numbers that user code finds without asking."""
+    random.seed(seed)
+    np.random.seed(seed)  # the generator of old code is meant
     tf.random.set_seed(seed)
 
 

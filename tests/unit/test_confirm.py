@@ -74,6 +74,23 @@ def test_what_was_found_beside_the_first_is_not_told_twice() -> None:
     assert len(set(codes)) == len(codes)
 
 
+def test_one_of_two_causes_before_the_correction_is_not_confirmed_by_it() -> None:
+    """Both are corrected at once; that the outcome is right tells neither."""
+    findings, evidence = find_first(WRONG_SUM)
+    other = replace(findings[0], code="scale-error", variables=(KERNEL,))
+    confirmed = confirm_first((findings[0], other), evidence, run_corrected(Fault()))
+    assert [f.confirmed for f in confirmed] == [None, None]
+
+
+def test_what_is_unexplained_has_no_cause_to_confirm() -> None:
+    findings, evidence = find_first(WRONG_SUM)
+    unknown = (replace(findings[0], code="unexplained"),)
+    asked: list[str] = []
+    rerun = run_corrected(Fault(), asked)
+    assert confirm_first(unknown, evidence, rerun) == unknown
+    assert asked == []
+
+
 def test_a_finding_in_the_state_is_left_alone() -> None:
     findings, evidence = find_first(Fault(update=spoil_kernel))
 
