@@ -134,9 +134,11 @@ def _compare_twin(
         if base is None or key.phase == "iterations":
             continue
         expected, seen = (a.total for a in align_values((base, value)))
-        size = measure_size(expected)
-        if key not in wholes:
-            wholes[key] = Whole(size=size, norm=measure_norm(expected))
+        whole = wholes.get(key)
+        if whole is None:
+            whole = Whole(size=measure_size(expected), norm=measure_norm(expected))
+            wholes[key] = whole
+        size = whole.size
         if expected.shape != seen.shape or not math.isfinite(size):
             continue
         u = find_roundoff(name_dtype(base, declared.get(key.variable)))

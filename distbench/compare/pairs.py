@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from distbench.compare.bounds import bound_sum, find_roundoff, spread_sum
 from distbench.compare.factor import find_factor, is_power_of_two
@@ -16,8 +17,10 @@ from distbench.compare.noise import STATE, Noise
 from distbench.compare.values import (
     Aligned,
     Array,
+    align_value,
     align_values,
     densify,
+    join_rows,
     measure_norm,
     name_dtype,
 )
@@ -187,19 +190,35 @@ class Pairs:
         source = replace(whole, phase="local_gradient")
         parts = self.find_parts(self.evidence.observed, source)
         factor = None if parts is None else find_factor(self.evidence.reference, whole)
+        known: Pair | None = None
         for key, value in members:
             if parts is not None and factor is not None:
-                yield self._make_sum(key, value, parts, factor)
+                known = self._make_sum(key, value, parts, factor, known)
+                yield known
             yield from self._pair_whole(key, value)
 
     def _make_sum(
-        self, key: TraceKey, value: Value, parts: tuple[Value, ...], factor: float
+        self,
+        key: TraceKey,
+        value: Value,
+        parts: tuple[Value, ...],
+        factor: float,
+        known: Pair | None,
     ) -> Pair:
-        """A reduced gradient against the sum of what went in."""
-        seen, *raw = align_values((value, *parts))
-        terms = raw if factor == 1 else [_scale(term, factor) for term in raw]
+        """A reduced gradient against the sum of what went in.
+
+        That is the same for all replicas which hold the same rows, so that it is taken
+        from the pair that is `known` of another replica.
+        """
+        rows = join_rows((value, *parts))
+        seen = align_value(value, rows)
+        dtype = self._name_dtype(key, value)
+        if known is not None and known.dtype == dtype and _are_same(rows, known.rows):
+            return replace(known, key=key, observed=seen.total)
+        terms = [align_value(part, rows) for part in parts]
+        if factor != 1:
+            terms = [_scale(term, factor) for term in terms]
         expected = np.sum([t.total for t in terms], axis=0)
-        magnitude = np.sum([t.magnitude for t in terms], axis=0)
         return Pair(
             key=key,
             relation="follows",
@@ -207,29 +226,24 @@ class Pairs:
             observed=seen.total,
             expected=expected,
             margin=self._bound_reduction(
-                key, value, terms, expected, magnitude, is_power_of_two(factor)
+                dtype, terms, expected, is_power_of_two(factor)
             ),
-            dtype=self._name_dtype(key, value),
+            dtype=dtype,
             terms=tuple(t.total for t in terms),
             rows=_rows(seen),
         )
 
     def _bound_reduction(
-        self,
-        key: TraceKey,
-        value: Value,
-        terms: list[Aligned],
-        expected: Array,
-        magnitude: Array,
-        exact_factor: bool,
+        self, dtype: str, terms: list[Aligned], expected: Array, exact_factor: bool
     ) -> Margin:
-        u = find_roundoff(self._name_dtype(key, value))
+        u = find_roundoff(dtype)
         # A row may be met several times by one replica: every slice is an addend.
         counts = [1 if t.counts is None else t.counts for t in terms]
         addends = int(np.max(np.sum(np.broadcast_arrays(*counts), axis=0), initial=1))
         roundings = addends - 1 if exact_factor else addends + 1
         if self._exact or roundings == 0 or u == 0:
             return BITWISE
+        magnitude = np.sum([t.magnitude for t in terms], axis=0)
         square = measure_norm(expected) ** 2
         if not np.isfinite(square) or not np.all(np.isfinite(magnitude)):
             return Margin(bound=bound_sum(magnitude, roundings, u))
@@ -344,6 +358,12 @@ def _scale(aligned: Aligned, factor: float) -> Aligned:
 
 def _rows(aligned: Aligned) -> Array | None:
     return None if aligned.rows is None else aligned.rows.astype(np.float64)
+
+
+def _are_same(rows: npt.NDArray[np.int64] | None, others: Array | None) -> bool:
+    if rows is None or others is None:
+        return rows is None and others is None
+    return bool(np.array_equal(rows, others))
 
 
 def _have_same_rows(left: Value, right: Value) -> bool:
