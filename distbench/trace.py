@@ -46,6 +46,7 @@ WHOLE = -1
 INITIAL = -1
 """Step number of the state before the first step."""
 
+_PLACES = {phase: place for place, phase in enumerate(PHASES)}
 _SCHEMA = "distbench/trace/1"
 
 
@@ -66,6 +67,16 @@ class TraceKey:
     variable: str = ""
     replica: int = WHOLE
     call: int = 0
+
+    def at(self, replica: int) -> TraceKey:
+        """The key of the same value on another replica, or as a `WHOLE`."""
+        return TraceKey(
+            step=self.step,
+            phase=self.phase,
+            variable=self.variable,
+            replica=replica,
+            call=self.call,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,6 +144,7 @@ class Trace:
         variables: Everything that the subject's state consists of.
         values: The arrays; read-only.
         notes: Facts about the run that diagnosis or report need, as JSON values.
+        dtypes: The dtype in which each variable, and the loss (`""`), was computed.
     """
 
     name: str
@@ -141,12 +153,17 @@ class Trace:
     variables: tuple[VariableInfo, ...]
     values: Mapping[TraceKey, Value]
     notes: Mapping[str, object] = field(default_factory=dict)
+    dtypes: Mapping[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for value in self.values.values():
             for array in _list_arrays(value):
                 array.setflags(write=False)
         object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
+        dtypes = {variable.path: variable.dtype for variable in self.variables}
+        if (loss := self.notes.get("loss_dtype")) is not None:
+            dtypes[""] = str(loss)
+        object.__setattr__(self, "dtypes", MappingProxyType(dtypes))
 
     def get(self, key: TraceKey) -> Value | None:
         """The value under a key, or None where it was not recorded."""
@@ -161,21 +178,16 @@ class Trace:
         replica: int | None = None,
     ) -> Iterator[tuple[TraceKey, Value]]:
         """All values that match, in the order of their keys."""
-        for key in sorted(self.values, key=_sort_key):
-            if (
-                (step is None or key.step == step)
-                and (phase is None or key.phase == phase)
-                and (variable is None or key.variable == variable)
-                and (replica is None or key.replica == replica)
-            ):
-                yield key, self.values[key]
-
-    @property
-    def dtypes(self) -> Mapping[str, str]:
-        """The dtype in which each variable, and the loss (`""`), was computed."""
-        loss = self.notes.get("loss_dtype")
-        known = {v.path: v.dtype for v in self.variables}
-        return known if loss is None else {**known, "": str(loss)}
+        found = [
+            key
+            for key in self.values
+            if (step is None or key.step == step)
+            and (phase is None or key.phase == phase)
+            and (variable is None or key.variable == variable)
+            and (replica is None or key.replica == replica)
+        ]
+        for key in sorted(found, key=_sort_key):
+            yield key, self.values[key]
 
     @property
     def steps(self) -> int:
@@ -283,7 +295,7 @@ def read_trace(folder: Path, stem: str) -> Trace:
 
 
 def _sort_key(key: TraceKey) -> tuple[int, int, int, str, int]:
-    return (key.step, key.call, PHASES.index(key.phase), key.variable, key.replica)
+    return (key.step, key.call, _PLACES[key.phase], key.variable, key.replica)
 
 
 def _list_arrays(value: Value) -> tuple[npt.NDArray[np.generic], ...]:

@@ -6,5 +6,10 @@ import pytest
 
 # Helpers that assert; a failure shows what was compared, as a test's own does.
 pytest.register_assert_rewrite(
-    "planted_faults", "judged_runs", "plugin_suites", "launch_support", "input_checks"
+    "drawn_checks",
+    "input_checks",
+    "judged_runs",
+    "launch_support",
+    "planted_faults",
+    "plugin_suites",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -158,7 +158,10 @@ def _is_of_one_shard(pair: Pair) -> bool:
 
 def _make(pair: Pair, measure: Measure, effective: bool, hidden: bool) -> Comparison:
     key = pair.key
-    made = Comparison(
+    if pair.relation == "replicas" or key.step == INITIAL:
+        # Nothing can be lost here: replicas that all lost it would still agree.
+        effective = measure.wrong
+    return Comparison(
         step=key.step,
         call=key.call,
         phase=key.phase,
@@ -175,11 +178,7 @@ def _make(pair: Pair, measure: Measure, effective: bool, hidden: bool) -> Compar
         hidden=hidden,
         change=measure_size(pair.expected - pair.base),
         resolution=max(
-            float(np.max(pair.margin.bound, initial=0.0)),
+            pair.margin.widest,
             2 * find_roundoff(pair.dtype) * measure_size(pair.expected),
         ),
     )
-    if pair.relation == "replicas" or key.step == INITIAL:
-        # Nothing can be lost here: replicas that all lost it would still agree.
-        return replace(made, effective=measure.wrong)
-    return made

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.bounds import SIGMAS
 from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import Array, are_equal
+from distbench.compare.values import Array, are_equal, measure_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,6 +25,13 @@ class Margin:
     bound: Array | float = 0.0
     ratio: float = math.inf
     total: float = math.inf
+
+    @property
+    def widest(self) -> float:
+        """The largest error that an element is allowed."""
+        if isinstance(self.bound, float):
+            return self.bound
+        return float(np.max(self.bound, initial=0.0))
 
 
 BITWISE = Margin()
@@ -58,18 +65,17 @@ def measure_error(observed: Array, expected: Array, margin: Margin) -> Measure:
             error=math.inf, error_over_bound=math.inf, wrong=True, by="shape"
         )
     if are_equal(observed, expected):
-        return Measure(bound=float(np.max(margin.bound, initial=0.0)), ratio=1.0)
-    bound = np.broadcast_to(np.asarray(margin.bound, np.float64), expected.shape)
+        return Measure(bound=margin.widest, ratio=1.0)
     with np.errstate(all="ignore"):
         difference = observed - expected
         error = np.abs(difference)
-        # Equal infinities and NaN on both sides agree; a NaN on one side does not.
-        same = (observed == expected) | (np.isnan(observed) & np.isnan(expected))
-        error = np.where(same, 0.0, np.where(np.isnan(error), math.inf, error))
-        quotient = np.where(error == 0, 0.0, error / bound)
-        quotient = np.where(np.isnan(quotient), math.inf, quotient)
-    place = np.unravel_index(int(np.argmax(quotient)), quotient.shape)
-    tests = {"elements": float(quotient[place])}
+        if np.isnan(error).any():
+            # Equal infinities and NaN on both sides agree; a NaN on one side does not.
+            same = (observed == expected) | (np.isnan(observed) & np.isnan(expected))
+            error = np.where(same, 0.0, np.where(np.isnan(error), math.inf, error))
+        largest = measure_size(error)
+        quotient, bound = _find_worst(error, largest, margin.bound)
+    tests = {"elements": quotient}
     fit = fit_ratio(observed, expected)
     if fit is not None and margin.ratio < math.inf:
         # Both must be exceeded: what rounding allows, and what the scatter of these
@@ -80,8 +86,8 @@ def measure_error(observed: Array, expected: Array, margin: Margin) -> Measure:
         tests["sum"] = _divide(abs(float(np.sum(difference))), margin.total)
     by = max(tests, key=lambda name: tests[name])
     return Measure(
-        error=float(np.max(error)),
-        bound=float(bound[place]),
+        error=largest,
+        bound=bound,
         error_over_bound=tests[by],
         ratio=None if fit is None else fit.ratio,
         wrong=tests[by] > 1,
@@ -101,7 +107,20 @@ def is_wrong(observed: Array, expected: Array, margin: Margin) -> bool:
     return False
 
 
+def _find_worst(
+    error: Array, largest: float, bound: Array | float
+) -> tuple[float, float]:
+    """The largest error ÷ bound of an element, and that element's bound."""
+    if isinstance(bound, float):
+        return _divide(largest, bound), bound
+    bounds = np.broadcast_to(bound, error.shape)
+    quotient = np.where(error == 0, 0.0, error / bounds)
+    quotient = np.where(np.isnan(quotient), math.inf, quotient)
+    place = np.unravel_index(int(np.argmax(quotient)), quotient.shape)
+    return float(quotient[place]), float(bounds[place])
+
+
 def _divide(error: float, bound: float) -> float:
     if error == 0:
         return 0.0
-    return error / bound if bound > 0 else math.inf
+    return error / bound if bound > 0 and error < math.inf else math.inf

@@ -124,7 +124,7 @@ def _is_free_of_groups(
 def _find_margin(noise: Noise, place: tuple[str, int], array: Array) -> float:
     variable, call = place
     key = TraceKey(step=0, phase="local_gradient", variable=variable, call=call)
-    return float(np.max(noise.find_margin(key, array).bound, initial=0.0))
+    return noise.find_margin(key, array).widest
 
 
 def _add(parts: list[Places], weights: list[float]) -> Places:

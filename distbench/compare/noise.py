@@ -19,7 +19,7 @@ from distbench.compare.values import (
     name_dtype,
 )
 from distbench.evidence import Evidence
-from distbench.trace import Phase, Trace, TraceKey
+from distbench.trace import WHOLE, Phase, Trace, TraceKey
 
 STATE: tuple[Phase, ...] = ("slot", "variable", "iterations")
 """Phases that hold what a step leaves behind."""
@@ -86,11 +86,7 @@ class Noise:
         """
         if self.exact or key.phase == "iterations":
             return BITWISE
-        whole = self.wholes.get(
-            TraceKey(
-                step=key.step, phase=key.phase, variable=key.variable, call=key.call
-            )
-        )
+        whole = self.wholes.get(key.at(WHOLE))
         step = None if self.pooled else key.step
         limits = self.limits.get(((key.phase, key.variable, key.call), step))
         if whole is None or limits is None:
@@ -99,8 +95,10 @@ class Noise:
         if not math.isfinite(error):
             return Margin(bound=math.inf)
         bound = error * max(whole.size, measure_size(expected))
+        if key.phase in STATE or key.phase == "loss":
+            return Margin(bound=bound)
         norm = measure_norm(expected)
-        if key.phase in STATE or key.phase == "loss" or not 0 < norm < math.inf:
+        if not 0 < norm < math.inf:
             return Margin(bound=bound)
         # Were the errors of the elements independent, each as large as the bound, the
         # ratio would spread by bound / norm; common errors show in the twins' ratios.
@@ -136,8 +134,11 @@ def _compare_twin(
         if base is None or key.phase == "iterations":
             continue
         expected, seen = (a.total for a in align_values((base, value)))
-        size = measure_size(expected)
-        wholes[key] = Whole(size=size, norm=measure_norm(expected))
+        whole = wholes.get(key)
+        if whole is None:
+            whole = Whole(size=measure_size(expected), norm=measure_norm(expected))
+            wholes[key] = whole
+        size = whole.size
         if expected.shape != seen.shape or not math.isfinite(size):
             continue
         u = find_roundoff(name_dtype(base, declared.get(key.variable)))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from distbench.compare.bounds import bound_sum, find_roundoff, spread_sum
 from distbench.compare.factor import find_factor, is_power_of_two
@@ -15,9 +17,11 @@ from distbench.compare.noise import STATE, Noise
 from distbench.compare.values import (
     Aligned,
     Array,
+    align_value,
     align_values,
     are_equal,
     densify,
+    join_rows,
     measure_norm,
     name_dtype,
 )
@@ -34,6 +38,9 @@ from distbench.trace import (
 )
 
 Relation = Literal["reference", "follows", "replicas", "total"]
+
+Members = tuple[tuple[TraceKey, Value], ...]
+"""What the replicas hold of one value, in their order."""
 
 SHARD = "one device, the same shard"
 GLOBAL = "one device, the global batch"
@@ -96,29 +103,29 @@ class Pairs:
 
     def list_all(self) -> Iterator[Pair]:
         """Every pair, each observed value once for each relation it stands in."""
-        observed = self.evidence.observed
-        summed: set[TraceKey] = set()
-        for key, value in observed.select():
-            if key.phase in ("loss", "local_gradient"):
-                if self.evidence.shards_known and not self.evidence.summed:
-                    yield from self._pair_shard(key, value)
-                elif (whole := replace(key, replica=WHOLE)) not in summed:
-                    summed.add(whole)
+        shards = self.evidence.shards_known and not self.evidence.summed
+        select = self.evidence.observed.select()
+        for whole, group in groupby(select, key=lambda item: item[0].at(WHOLE)):
+            members = tuple(group)
+            if whole.phase in ("loss", "local_gradient"):
+                if shards:
+                    yield from self._pair_shards(members)
+                else:
                     yield from self._pair_sum(whole)
-            elif key.phase == "reduced_gradient":
-                yield from self._pair_reduction(key, value)
-                yield from self._pair_whole(key, value)
-            elif key.phase == "applied_gradient":
-                yield from self._pair_replay(key, value, "reduced_gradient")
-                yield from self._pair_whole(key, value)
+            elif whole.phase == "reduced_gradient":
+                yield from self._pair_reduced(whole, members)
+            elif whole.phase == "applied_gradient":
+                for key, value in members:
+                    yield from self._pair_replay(key, value, "reduced_gradient")
+                    yield from self._pair_whole(key, value)
             else:
-                yield from self._pair_state(key, value)
+                yield from self._pair_state(whole, members)
 
-    def _pair_shard(self, key: TraceKey, value: Value) -> Iterator[Pair]:
-        expected = self._find_reference(key)
-        if expected is not None:
-            pair = self._make(key, "reference", SHARD, value, expected)
-            yield replace(pair, repeats=True)
+    def _pair_shards(self, members: Members) -> Iterator[Pair]:
+        for key, value in members:
+            expected = self._find_reference(key)
+            if expected is not None:
+                yield self._make(key, "reference", SHARD, value, expected, repeats=True)
 
     def _find_reference(self, key: TraceKey) -> Value | None:
         if key.phase not in self.evidence.known:
@@ -163,7 +170,7 @@ class Pairs:
         None if no replica has a value, or if one shows no gradient at all at this
         step: then it was not seen, which does not mean that there was none.
         """
-        found = [trace.get(replace(key, replica=r)) for r in range(trace.replicas)]
+        found = [trace.get(key.at(r)) for r in range(trace.replicas)]
         present = [value for value in found if value is not None]
         if not present:
             return None
@@ -180,48 +187,68 @@ class Pairs:
             parts.append(zero if value is None else value)
         return tuple(parts)
 
-    def _pair_reduction(self, key: TraceKey, value: Value) -> Iterator[Pair]:
-        """A reduced gradient against the sum of what went in."""
-        observed = self.evidence.observed
-        source = replace(key, phase="local_gradient")
-        parts = self.find_parts(observed, source)
-        factor = None if parts is None else find_factor(self.evidence.reference, key)
-        if parts is None or factor is None:
-            return
-        seen, *raw = align_values((value, *parts))
-        terms = raw if factor == 1 else [_scale(term, factor) for term in raw]
+    def _pair_reduced(self, whole: TraceKey, members: Members) -> Iterator[Pair]:
+        source = replace(whole, phase="local_gradient")
+        parts = self.find_parts(self.evidence.observed, source)
+        factor = None if parts is None else find_factor(self.evidence.reference, whole)
+        known: Pair | None = None
+        for key, value in members:
+            if parts is not None and factor is not None:
+                known = self._make_sum(key, value, parts, factor, known)
+                yield known
+            yield from self._pair_whole(key, value)
+
+    def _make_sum(
+        self,
+        key: TraceKey,
+        value: Value,
+        parts: tuple[Value, ...],
+        factor: float,
+        known: Pair | None,
+    ) -> Pair:
+        """A reduced gradient against the sum of what went in.
+
+        That is the same for all replicas which hold the same rows, so that it is taken
+        from the pair that is `known` of another replica.
+        """
+        rows = join_rows((value, *parts))
+        seen = align_value(value, rows)
+        dtype = self._name_dtype(key, value)
+        if (
+            known is not None
+            and known.dtype == dtype
+            and _have_equal_rows(rows, known.rows)
+        ):
+            return replace(known, key=key, observed=seen.total)
+        terms = [align_value(part, rows) for part in parts]
+        if factor != 1:
+            terms = [_scale(term, factor) for term in terms]
         expected = np.sum([t.total for t in terms], axis=0)
-        magnitude = np.sum([t.magnitude for t in terms], axis=0)
-        yield Pair(
+        return Pair(
             key=key,
             relation="follows",
             against=SUM,
             observed=seen.total,
             expected=expected,
             margin=self._bound_reduction(
-                key, value, terms, expected, magnitude, is_power_of_two(factor)
+                dtype, terms, expected, is_power_of_two(factor)
             ),
-            dtype=self._name_dtype(key, value),
+            dtype=dtype,
             terms=tuple(t.total for t in terms),
             rows=_rows(seen),
         )
 
     def _bound_reduction(
-        self,
-        key: TraceKey,
-        value: Value,
-        terms: list[Aligned],
-        expected: Array,
-        magnitude: Array,
-        exact_factor: bool,
+        self, dtype: str, terms: list[Aligned], expected: Array, exact_factor: bool
     ) -> Margin:
-        u = find_roundoff(self._name_dtype(key, value))
+        u = find_roundoff(dtype)
         # A row may be met several times by one replica: every slice is an addend.
         counts = [1 if t.counts is None else t.counts for t in terms]
         addends = int(np.max(np.sum(np.broadcast_arrays(*counts), axis=0), initial=1))
         roundings = addends - 1 if exact_factor else addends + 1
         if self._exact or roundings == 0 or u == 0:
             return BITWISE
+        magnitude = np.sum([t.magnitude for t in terms], axis=0)
         square = measure_norm(expected) ** 2
         if not np.isfinite(square) or not np.all(np.isfinite(magnitude)):
             return Margin(bound=bound_sum(magnitude, roundings, u))
@@ -234,7 +261,7 @@ class Pairs:
         )
 
     def _pair_whole(self, key: TraceKey, value: Value) -> Iterator[Pair]:
-        expected = self._find_reference(replace(key, replica=WHOLE))
+        expected = self._find_reference(key.at(WHOLE))
         if expected is not None:
             yield self._make(key, "reference", GLOBAL, value, expected)
 
@@ -247,15 +274,14 @@ class Pairs:
         expected = None if replay is None else replay.get(key)
         if expected is None:
             return
-        pair = self._make(key, "follows", UPDATES[source], value, expected)
-        yield replace(pair, margin=self._bound_rows(key, value, expected))
+        margin = self._bound_rows(key, value, expected)
+        yield self._make(key, "follows", UPDATES[source], value, expected, margin)
 
     def _bound_rows(self, key: TraceKey, value: Value, expected: Value) -> Margin:
         """Bitwise, but for rows that one side has added up and the other has not."""
         if self._exact or _have_same_rows(value, expected):
             return BITWISE
-        _, right = align_values((value, expected))
-        left, _ = align_values((value, expected))
+        left, right = align_values((value, expected))
         most = max(
             1 if a.counts is None else int(a.counts.max(initial=1))
             for a in (left, right)
@@ -264,33 +290,26 @@ class Pairs:
         u = find_roundoff(self._name_dtype(key, value))
         return Margin(bound=bound_sum(magnitude, most - 1, u))
 
-    def _pair_state(self, key: TraceKey, value: Value) -> Iterator[Pair]:
-        info = self.infos.get(key.variable)
+    def _pair_state(self, whole: TraceKey, members: Members) -> Iterator[Pair]:
+        info = self.infos.get(whole.variable)
         if info is not None and not info.synchronised:
             return
-        first = min(
-            r
-            for r in range(self.evidence.observed.replicas)
-            if self.evidence.observed.get(replace(key, replica=r)) is not None
-        )
-        if key.step == INITIAL:
-            expected = self.evidence.reference.get(replace(key, replica=WHOLE))
-            if expected is not None and key.variable not in self.evidence.drawn_anew:
-                pair = self._make(key, "reference", START, value, expected)
-                yield replace(pair, margin=BITWISE)
-        else:
-            source: Phase = "reduced_gradient"
-            fed = self.evidence.replays.get("applied_gradient")
-            if fed is not None and fed.get(key) is not None:
-                source = "applied_gradient"
-            if self._is_fed(key):
-                yield from self._pair_replay(key, value, source)
-            yield from self._pair_whole(key, value)
-        if key.replica != first:
-            other = self.evidence.observed.get(replace(key, replica=first))
-            if other is not None:
-                pair = self._make(key, "replicas", f"replica {first}", value, other)
-                yield replace(pair, margin=BITWISE)
+        fed = self.evidence.replays.get("applied_gradient")
+        start = self.evidence.reference.get(whole)
+        first, other = members[0]
+        for key, value in members:
+            if key.step != INITIAL:
+                source: Phase = "reduced_gradient"
+                if fed is not None and fed.get(key) is not None:
+                    source = "applied_gradient"
+                if self._is_fed(key):
+                    yield from self._pair_replay(key, value, source)
+                yield from self._pair_whole(key, value)
+            elif start is not None and key.variable not in self.evidence.drawn_anew:
+                yield self._make(key, "reference", START, value, start, BITWISE)
+            if key != first:
+                name = f"replica {first.replica}"
+                yield self._make(key, "replicas", name, value, other, BITWISE)
 
     def _is_fed(self, key: TraceKey) -> bool:
         """Whether state follows from the gradients that a replay is fed with.
@@ -325,23 +344,30 @@ class Pairs:
         against: str,
         value: Value,
         expected: Value,
+        margin: Margin | None = None,
+        *,
+        repeats: bool = False,
     ) -> Pair:
         seen, wanted = align_values((value, expected))
         base: Array | float = 0.0
         if key.phase in STATE and key.step != INITIAL:
             before = self.evidence.get_before(key.step, key.phase, key.variable)
-            if before is not None and densify(before).shape == seen.total.shape:
-                base = densify(before)
+            state = None if before is None else densify(before)
+            if state is not None and state.shape == seen.total.shape:
+                base = state
+        if margin is None:
+            margin = self.noise.find_margin(key, wanted.total)
         return Pair(
             key=key,
             relation=relation,
             against=against,
             observed=seen.total,
             expected=wanted.total,
-            margin=self.noise.find_margin(key, wanted.total),
+            margin=margin,
             dtype=self._name_dtype(key, value),
             base=base,
             rows=_rows(seen),
+            repeats=repeats,
         )
 
     def _name_dtype(self, key: TraceKey, value: Value) -> str:
@@ -359,6 +385,12 @@ def _rows(aligned: Aligned) -> Array | None:
 
 def _are_same(left: Value, right: Value) -> bool:
     return are_equal(densify(left), densify(right))
+
+
+def _have_equal_rows(rows: npt.NDArray[np.int64] | None, others: Array | None) -> bool:
+    if rows is None or others is None:
+        return rows is None and others is None
+    return bool(np.array_equal(rows, others))
 
 
 def _have_same_rows(left: Value, right: Value) -> bool:

@@ -35,12 +35,13 @@ def fit_ratio(observed: Array, expected: Array) -> RatioFit | None:
         s, t = expected.ravel() / scale, observed.ravel() / scale
         square = float(s @ s)
         # Fitting the difference keeps the digits of a ratio that is nearly 1.
-        excess = float((t - s) @ s) / square
-        residual = t - s - excess * s
+        difference = t - s
+        excess = float(difference @ s) / square
+        residual = difference - excess * s
     if not math.isfinite(excess):
         return None
     rest = math.sqrt(float(residual @ residual))
-    whole = math.sqrt(float((t - s) @ (t - s)))
+    whole = math.sqrt(float(difference @ difference))
     freedom = max(1, s.size - 1)
     return RatioFit(
         ratio=1 + excess,

@@ -44,21 +44,27 @@ def align_values(values: Sequence[Value]) -> tuple[Aligned, ...]:
     Sparse values are added up row by row over the rows that any of them touches; a
     dense one among them makes all of them dense.
     """
+    rows = join_rows(values)
+    return tuple([align_value(value, rows) for value in values])
+
+
+def join_rows(values: Sequence[Value]) -> npt.NDArray[np.int64] | None:
+    """The rows in which values are brought into the same form; None for all of them."""
     sparse = [value for value in values if isinstance(value, SparseRows)]
     if not sparse:
-        return tuple(_align_dense(value) for value in values)
+        return None
     size = sparse[0].shape[0]
-    if len(sparse) == len(values):
-        rows = np.unique(np.concatenate([value.indices for value in sparse]))
-    else:
-        rows = np.arange(size, dtype=np.int64)
-    rows = rows[(rows >= 0) & (rows < size)]
-    return tuple(
-        _align_sparse(value, rows)
-        if isinstance(value, SparseRows)
-        else _align_dense(value, rows)
-        for value in values
-    )
+    if len(sparse) < len(values):
+        return np.arange(size, dtype=np.int64)
+    rows = np.unique(np.concatenate([value.indices for value in sparse]))
+    return rows[(rows >= 0) & (rows < size)]
+
+
+def align_value(value: Value, rows: npt.NDArray[np.int64] | None) -> Aligned:
+    """Bring a value into the form that `join_rows` gives."""
+    if rows is not None and isinstance(value, SparseRows):
+        return _align_sparse(value, rows)
+    return Aligned(total=densify(value), rows=rows)
 
 
 def densify(value: Value) -> Array:
@@ -106,14 +112,18 @@ def are_equal(left: Array, right: Array) -> bool:
     """Whether two arrays hold the same numbers, NaN where the other has NaN."""
     if left.shape != right.shape:
         return False
-    return bool((left == right).all()) or bool(
-        np.array_equal(left, right, equal_nan=True)
-    )
+    same = left == right
+    if same.all():
+        return True
+    # Mostly the first number that differs settles it: it is no NaN.
+    if not np.isnan(left.flat[same.argmin()]):
+        return False
+    return bool((same | (np.isnan(left) & np.isnan(right))).all())
 
 
 def measure_size(array: Array) -> float:
     """Largest absolute value; 0 for an empty array."""
-    return float(np.abs(array).max(initial=0.0))
+    return float(np.maximum.reduce(np.abs(array), axis=None, initial=0.0))
 
 
 def measure_norm(array: Array) -> float:
@@ -123,11 +133,6 @@ def measure_norm(array: Array) -> float:
         return size
     scaled = (array / size).ravel()
     return size * math.sqrt(float(scaled @ scaled))
-
-
-def _align_dense(value: Value, rows: npt.NDArray[np.int64] | None = None) -> Aligned:
-    total = densify(value)
-    return Aligned(total=total, rows=rows)
 
 
 def _align_sparse(value: SparseRows, rows: npt.NDArray[np.int64]) -> Aligned:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,6 +31,15 @@ class Context:
     cases: tuple[Pair, ...]
     right: tuple[TraceKey, ...] = ()
     root: bool = False
+    _finite: tuple[tuple[int, Pair], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        finite = tuple(
+            (number, case)
+            for number, case in enumerate(self.cases)
+            if np.isfinite(case.observed).all() and np.isfinite(case.expected).all()
+        )
+        object.__setattr__(self, "_finite", finite)
 
     @property
     def replicas(self) -> int:
@@ -58,11 +67,7 @@ class Context:
 
     def list_cases(self) -> Iterator[tuple[int, Pair]]:
         """The wrong values with their numbers, those that are not finite left out."""
-        for number, case in enumerate(self.cases):
-            if np.all(np.isfinite(case.observed)) and np.all(
-                np.isfinite(case.expected)
-            ):
-                yield number, case
+        return iter(self._finite)
 
     def find_terms(self, case: Pair) -> tuple[Array, ...]:
         """The replicas' own gradients of a value, in its rows.

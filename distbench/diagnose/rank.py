@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from distbench.compare.pairs import Pair
-from distbench.compare.values import Array, measure_norm
+from distbench.compare.values import Array, are_equal, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 
 NEEDED = 0.9
@@ -76,10 +76,10 @@ def rate_hypothesis(
             continue
         share = measure_share(case, predicted)
         shares.append(share)
-        with np.errstate(invalid="ignore"):
-            rest = np.abs(case.observed - predicted)
-            within = bool(np.all(rest <= find_tolerance(case, context.replicas)))
-        full = full and (share == 1.0 or (share >= 0.5 and within))
+        full = full and (
+            share == 1.0
+            or (share >= 0.5 and _is_within(case, predicted, context.replicas))
+        )
     confidence = float(np.mean(shares)) if shares else 0.0
     return Ranked(
         hypothesis=hypothesis,
@@ -89,11 +89,17 @@ def rate_hypothesis(
     )
 
 
+def _is_within(case: Pair, predicted: Array, replicas: int) -> bool:
+    with np.errstate(invalid="ignore"):
+        rest = np.abs(case.observed - predicted)
+        return bool(np.all(rest <= find_tolerance(case, replicas)))
+
+
 def measure_share(case: Pair, predicted: Array) -> float:
     """1 - ‖observed - predicted‖ / ‖observed - expected‖, at least 0."""
     if np.shape(predicted) != case.observed.shape:
         return 0.0
-    if np.array_equal(case.observed, predicted, equal_nan=True):
+    if are_equal(case.observed, predicted):
         return 1.0
     with np.errstate(invalid="ignore", over="ignore"):
         whole = measure_norm(case.observed - case.expected)

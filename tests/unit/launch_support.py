@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 
 from distbench.cluster import ClusterSpec, Task
-from distbench.launch.forkclient import get_fork_server
+from distbench.launch.forkclient import ForkServer, get_fork_server
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import start_group
@@ -19,6 +19,9 @@ FIRST, SECOND = Task(role="worker", index=0), Task(role="worker", index=1)
 
 TIMEOUT_S = 20.0
 """Deadline of a job that is expected to end at once."""
+
+PRELOAD = ("launch_entries",)
+"""Imported before the tasks are forked, as the worker is: one import for all tasks."""
 
 Starter = Callable[..., Group]
 
@@ -29,12 +32,21 @@ def open_starter(directory: RunDirectory) -> Iterator[Starter]:
     with ExitStack() as groups:
 
         def start(spec: str = "mwms:2", **options: Any) -> Group:
-            options = {"entry": "launch_entries:run", **options}
+            options = {
+                "entry": "launch_entries:run",
+                "preload": PRELOAD,
+                **options,
+            }
             parsed = ClusterSpec.parse(spec)
             group = start_group(parsed, run_directory=directory, **options)
             return groups.enter_context(group)
 
         yield start
+
+
+def find_server() -> ForkServer:
+    """The server that forks the tasks of a starter's groups."""
+    return get_fork_server(PRELOAD, {})
 
 
 def check_no_leak(start: Starter, *, groups: int) -> None:
@@ -44,7 +56,7 @@ def check_no_leak(start: Starter, *, groups: int) -> None:
     for _ in range(groups):
         start("mwms:1").close()
     assert psutil.Process().num_fds() == before
-    server = psutil.Process(get_fork_server((), {}).pid)
+    server = psutil.Process(find_server().pid)
     assert server.children() == []
     assert server.num_fds() < 10
 

@@ -5,21 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
+from drawn_checks import check_expected, check_gradient, check_shards
 
 from distbench.cli import main
 from distbench.errors import BadInputError
 from distbench.faults import FAULTS, generated
 from distbench.faults.generated import generate
-from distbench.faults.generated.facts import Facts
 from distbench.faults.generated.mistake import MISTAKES
-from distbench.samples.drawn.gradient import compute_gradients
-from distbench.samples.drawn.training import PATHS
 from distbench.selftest.drawn import (
     Seeds,
     describe_drawn,
@@ -28,10 +24,9 @@ from distbench.selftest.drawn import (
     render_drawn,
 )
 from distbench.selftest.score import Cell, Passed, Score
-from distbench.split import shard_slices
 from distbench.verdict import Status
 
-SEEDS = range(150)
+SEEDS = range(24)
 
 
 @pytest.fixture(scope="module")
@@ -39,44 +34,29 @@ def drawn() -> list[generated.Generated]:
     return [generate(seed) for seed in SEEDS]
 
 
-def test_a_seed_always_gives_the_same() -> None:
+def test_a_seed_always_gives_the_same(drawn: list[generated.Generated]) -> None:
     code = (
         "from distbench.faults.generated import generate\n"
-        "print([(m.fault, m.facts.plan.describe()) for m in map(generate, range(20))])"
+        f"for made in map(generate, range({len(drawn)})):\n"
+        "    print(made.fault, made.facts.plan.describe())"
     )
-    runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-        for _ in range(2)
-    ]
-    assert runs[0].stdout == runs[1].stdout != b""
+    other = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    )
+    here = [f"{made.fault} {made.facts.plan.describe()}" for made in drawn]
+    assert other.stdout.splitlines() == here
 
 
-def test_kinds_codes_paths_and_clusters_are_covered(
-    drawn: list[generated.Generated],
-) -> None:
+def test_kinds_of_mistakes_are_many_and_have_names_of_their_own() -> None:
     assert len(MISTAKES) >= 50
     assert len({kind.name for kind in MISTAKES}) == len(MISTAKES)
-    seen = Counter(made.mistake.name for made in drawn)
-    assert len(seen) > 0.8 * len(MISTAKES)
-    assert len({made.fault.code for made in drawn}) >= 25
-    assert {made.facts.plan.path for made in drawn} == set(PATHS)
-    assert {made.cluster for made in drawn} == {"mirrored:2", "mirrored:3", "mwms:2"}
 
 
 def test_what_is_expected_names_things_of_the_program(
     drawn: list[generated.Generated],
 ) -> None:
     for made in drawn:
-        fault, plan = made.fault, made.facts.plan
-        assert fault.clusters == (made.cluster,)
-        assert fault.variables
-        assert len(set(fault.variables)) == len(fault.variables)
-        of_model = fault.phase.endswith("gradient") or fault.code == "update-repeated"
-        if of_model:
-            assert set(fault.variables) <= set(plan.order)
-        assert (fault.phase == "loss") == (fault.variables == ("",))
-        replicas = fault.list_replicas(made.cluster)
-        assert replicas is None or len(set(replicas)) == len(replicas) > 0
+        check_expected(made)
 
 
 def test_programs_differ_in_their_mistake_alone(
@@ -98,27 +78,15 @@ def test_programs_are_attributes_of_a_module() -> None:
 
 
 def test_the_gradient_is_that_of_the_loss(drawn: list[generated.Generated]) -> None:
-    """The shards' gradients add up to the whole batch's."""
-    for made in drawn[:40]:
-        plan = made.facts.plan
-        values, batch = plan.problem.draw_values(), plan.problem.draw_batch(0)
-        whole = compute_gradients(plan.problem, values, batch, slice(None), 1.0)
-        for name in plan.order:
-            np.testing.assert_allclose(
-                made.facts.total(name), whole.dense[name], rtol=1e-6, atol=1e-12
-            )
+    for made in drawn:
+        check_gradient(made)
 
 
 def test_shards_are_uneven_and_every_replica_has_a_part(
     drawn: list[generated.Generated],
 ) -> None:
     for made in drawn:
-        facts: Facts = made.facts
-        assert len(set(facts.shards)) > 1
-        assert sum(facts.shards) == facts.plan.problem.examples
-        assert shard_slices(facts.shards)[0].start == 0
-        for name in facts.names:
-            assert all(np.any(term.dense[name]) for term in facts.terms)
+        check_shards(made)
 
 
 @pytest.mark.parametrize("seed", [-1, 1 << 31])

@@ -14,10 +14,12 @@ import psutil
 import pytest
 from launch_support import (
     FIRST,
+    PRELOAD,
     SECOND,
     TIMEOUT_S,
     Starter,
     check_no_leak,
+    find_server,
     is_gone_soon,
     open_starter,
 )
@@ -97,7 +99,7 @@ def test_a_task_sees_what_the_bench_sees(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    get_fork_server((), {"GIVEN": "1"}).wait_ready()
+    get_fork_server(PRELOAD, {"GIVEN": "1"}).wait_ready()
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path / "extra")
     monkeypatch.setenv("SET_AFTER_THE_SERVER_STARTED", "1")
@@ -198,7 +200,7 @@ def test_groups_leak_no_descriptors(start: Starter) -> None:
 def test_a_fork_server_is_shared_and_has_one_thread(start: Starter) -> None:
     first, second = start("one"), start("one")
     parents = {psutil.Process(group.pids[FIRST]).ppid() for group in (first, second)}
-    server = get_fork_server((), {})
+    server = find_server()
     assert parents == {server.pid}
     assert psutil.Process(server.pid).num_threads() == 1
     assert os.getsid(server.pid) == server.pid
@@ -212,12 +214,12 @@ def test_an_environment_of_the_imports_has_its_own_server(start: Starter) -> Non
 
 def test_a_dead_fork_server_is_replaced(start: Starter) -> None:
     start("one").close()
-    old = get_fork_server((), {}).pid
+    old = find_server().pid
     os.kill(old, signal.SIGKILL)
     said: list[str] = []
     group = start("one", log=said.append)
     assert group.call("echo", {}, timeout_s=TIMEOUT_S)
-    assert get_fork_server((), {}).pid != old
+    assert find_server().pid != old
     assert said == ["The fork server had died; another one is started."]
 
 
@@ -225,7 +227,7 @@ def test_a_fork_server_takes_its_tasks_with_it(start: Starter) -> None:
     group = start()
 
     def kill_server(*_: object) -> None:
-        os.kill(get_fork_server((), {}).pid, signal.SIGKILL)
+        os.kill(find_server().pid, signal.SIGKILL)
 
     with pytest.raises(TaskFailedError, match=r"fork server died") as failure:
         group.call("wait", {}, timeout_s=TIMEOUT_S, on_progress=kill_server)

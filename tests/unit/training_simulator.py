@@ -8,8 +8,9 @@ another order differ by rounding as they do on a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -281,10 +282,7 @@ class Simulation:
         reference: dict = {}
         observed: dict = {}
         twins: list[dict] = [{} for _ in range(3)]
-        replays: dict[str, dict] = {
-            p: {} for p in ("reduced_gradient", "applied_gradient", "local_gradient")
-        }
-        repeated: dict = {(k, kept): {} for k in (2, 3, 4) for kept in (True, False)}
+        started: list[Sequence[State]] = []
         holders = range(1) if setup.central else everyone
         self.record_state(reference, INITIAL, self.initial, WHOLE)
         states = [fault.start(dict(self.initial), r) for r in everyone]
@@ -311,26 +309,30 @@ class Simulation:
             states = self._step_cluster(
                 fault, step, batch, parts, starts, observed, holders, memory
             )
-            self._replay(replays, observed, step, starts, holders)
-            self._repeat(repeated, observed, step, starts, holders)
+            started.append(starts)
         twin_traces = tuple(self.make_trace("twin", twin) for twin in twins)
         if setup.tier == "exact":
             twin_traces = ()
-        used = {"reduced_gradient", "applied_gradient", "local_gradient"}
+        replays: dict[Any, Trace] = {}
+        repeated: tuple[Trace, ...] = ()
+        if setup.tier != "free":
+            fed = ("reduced_gradient", "applied_gradient")
+            replays = {p: self._replay(p, observed, started) for p in fed}
+            state = replays["reduced_gradient"].values.items()
+            if any(
+                not np.array_equal(value, observed[key], equal_nan=True)
+                for key, value in state
+                if key.phase in ("slot", "variable")
+            ):  # what follows from one update asks for no other
+                phase = "local_gradient"
+                replays[phase] = self._replay(phase, observed, started)
+                repeated = tuple(self._repeat(observed, started))
         return Evidence(
             tier=setup.tier,
             observed=self.make_trace("simulated", observed),
             reference=self.make_trace("reference", reference, exact_proved=True),
-            replays={
-                phase: self.make_trace(f"replay {phase}", values)
-                for phase, values in replays.items()
-                if phase in used and setup.tier != "free"
-            },
-            repeated=tuple(
-                self.make_trace("repeated", values, times=times)
-                for (times, _), values in repeated.items()
-                if setup.tier != "free"
-            ),
+            replays=replays,
+            repeated=repeated,
             twins=twin_traces,
             penalty=self._make_penalty(),
             shards_known=setup.shards_known,
@@ -401,45 +403,49 @@ class Simulation:
                 self.record_state(observed, step, state, r)
         return new
 
+    def _list_fed(
+        self, phase: str, observed: dict, started: Sequence[Sequence[State]]
+    ) -> Iterator[tuple[int, int, State, Gradients]]:
+        """Of each step and replica the state before, and the gradients of a phase."""
+        found: dict[tuple[int, int], Gradients] = {}
+        for key, value in observed.items():
+            if key.phase == phase:
+                found.setdefault((key.step, key.replica), {})[key.variable] = value
+        holders = range(1 if self.setup.central else self.setup.replicas)
+        for step, states in enumerate(started):
+            for r in holders:
+                yield step, r, states[r], found[step, r]
+
     def _replay(
-        self, replays: dict, observed: dict, step: int, starts: Any, holders: Any
-    ) -> None:
-        for r in holders:
-            fed = {
-                phase: {
-                    k.variable: v
-                    for k, v in observed.items()
-                    if (k.step, k.phase, k.replica) == (step, phase, r)
-                }
-                for phase in replays
-            }
-            for phase, gradients in fed.items():
-                applied = gradients
-                if phase != "applied_gradient":
-                    applied = self.setup.rule.transform(gradients)
-                state = self.setup.rule.update(starts[r], applied)
-                self.record(replays[phase], step, {"applied_gradient": applied}, r)
-                self.record_state(replays[phase], step, state, r)
+        self, phase: str, observed: dict, started: Sequence[Sequence[State]]
+    ) -> Trace:
+        values: dict = {}
+        for step, r, start, gradients in self._list_fed(phase, observed, started):
+            applied = gradients
+            if phase != "applied_gradient":
+                applied = self.setup.rule.transform(gradients)
+            state = self.setup.rule.update(start, applied)
+            self.record(values, step, {"applied_gradient": applied}, r)
+            self.record_state(values, step, state, r)
+        return self.make_trace(f"replay {phase}", values)
 
     def _repeat(
-        self, repeated: dict, observed: dict, step: int, starts: Any, holders: Any
-    ) -> None:
+        self, observed: dict, started: Sequence[Sequence[State]]
+    ) -> Iterator[Trace]:
         """The update of the observed reduced gradients, several times in one step."""
-        for r in holders:
-            reduced = {
-                k.variable: v
-                for k, v in observed.items()
-                if (k.step, k.phase, k.replica) == (step, "reduced_gradient", r)
-            }
-            applied = self.setup.rule.transform(reduced)
-            for (times, slots_kept), values in repeated.items():
-                state = self.setup.rule.update(starts[r], applied)
+        fed = list(self._list_fed("reduced_gradient", observed, started))
+        for times, slots_kept in product((2, 3, 4), (True, False)):
+            values: dict = {}
+            for step, r, start, reduced in fed:
+                applied = self.setup.rule.transform(reduced)
+                state = self.setup.rule.update(start, applied)
                 for _ in range(times - 1):
                     if not slots_kept:
                         model = {path: state[path] for path in TRAINED}
-                        state = {**starts[r], **model}
+                        state = {**start, **model}
                     state = self.setup.rule.update(state, applied)
                 self.record_state(values, step, state, r)
+            yield self.make_trace("repeated", values, times=times)
 
     def _perturb(self, array: np.ndarray) -> np.ndarray:
         if array.dtype.kind != "f":
