@@ -105,6 +105,18 @@ class Context:
                 return tuple(values)
         return ()
 
+    def find_due_gradient(self, case: Pair, variable: str) -> Array | None:
+        """The gradient that a slot of a variable should take, dense.
+
+        Where no update could be watched, that of the global batch on one device.
+        """
+        seen = self.find_gradient(case, variable)
+        if seen is not None:
+            return seen
+        key = replace(case.key, phase="local_gradient", variable=variable)
+        value = self.evidence.reference.get(replace(key, replica=WHOLE))
+        return None if value is None else densify(value)
+
     def find_gradient(self, case: Pair, variable: str | None = None) -> Array | None:
         """The gradient that a replica's update was fed with, dense."""
         for phase in ("applied_gradient", "reduced_gradient"):

@@ -10,7 +10,7 @@ import numpy as np
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.fit import solve_least_squares
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, TraceKey, VariableInfo
+from distbench.trace import WHOLE, Phase, Trace, TraceKey, VariableInfo
 
 _NEAR = 1e-3
 """What a slot's change may differ by from its rule, as a share of it."""
@@ -23,21 +23,44 @@ def name_owners(evidence: Evidence) -> Evidence:
 
     A slot belongs to the one model variable of its shape. Of several it is the one from
     whose gradient, or the square of it, and its own value before the slot follows
-    on one device.
+    on one device. A model variable that follows so is a slot too: that of a program
+    which updates by hand.
     """
     infos = evidence.observed.variables
-    if all(info.of or not _may_have_owner(info) for info in infos):
-        return evidence
     owners = {
-        info.path: find_owner(evidence, info, infos)
+        info.path: owner
         for info in infos
-        if not info.of and _may_have_owner(info)
+        if not info.of
+        and _may_have_owner(info)
+        and (owner := find_owner(evidence, info, infos))
     }
-    named = tuple(
-        replace(info, of=owners[info.path]) if info.path in owners else info
-        for info in infos
+    if not owners:
+        return evidence
+    kept = {info.path for info in infos if info.role == "variable"} & set(owners)
+
+    def tell(trace: Trace) -> Trace:
+        named = tuple(
+            replace(info, of=owners[info.path], role="slot")
+            if info.path in owners
+            else info
+            for info in trace.variables
+        )
+        values = {
+            replace(key, phase="slot")
+            if key.phase == "variable" and key.variable in kept
+            else key: value
+            for key, value in trace.values.items()
+        }
+        return replace(trace, variables=named, values=values if kept else trace.values)
+
+    return replace(
+        evidence,
+        observed=tell(evidence.observed),
+        reference=tell(evidence.reference),
+        replays={phase: tell(trace) for phase, trace in evidence.replays.items()},
+        repeated=tuple(tell(trace) for trace in evidence.repeated),
+        twins=tuple(tell(trace) for trace in evidence.twins),
     )
-    return replace(evidence, observed=replace(evidence.observed, variables=named))
 
 
 def find_owner(

@@ -150,7 +150,7 @@ def _fit_rule(
         for number in numbers:
             case = context.cases[number]
             owner = context.infos[case.key.variable].of
-            gradient = context.find_gradient(case, owner)
+            gradient = context.find_due_gradient(case, owner)
             base = widen_base(case)
             if gradient is None or gradient.shape != base.shape or not np.any(base):
                 continue

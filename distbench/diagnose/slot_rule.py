@@ -94,7 +94,7 @@ def _group_by_gradient(
     kinds: dict[str, list[tuple[Row, Array]]] = {}
     for number, case in context.list_cases():
         owner = context.infos[case.key.variable].of
-        gradient = context.find_gradient(case, owner)
+        gradient = context.find_due_gradient(case, owner)
         if gradient is None or gradient.shape != case.expected.shape:
             continue
         row = Row(

@@ -11,6 +11,7 @@ from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import Row, fit_weights, predict_rows
+from distbench.diagnose.reduction import list_subsets
 from distbench.trace import TraceKey, Value
 
 
@@ -37,15 +38,45 @@ def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(code=code, predicted=predicted, detail=words)
     if context.phase == "variable":
         return
-    for who, powers, feed in _list_feeds(context.replicas):
-        yield from _fit_feed(context, powers, feed, code, f"it follows from {who}")
+    own, *others = _list_feeds(context.replicas)
+    if _is_by_hand(context):
+        # Who updates by hand sums by hand, and what the slot takes, the variable does.
+        yield from _explain_own_sum(context, own)
+        return
+    for feed in (own, *others):
+        yield from _fit_feed(context, feed, code)
 
 
-Feed = Callable[[tuple[Array, ...], int], Array]
-"""A gradient made of the replicas' own ones, for a replica."""
+def _explain_own_sum(context: Context, own: Feed) -> Iterator[Hypothesis]:
+    """The slots of an update by hand take no sum, or one over some replicas."""
+    for found in _fit_feed(context, own, "missing-reduction"):
+        yield replace(found, phase="variable")
+    for kept in list_subsets(context):
+        lost = tuple(r for r in range(context.replicas) if r not in kept)
+        names = ", ".join(map(str, lost))
+        part: Feed = (
+            f"a sum that lacks the gradient of replica {names}",
+            (1, 2),
+            lambda terms, _, kept=kept: sum(terms[r] for r in kept),  # type: ignore[misc]
+        )
+        for found in _fit_feed(context, part, "replica-dropped"):
+            yield replace(found, phase="variable", replicas=lost)
 
 
-def _list_feeds(replicas: int) -> Iterator[tuple[str, tuple[int, ...], Feed]]:
+def _is_by_hand(context: Context) -> bool:
+    """Whether no gradient was seen on its way to any of the slots."""
+    return all(
+        context.find_gradient(case, context.infos[case.key.variable].of) is None
+        for case in context.cases
+    )
+
+
+Feed = tuple[str, tuple[int, ...], Callable[[tuple[Array, ...], int], Array]]
+"""What a slot follows from, in words; the powers that it may be taken in; and the
+gradient itself, made of the replicas' own ones, for a replica."""
+
+
+def _list_feeds(replicas: int) -> Iterator[Feed]:
     """What a slot may take in place of the reduced gradient, as it is or squared.
 
     An optimizer may keep both: a slot of each kind is fed by its own power.
@@ -78,19 +109,18 @@ def _list_feeds(replicas: int) -> Iterator[tuple[str, tuple[int, ...], Feed]]:
     )
 
 
-def _fit_feed(
-    context: Context, powers: tuple[int, ...], feed: Feed, code: str, words: str
-) -> Iterator[Hypothesis]:
+def _fit_feed(context: Context, feed: Feed, code: str) -> Iterator[Hypothesis]:
     """One factor for each kind of slot: those whose names differ by the variable."""
+    who, powers, make = feed
     kinds: dict[str, list[tuple[Row, Array]]] = {}
     for number, case in context.list_cases():
         owner = context.infos[case.key.variable].of
         terms = find_locals(context, case, owner)
-        gradient = context.find_gradient(case, owner) if owner else None
+        gradient = context.find_due_gradient(case, owner) if owner else None
         if not terms or gradient is None or gradient.shape != case.observed.shape:
             continue
         offset = case.observed - case.expected
-        taken = feed(terms, case.key.replica)
+        taken = make(terms, case.key.replica)
         row = Row(number=number, target=offset, features=(taken,))
         kinds.setdefault(name_kind(context, case), []).append((row, gradient))
     predicted: dict[int, Array] = {}
@@ -98,7 +128,9 @@ def _fit_feed(
         for number, value in _fit_power(pairs, powers).items():
             predicted[number] = context.cases[number].expected + value
     if predicted:
-        yield Hypothesis(code=code, predicted=predicted, detail=words)
+        yield Hypothesis(
+            code=code, predicted=predicted, detail=f"it follows from {who}"
+        )
 
 
 def _fit_power(

@@ -170,3 +170,32 @@ class ByHand(Program):
     def descend(self, copy: Any, gradient: Any) -> None:
         """One copy's step."""
         copy.assign_sub(self.rate * gradient)
+
+
+class MomentumByHand(ByHand):
+    """The user keeps the momentum too, in variables of the program."""
+
+    beta = 0.75
+
+    def build(self, strategy: Any) -> None:
+        """Make the model, and a buffer for each of its variables."""
+        super().build(strategy)
+        self.buffers = [
+            tf.Variable(tf.zeros(v.shape, v.dtype), trainable=False, name=f"moved{i}")
+            for i, v in enumerate(self.trained())
+        ]
+
+    def variables(self) -> list[Any]:
+        """The model and the buffers."""
+        return [*self.trained(), *self.buffers]
+
+    def apply(self, gradients: list[Any]) -> None:
+        """Sum, then change buffer and variable."""
+        for place, gradient in enumerate(gradients):
+            total = self.reduce(tf.convert_to_tensor(gradient))
+            update(self.buffers[place], self.move, total)
+            self.update(self.trained()[place], tf.identity(self.buffers[place]))
+
+    def move(self, copy: Any, gradient: Any) -> None:
+        """One copy's buffer."""
+        copy.assign(self.beta * copy + gradient)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import legacy, tf
-from distbench.samples.program import ByHand, OwnReduction, Program
+from distbench.samples.program import (
+    ByHand,
+    MomentumByHand,
+    OwnReduction,
+    Program,
+)
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.program import unusual
 
@@ -156,3 +161,8 @@ class AccumulatorOnRead(Program):
         losses = super().compute_losses(batch)
         self.seen.assign_add(tf.cast(tf.shape(losses)[0], "float32"))
         return losses
+
+
+@unusual()
+class OwnMomentum(MomentumByHand):
+    """No optimizer, and the momentum lies among the program's variables."""
