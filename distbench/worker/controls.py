@@ -18,6 +18,13 @@ def make_legacy_sgd() -> Any:
     return tf_keras.optimizers.legacy.SGD(_RATE, momentum=_MOMENTUM)
 
 
+def make_keras2_sgd() -> Any:
+    """SGD of tf_keras' new optimizers."""
+    import tf_keras
+
+    return tf_keras.optimizers.SGD(_RATE, momentum=_MOMENTUM)
+
+
 def make_sgd_inside_tensorflow() -> Any:
     """SGD of the Keras that TensorFlow carries."""
     from tensorflow.python.keras.optimizer_v2 import gradient_descent

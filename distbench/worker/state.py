@@ -6,7 +6,7 @@ import contextlib
 import functools
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +92,10 @@ class VariableTable:
 
 
 def list_state(
-    model_variables: Iterable[Any], optimizers: Iterable[Any], ignored: set[int]
+    model_variables: Iterable[Any],
+    optimizers: Iterable[Any],
+    ignored: set[int],
+    find_counter: Callable[[Any], Any] = lambda _: None,
 ) -> tuple[StateVariable, ...]:
     """Name every variable of the model and every one reachable from the optimizers.
 
@@ -101,6 +104,7 @@ def list_state(
             taken apart.
         optimizers: Searched through attributes, containers and closures.
         ignored: Identities of variables that belong to the bench.
+        find_counter: Tells in which variable an optimizer counts its steps.
 
     Returns:
         Model variables first, in their order; then slots and counters by discovery.
@@ -118,7 +122,7 @@ def list_state(
             _register(part, name, "variable", "", known, names, found)
     paths = [v.info.path for v in found]
     for optimizer in optimizers:
-        counter = _find_iterations(optimizer)
+        counter = find_counter(optimizer)
         for variable in walk_variables(optimizer):
             name = _clean_name(variable.name)
             role = "iterations" if variable is counter else "slot"
@@ -290,11 +294,6 @@ def _get_plain(item: Any, name: str) -> Any:
         return getattr(item, name, None)
     except Exception:  # noqa: BLE001  # a user's property may raise anything
         return None
-
-
-def _find_iterations(optimizer: Any) -> Any:
-    # `iterations` creates the counter where it does not exist yet, as a step would.
-    return getattr(optimizer, "iterations", None)
 
 
 def _clean_name(name: str) -> str:

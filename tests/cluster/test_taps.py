@@ -12,6 +12,8 @@ from distbench.scenario import Scenario
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
+SUBJECTS = Path(__file__).with_name("family_subjects.py")
+FAMILIES = ("make_keras2_adam",)
 
 
 def _train(scenario: Scenario, spec_text: str, *, tapped: bool, scale: float = 1.0):
@@ -22,6 +24,7 @@ def _train(scenario: Scenario, spec_text: str, *, tapped: bool, scale: float = 1
 
     from distbench.cluster import ClusterSpec, Task
     from distbench.split import split_unevenly
+    from distbench.target import load_target, parse_target
     from distbench.worker.optimizer_program import count_examples
     from distbench.worker.reference import cut_batch
     from distbench.worker.runners import make_runner
@@ -37,6 +40,8 @@ def _train(scenario: Scenario, spec_text: str, *, tapped: bool, scale: float = 1
         return {}
 
     def factory():
+        if scenario.target != "adam":
+            return load_target(parse_target(f"{SUBJECTS}:{scenario.target}"))()
         optimizer = tf_keras.optimizers.legacy.Adam(0.1)
         if scale != 1.0:
             optimizer.gradient_transformers = [
@@ -57,8 +62,14 @@ def _train(scenario: Scenario, spec_text: str, *, tapped: bool, scale: float = 1
     }
 
 
-def _run(cluster: str, workload: str, path: str = "default", **options):
-    scenario = Scenario(target="adam", workload=workload, cluster=cluster, path=path)
+def _run(
+    cluster: str,
+    workload: str,
+    path: str = "default",
+    target: str = "adam",
+    **options,
+):
+    scenario = Scenario(target=target, workload=workload, cluster=cluster, path=path)
     results = distbench.run(
         lambda: _train(scenario, f"{cluster}@cpu", **options), cluster
     )
@@ -77,6 +88,15 @@ def _run(cluster: str, workload: str, path: str = "default", **options):
 @pytest.mark.parametrize("workload", ["linear", "embedding"])
 def test_taps_leave_every_bit_as_it_is(cluster: str, workload: str) -> None:
     assert _run(cluster, workload, tapped=True) == _run(cluster, workload, tapped=False)
+
+
+@pytest.mark.parametrize(
+    "cluster", ["one", "mirrored:2", "central:2", "mwms:2", "ps:1+1"]
+)
+@pytest.mark.parametrize("target", FAMILIES)
+def test_taps_leave_every_family_as_it_is(cluster: str, target: str) -> None:
+    tapped = _run(cluster, "embedding", target=target, tapped=True)
+    assert tapped == _run(cluster, "embedding", target=target, tapped=False)
 
 
 @pytest.mark.parametrize("path", ["user", "aggregator-two-stage", "global-clipnorm"])

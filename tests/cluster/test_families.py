@@ -1,0 +1,69 @@
+"""Every family of optimizers is taken without being told which, and found wrong alike.
+
+What each can be given (decay, averages, clips, XLA, a loss scale) is in the correct
+programs of `distbench/unusual`, and more mistakes are in `distbench/faults`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import distbench
+from distbench.errors import BadInputError
+from distbench.selftest.matrix import mark_cell
+from distbench.selftest.run import plan_selftest, run_selftest
+from distbench.verdict import Status, describe_verdict
+
+pytestmark = pytest.mark.cluster
+SUBJECTS = Path(__file__).with_name("family_subjects.py")
+
+
+@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
+@pytest.mark.parametrize("name", ["make_keras2_sgd"])
+def test_plain_descent_is_exact(name: str, cluster: str) -> None:
+    verdict = distbench.check(f"{SUBJECTS}:{name}", cluster, workload="linear")
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    assert [run.tier for run in verdict.runs] == ["exact", "bounded"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [
+        ("keras2-options", "mwms:2"),
+        ("keras2-loss-scale", "mirrored:2"),
+    ],
+)
+def test_options_of_the_base_class_pass(name: str, cluster: str) -> None:
+    (passed,) = run_selftest(plan_selftest([name], [cluster])).unusual
+    assert passed.status is Status.PASS, passed.found
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [
+        ("keras2-nobody-sums", "mirrored:2"),
+        ("keras2-momentum-of-own-gradient", "mwms:2"),
+    ],
+)
+def test_a_mistake_is_named_in_every_family(name: str, cluster: str) -> None:
+    (cell,) = run_selftest(plan_selftest([name], [cluster])).faults
+    assert mark_cell(cell) == "ok", (cell.found, cell.explanation)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "words"),
+    [
+        (
+            "make_keras2_sgd",
+            "aggregator",
+            r"tf_keras\.optimizers\.Optimizer have no.*'aggregator'.*default, user",
+        ),
+    ],
+)
+def test_a_path_that_a_family_lacks_names_those_it_has(
+    name: str, path: str, words: str
+) -> None:
+    with pytest.raises(BadInputError, match=words):
+        distbench.check(f"{SUBJECTS}:{name}", "one", path=path, workload="linear")
