@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.samples.lazy import keras, tf
+from distbench.samples.lazy import keras2, tf
 from distbench.samples.optimizers import keras2_optimizer
 from distbench.samples.program import TRAINED
 from distbench.samples.program import Program as LegacyProgram
@@ -16,7 +16,7 @@ class Program(LegacyProgram):
     """The same with a new optimizer."""
 
     def make_optimizer(self):
-        return keras.optimizers.SGD(0.05, momentum=0.9)
+        return keras2.SGD(0.05, momentum=0.9)
 
 
 @fault(

@@ -22,5 +22,8 @@ class LazyModule:
 
 tf: Any = LazyModule("tensorflow")
 keras: Any = LazyModule("tf_keras")
+keras2: Any = LazyModule("tf_keras.optimizers")
+keras3_base: Any = LazyModule("keras")
+keras3: Any = LazyModule("keras.optimizers")
 legacy: Any = LazyModule("tf_keras.optimizers.legacy")
 schedules: Any = LazyModule("tf_keras.optimizers.schedules")

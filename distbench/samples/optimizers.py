@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from distbench.samples.lazy import keras, legacy, tf
+from distbench.samples.lazy import keras2, keras3, legacy, tf
 
 
 class Factory:
@@ -59,7 +59,14 @@ def keras2_optimizer(
     base: str, *args: Any, **options: Any
 ) -> Callable[[type], Factory]:
     """The same for a class in `tf_keras.optimizers`; see `optimizer`."""
-    return lambda mixin: Factory(mixin, base, args, options, keras.optimizers)
+    return lambda mixin: Factory(mixin, base, args, options, keras2)
+
+
+def keras3_optimizer(
+    base: str, *args: Any, **options: Any
+) -> Callable[[type], Factory]:
+    """The same for a class in `keras.optimizers` of Keras 3; see `optimizer`."""
+    return lambda mixin: Factory(mixin, base, args, options, keras3)
 
 
 class OwnRule:

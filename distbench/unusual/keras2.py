@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distbench.samples.lazy import keras, tf
+from distbench.samples.lazy import keras, keras2, tf
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce
 from distbench.unusual.program import unusual
@@ -13,7 +13,7 @@ class Keras2Options(Program):
     """Each variable has an optimizer with another option of the base class."""
 
     def make_optimizer(self):
-        adam = keras.optimizers.Adam
+        adam = keras2.Adam
         compiled = adam(0.05)
         compiled.jit_compile = True
         return [
@@ -35,7 +35,7 @@ class Keras2OwnReduction(Program):
     """The user sums, and the optimizer is told not to in the older spelling."""
 
     def make_optimizer(self):
-        return keras.optimizers.SGD(0.05, momentum=0.9, global_clipnorm=0.5)
+        return keras2.SGD(0.05, momentum=0.9, global_clipnorm=0.5)
 
     def apply(self, gradients):
         self._optimizer.apply_gradients(
@@ -49,7 +49,7 @@ class Keras2LossScale(Program):
     """A loss scale multiplies the loss and divides the gradients."""
 
     def make_optimizer(self):
-        inner = keras.optimizers.Adam(0.05)
+        inner = keras2.Adam(0.05)
         return keras.mixed_precision.LossScaleOptimizer(inner)
 
     def replica_step(self, batch):

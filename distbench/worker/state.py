@@ -116,7 +116,7 @@ def list_state(
         is_sharded = isinstance(variable, tf.__internal__.distribute.ShardedVariable)
         parts = list(variable.variables) if is_sharded else [variable]
         for number, part in enumerate(parts):
-            name = _clean_name(part.name)
+            name = _name_variable(part)
             if is_sharded:
                 name = f"{_clean_name(variable.name)}/part_{number}"
             _register(part, name, "variable", "", known, names, found)
@@ -124,7 +124,7 @@ def list_state(
     for optimizer in optimizers:
         counter = find_counter(optimizer)
         for variable in walk_variables(optimizer):
-            name = _clean_name(variable.name)
+            name = _name_variable(variable)
             role = "iterations" if variable is counter else "slot"
             _register(
                 variable, name, role, _match_owner(name, paths), known, names, found
@@ -296,11 +296,22 @@ def _get_plain(item: Any, name: str) -> Any:
         return None
 
 
+def _name_variable(variable: Any) -> str:
+    """A variable's name; that of Keras 3 calls each kernel `kernel`, but has a path."""
+    return _clean_name(getattr(variable, "path", None) or variable.name)
+
+
 def _clean_name(name: str) -> str:
     return name.split(":")[0]
 
 
 def _match_owner(name: str, paths: list[str]) -> str:
-    """The longest path of a model variable among the parts of a slot's name."""
+    """The longest path of a model variable among the parts of a slot's name.
+
+    Keras 3 makes one part of it: `kernel:0` of a layer gives `layer_kernel_0_momentum`.
+    """
     matches = [path for path in paths if f"/{path}/" in f"/{name}/"]
+    if not matches:
+        last = name.rpartition("/")[2]
+        matches = [p for p in paths if last.startswith(p.replace("/", "_") + "_")]
     return max(matches, key=len, default="")

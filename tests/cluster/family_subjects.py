@@ -5,6 +5,7 @@ Loaded by the tasks from this file; nothing here knows of distbench.
 
 from __future__ import annotations
 
+import keras
 import tf_keras
 
 
@@ -14,3 +15,19 @@ def make_keras2_adam():
 
 def make_keras2_sgd():
     return tf_keras.optimizers.SGD(0.125)
+
+
+def make_keras3_adam():
+    return keras.optimizers.Adam(0.1)
+
+
+def make_keras3_sgd():
+    return keras.optimizers.SGD(0.125)
+
+
+def make_keras3_clipped():
+    return keras.optimizers.Adam(0.1, global_clipnorm=0.1)
+
+
+def make_keras3_average():
+    return keras.optimizers.Adam(0.1, use_ema=True)

@@ -21,7 +21,7 @@ SUBJECTS = Path(__file__).with_name("family_subjects.py")
 
 
 @pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
-@pytest.mark.parametrize("name", ["make_keras2_sgd"])
+@pytest.mark.parametrize("name", ["make_keras2_sgd", "make_keras3_sgd"])
 def test_plain_descent_is_exact(name: str, cluster: str) -> None:
     verdict = distbench.check(f"{SUBJECTS}:{name}", cluster, workload="linear")
     assert verdict.status is Status.PASS, describe_verdict(verdict)
@@ -33,6 +33,8 @@ def test_plain_descent_is_exact(name: str, cluster: str) -> None:
     [
         ("keras2-options", "mwms:2"),
         ("keras2-loss-scale", "mirrored:2"),
+        ("keras3-options", "mirrored:2"),
+        ("keras3-layers", "mwms:2"),
     ],
 )
 def test_options_of_the_base_class_pass(name: str, cluster: str) -> None:
@@ -45,6 +47,8 @@ def test_options_of_the_base_class_pass(name: str, cluster: str) -> None:
     [
         ("keras2-nobody-sums", "mirrored:2"),
         ("keras2-momentum-of-own-gradient", "mwms:2"),
+        ("keras3-nobody-sums", "mwms:2"),
+        ("keras3-momentum-of-own-gradient", "mirrored:2"),
     ],
 )
 def test_a_mistake_is_named_in_every_family(name: str, cluster: str) -> None:
@@ -60,6 +64,11 @@ def test_a_mistake_is_named_in_every_family(name: str, cluster: str) -> None:
             "aggregator",
             r"tf_keras\.optimizers\.Optimizer have no.*'aggregator'.*default, user",
         ),
+        (
+            "make_keras3_sgd",
+            "user",
+            r"keras\.optimizers\.Optimizer have no.*'user'.*default, clipvalue",
+        ),
     ],
 )
 def test_a_path_that_a_family_lacks_names_those_it_has(
@@ -67,3 +76,21 @@ def test_a_path_that_a_family_lacks_names_those_it_has(
 ) -> None:
     with pytest.raises(BadInputError, match=words):
         distbench.check(f"{SUBJECTS}:{name}", "one", path=path, workload="linear")
+
+
+def test_keras_3_clips_before_it_sums_and_its_own_sgd_shows_it() -> None:
+    verdict = distbench.check(
+        f"{SUBJECTS}:make_keras3_clipped", "mirrored:2", workload="linear", tier="exact"
+    )
+    first = verdict.findings[0]
+    found = (first.code, first.phase, first.replicas, first.origin)
+    wanted = ("clip-before-reduction", "reduced_gradient", (0, 1), "framework")
+    assert found == wanted, describe_verdict(verdict)
+
+
+def test_what_an_option_makes_the_framework_refuse_is_refused() -> None:
+    """Only the same option on the stock optimizer tells whose refusal it is."""
+    verdict = distbench.check(
+        f"{SUBJECTS}:make_keras3_average", "central:2", workload="linear", tier="exact"
+    )
+    assert {run.status for run in verdict.runs} == {Status.REFUSED}

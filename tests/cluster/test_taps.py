@@ -13,7 +13,7 @@ from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
 SUBJECTS = Path(__file__).with_name("family_subjects.py")
-FAMILIES = ("make_keras2_adam",)
+FAMILIES = ("make_keras2_adam", "make_keras3_adam")
 
 
 def _train(scenario: Scenario, spec_text: str, *, tapped: bool, scale: float = 1.0):

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from distbench.errors import BadInputError
-from distbench.worker.families import keras2, legacy
+from distbench.worker.families import keras2, keras3, legacy
 from distbench.worker.families.family import Family
 from distbench.worker.state import VariableTable
 from distbench.worker.taps import TapBoard
 
-_FAMILIES = (legacy.FAMILY, keras2.FAMILY)
+_FAMILIES = (legacy.FAMILY, keras2.FAMILY, keras3.FAMILY)
 _BY_BASE = {base: family for family in _FAMILIES for base in family.bases}
 
 KNOWN_BASES = {base: family.bases[base] for base, family in _BY_BASE.items()}
@@ -48,10 +48,17 @@ def find_family(optimizer: Any) -> Family:
     return _BY_BASE[base]
 
 
-def name_control(optimizer: Any) -> str | None:
-    """The stock optimizer of an optimizer's family."""
+def describe_control(optimizer: Any) -> tuple[str, dict[str, float]]:
+    """The stock optimizer of an optimizer's family, and the options that it shares.
+
+    Returns:
+        Arguments of `distbench.worker.controls.make_control`.
+    """
     base = name_family(optimizer)
-    return None if base is None else _BY_BASE[base].controls[base]
+    family = find_family(optimizer)
+    given = {name: getattr(optimizer, name, None) for name in family.options}
+    options = {k: v for k, v in given.items() if isinstance(v, (int, float)) and v}
+    return family.controls[base or ""], options
 
 
 def find_counter(optimizer: Any) -> Any:

@@ -41,6 +41,8 @@ class Family:
         paths: The aggregation paths that it has.
         build: Makes an optimizer ready for variables, under the strategy's scope, if
             its users have to.
+        options: Attributes of the base class that change what it computes, as numbers;
+            a control takes them from the subject.
         find_counter: The variable in which an optimizer counts its steps, or None.
     """
 
@@ -49,5 +51,6 @@ class Family:
     install: Callable[[Any, TapBoard, VariableTable], None]
     hand_over: HandOver
     paths: tuple[str, ...]
+    options: tuple[str, ...] = ()
     build: Callable[[Any, Sequence[Any]], None] = _build_late
     find_counter: Callable[[Any], Any] = _get_iterations

@@ -35,6 +35,16 @@ class GradientTaps:
         with self._board.enter_once("reduced_gradient") as outermost:
             return self.tap_pairs("reduced_gradient", pairs) if outermost else pairs
 
+    def update_step(
+        self, original: Any, gradient: Any, variable: Any, *args: Any, **kw: Any
+    ) -> Any:
+        """In front of a rule that is given gradient and variable, on one copy."""
+        with self._board.enter_once("applied_gradient") as outermost:
+            if outermost:
+                path = self._table.find_path(variable)
+                gradient = self._board.tap("applied_gradient", path, gradient)
+            return original(gradient, variable, *args, **kw)
+
     def tap_pairs(self, phase: Phase, pairs: Any) -> Pairs:
         """Record and feed a phase for each variable that has a gradient."""
         return [

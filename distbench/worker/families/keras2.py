@@ -46,6 +46,15 @@ FAMILY = Family(
     install=install,
     hand_over=hand_over,
     paths=("default", "user", "none", "clipvalue", "clipnorm", "global-clipnorm"),
+    options=(
+        "clipnorm",
+        "clipvalue",
+        "global_clipnorm",
+        "weight_decay",
+        "use_ema",
+        "ema_momentum",
+        "ema_overwrite_frequency",
+    ),
 )
 
 
@@ -58,12 +67,3 @@ class _Keras2Taps(GradientTaps):
 
     def use_gradients(self, original: Any, pairs: Any, *args: Any, **kw: Any) -> Any:
         return original(self.tap_reduced(pairs), *args, **kw)
-
-    def update_step(
-        self, original: Any, gradient: Any, variable: Any, *args: Any, **kw: Any
-    ) -> Any:
-        with self._board.enter_once("applied_gradient") as outermost:
-            if outermost:
-                path = self._table.find_path(variable)
-                gradient = self._board.tap("applied_gradient", path, gradient)
-            return original(gradient, variable, *args, **kw)

@@ -52,6 +52,7 @@ FAMILY = Family(
     install=install,
     hand_over=hand_over,
     paths=tuple(PATHS),
+    options=("clipnorm", "clipvalue", "global_clipnorm"),
 )
 
 
