@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from distbench.samples.lazy import keras2, keras3, legacy, tf
+from distbench.samples.lazy import keras2, keras3, legacy, tf, v1
 
 
 class Factory:
@@ -67,6 +67,11 @@ def keras3_optimizer(
 ) -> Callable[[type], Factory]:
     """The same for a class in `keras.optimizers` of Keras 3; see `optimizer`."""
     return lambda mixin: Factory(mixin, base, args, options, keras3)
+
+
+def v1_optimizer(base: str, *args: Any, **options: Any) -> Callable[[type], Factory]:
+    """The same for a class in `tf.compat.v1.train`; see `optimizer`."""
+    return lambda mixin: Factory(mixin, base, args, options, v1)
 
 
 class OwnRule:

@@ -49,6 +49,13 @@ def make_keras3_sgd() -> Any:
     return keras.optimizers.SGD(_RATE, momentum=_MOMENTUM)
 
 
+def make_v1_sgd() -> Any:
+    """SGD of TensorFlow 1."""
+    import tensorflow as tf
+
+    return tf.compat.v1.train.MomentumOptimizer(_RATE, _MOMENTUM)
+
+
 def make_sgd_inside_tensorflow() -> Any:
     """SGD of the Keras that TensorFlow carries."""
     from tensorflow.python.keras.optimizer_v2 import gradient_descent

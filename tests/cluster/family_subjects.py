@@ -6,6 +6,7 @@ Loaded by the tasks from this file; nothing here knows of distbench.
 from __future__ import annotations
 
 import keras
+import tensorflow as tf
 import tf_keras
 
 
@@ -31,3 +32,11 @@ def make_keras3_clipped():
 
 def make_keras3_average():
     return keras.optimizers.Adam(0.1, use_ema=True)
+
+
+def make_v1_adam():
+    return tf.compat.v1.train.AdamOptimizer(0.1)
+
+
+def make_v1_sgd():
+    return tf.compat.v1.train.GradientDescentOptimizer(0.125)

@@ -21,7 +21,7 @@ SUBJECTS = Path(__file__).with_name("family_subjects.py")
 
 
 @pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
-@pytest.mark.parametrize("name", ["make_keras2_sgd", "make_keras3_sgd"])
+@pytest.mark.parametrize("name", ["make_keras2_sgd", "make_keras3_sgd", "make_v1_sgd"])
 def test_plain_descent_is_exact(name: str, cluster: str) -> None:
     verdict = distbench.check(f"{SUBJECTS}:{name}", cluster, workload="linear")
     assert verdict.status is Status.PASS, describe_verdict(verdict)
@@ -34,6 +34,7 @@ def test_plain_descent_is_exact(name: str, cluster: str) -> None:
         ("keras2-options", "mwms:2"),
         ("keras2-loss-scale", "mirrored:2"),
         ("keras3-options", "mirrored:2"),
+        ("v1-many-rules", "mirrored:2"),
         ("keras3-layers", "mwms:2"),
     ],
 )
@@ -45,10 +46,11 @@ def test_options_of_the_base_class_pass(name: str, cluster: str) -> None:
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [
-        ("keras2-nobody-sums", "mirrored:2"),
         ("keras2-momentum-of-own-gradient", "mwms:2"),
         ("keras3-nobody-sums", "mwms:2"),
         ("keras3-momentum-of-own-gradient", "mirrored:2"),
+        ("v1-momentum-of-own-gradient", "mwms:2"),
+        ("v1-global-step-of-replicas", "mirrored:2"),
     ],
 )
 def test_a_mistake_is_named_in_every_family(name: str, cluster: str) -> None:
@@ -68,6 +70,11 @@ def test_a_mistake_is_named_in_every_family(name: str, cluster: str) -> None:
             "make_keras3_sgd",
             "user",
             r"keras\.optimizers\.Optimizer have no.*'user'.*default, clipvalue",
+        ),
+        (
+            "make_v1_sgd",
+            "clipnorm",
+            r"v1\.train\.Optimizer have no.*default, user, none",
         ),
     ],
 )

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from distbench.errors import BadInputError
-from distbench.worker.families import keras2, keras3, legacy
+from distbench.worker.families import keras2, keras3, legacy, v1
 from distbench.worker.families.family import Family
 from distbench.worker.state import VariableTable
 from distbench.worker.taps import TapBoard
 
-_FAMILIES = (legacy.FAMILY, keras2.FAMILY, keras3.FAMILY)
+_FAMILIES = (legacy.FAMILY, keras2.FAMILY, keras3.FAMILY, v1.FAMILY)
 _BY_BASE = {base: family for family in _FAMILIES for base in family.bases}
 
 KNOWN_BASES = {base: family.bases[base] for base, family in _BY_BASE.items()}
