@@ -22,7 +22,7 @@ from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import Job, start_group
 from distbench.launch.surroundings import Start
 from distbench.scenario import Scenario, scenario_to_json
-from distbench.target import TargetRef, target_to_json
+from distbench.target import TargetRef, target_from_json, target_to_json
 from distbench.trace import Phase, merge_traces, read_trace
 
 ENTRY = "distbench.worker.main:run_task"
@@ -174,7 +174,8 @@ def observe(
                     "prepare", payload, timeout_s=left(), tasks=trainers
                 )
                 answer = _call_reference(one, payload, target, left())
-                control = _find_control(answer["control"])
+                if answer["control"] is not None:
+                    control = target_from_json(answer["control"])
                 found = tuple(answer["twins"])
                 if not found:
                     return Observation(environment=environment)
@@ -287,12 +288,6 @@ def observe_corrected(
     left = {key: v for key, v in merged.values.items() if key.phase in _LEFT_BEHIND}
     left_behind = replace(merged, values=left)
     return replace(evidence, observed=left_behind, replays={}, repeated=())
-
-
-def _find_control(name: str | None) -> TargetRef | None:
-    if name is None:
-        return None
-    return TargetRef(kind="import", module="distbench.worker.controls", attribute=name)
 
 
 def _call_reference(

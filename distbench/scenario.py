@@ -27,12 +27,9 @@ PATHS: Mapping[str, str] = MappingProxyType(
         "aggregator-two-stage": (
             "a gradient_aggregator sums dense and sparse gradients in two stages"
         ),
-        "user": (
-            "the user calls all_reduce, then apply_gradients with "
-            "experimental_aggregate_gradients=False"
-        ),
+        "user": ("the user calls all_reduce, then apply_gradients without aggregation"),
         "none": (
-            "experimental_aggregate_gradients=False and nobody reduces: a planted bug"
+            "apply_gradients without aggregation, and nobody reduces: a planted bug"
         ),
         "transformers": (
             "gradient_transformers change the gradients after they were summed"

@@ -22,5 +22,9 @@ class LazyModule:
 
 tf: Any = LazyModule("tensorflow")
 keras: Any = LazyModule("tf_keras")
+keras2: Any = LazyModule("tf_keras.optimizers")
+keras3_base: Any = LazyModule("keras")
+keras3: Any = LazyModule("keras.optimizers")
+v1: Any = LazyModule("tensorflow.compat.v1.train")
 legacy: Any = LazyModule("tf_keras.optimizers.legacy")
 schedules: Any = LazyModule("tf_keras.optimizers.schedules")

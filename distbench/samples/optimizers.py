@@ -1,11 +1,11 @@
-"""Optimizers as users write them: subclasses of the legacy ones, made when needed."""
+"""Optimizers as users write them: subclasses of stock ones, made when needed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from distbench.samples.lazy import legacy, tf
+from distbench.samples.lazy import keras2, keras3, legacy, tf, v1
 
 
 class Factory:
@@ -13,18 +13,25 @@ class Factory:
 
     Args:
         mixin: The user's methods; they stand before those of the base.
-        base: Name of a class in `tf_keras.optimizers.legacy`.
+        base: Name of a class in the module.
         args: What the base is made with.
         options: The same, by name.
+        module: Has the base, such as `tf_keras.optimizers.legacy`.
     """
 
     def __init__(
-        self, mixin: type, base: str, args: tuple[Any, ...], options: dict[str, Any]
+        self,
+        mixin: type,
+        base: str,
+        args: tuple[Any, ...],
+        options: dict[str, Any],
+        module: Any = legacy,
     ) -> None:
         self._mixin = mixin
         self._base = base
         self._args = args
         self._options = options
+        self._module = module
         self.__name__ = mixin.__name__
         self.__qualname__ = mixin.__qualname__
         self.__module__ = mixin.__module__
@@ -32,7 +39,7 @@ class Factory:
 
     def __call__(self) -> Any:
         """A new optimizer."""
-        base = getattr(legacy, self._base)
+        base = getattr(self._module, self._base)
         made = type(self.__name__, (self._mixin, base), {})
         return made(*self._args, **self._options)
 
@@ -46,6 +53,25 @@ def optimizer(base: str, *args: Any, **options: Any) -> Callable[[type], Factory
         options: The same, by name.
     """
     return lambda mixin: Factory(mixin, base, args, options)
+
+
+def keras2_optimizer(
+    base: str, *args: Any, **options: Any
+) -> Callable[[type], Factory]:
+    """The same for a class in `tf_keras.optimizers`; see `optimizer`."""
+    return lambda mixin: Factory(mixin, base, args, options, keras2)
+
+
+def keras3_optimizer(
+    base: str, *args: Any, **options: Any
+) -> Callable[[type], Factory]:
+    """The same for a class in `keras.optimizers` of Keras 3; see `optimizer`."""
+    return lambda mixin: Factory(mixin, base, args, options, keras3)
+
+
+def v1_optimizer(base: str, *args: Any, **options: Any) -> Callable[[type], Factory]:
+    """The same for a class in `tf.compat.v1.train`; see `optimizer`."""
+    return lambda mixin: Factory(mixin, base, args, options, v1)
 
 
 class OwnRule:

@@ -5,10 +5,27 @@ Momentum gives them a slot, since some of the framework's faults are in its slot
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 _RATE = 0.125
 _MOMENTUM = 0.5
+
+
+def make_control(name: str, options: Mapping[str, float]) -> Any:
+    """A stock optimizer with options of its base class.
+
+    They are set as attributes, which the families read when they build or apply: a
+    constructor refuses two clips, but a path may have set another than the user.
+
+    Args:
+        name: A function of this module.
+        options: Values by attribute.
+    """
+    optimizer = globals()[name]()
+    for option, value in options.items():
+        setattr(optimizer, option, value)
+    return optimizer
 
 
 def make_legacy_sgd() -> Any:
@@ -16,6 +33,27 @@ def make_legacy_sgd() -> Any:
     import tf_keras
 
     return tf_keras.optimizers.legacy.SGD(_RATE, momentum=_MOMENTUM)
+
+
+def make_keras2_sgd() -> Any:
+    """SGD of tf_keras' new optimizers."""
+    import tf_keras
+
+    return tf_keras.optimizers.SGD(_RATE, momentum=_MOMENTUM)
+
+
+def make_keras3_sgd() -> Any:
+    """SGD of Keras 3."""
+    import keras
+
+    return keras.optimizers.SGD(_RATE, momentum=_MOMENTUM)
+
+
+def make_v1_sgd() -> Any:
+    """SGD of TensorFlow 1."""
+    import tensorflow as tf
+
+    return tf.compat.v1.train.MomentumOptimizer(_RATE, _MOMENTUM)
 
 
 def make_sgd_inside_tensorflow() -> Any:

@@ -48,6 +48,33 @@ def intercept(
     return restore
 
 
+def intercept_inherited(
+    instance: Any, base: type, name: str, replacement: Callable[..., Any]
+) -> None:
+    """Replace a method of a base class for one instance.
+
+    What a subclass calls through `super()` cannot be seen on the instance. The class
+    is changed, which is safe: the process runs one subject and ends.
+
+    Args:
+        instance: The only object for which anything changes.
+        base: The class that defines the method.
+        name: Name of the method.
+        replacement: Called as `replacement(original, *args, **kwargs)`.
+    """
+    original = base.__dict__[name]
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = original.__get__(self)
+        if self is not instance:
+            return bound(*args, **kwargs)
+        return replacement(bound, *args, **kwargs)
+
+    hide_from_autograph(method)
+    setattr(base, name, method)
+
+
 def call_converted(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a user's function as the framework would: converted where it is on.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import pickle
@@ -18,7 +19,12 @@ from distbench.evidence import Tier
 from distbench.launch.channel import TaskChannel
 from distbench.launch.task import TaskContext, serve
 from distbench.scenario import Scenario, scenario_from_json
-from distbench.target import load_target, target_from_json
+from distbench.target import (
+    load_target,
+    target_from_json,
+    target_to_json,
+    write_pickled_target,
+)
 from distbench.trace import (
     INITIAL,
     WHOLE,
@@ -30,8 +36,9 @@ from distbench.trace import (
     write_trace,
 )
 from distbench.worker.batches import check_batches
+from distbench.worker.controls import make_control
 from distbench.worker.failures import SubjectError, classify_failure
-from distbench.worker.families import name_control
+from distbench.worker.families import describe_control
 from distbench.worker.program import Program, count_batch
 from distbench.worker.reference import Reference, cut_batch, split_examples
 from distbench.worker.runners import Runner, make_runner
@@ -144,7 +151,7 @@ class Worker:
             "twins": twins,
             "probes": list(probes),
             "penalty": penalty is not None,
-            "control": next(map(name_control, session.optimizers), None),
+            "control": _write_control(session, folder),
         }
 
     def prepare(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -313,6 +320,20 @@ class Worker:
         subject = load_target(target_from_json(payload["target"]))
         program: Program = make_program(subject, scenario)
         return Session(program, self._strategy, self._spec, self._context.task)
+
+
+def _write_control(session: Session, folder: Path) -> str | None:
+    """Have the stock optimizer of the first optimizer's family ready as a subject."""
+    if not session.optimizers:
+        return None
+    name, options = describe_control(session.optimizers[0])
+    return target_to_json(
+        write_pickled_target(
+            functools.partial(make_control, name, options),
+            folder,
+            f"distbench.worker.controls:{name}",
+        )
+    )
 
 
 def describe_environment() -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
 from distbench.scenario import Scenario
-from distbench.worker.families import KNOWN_BASES, name_family
+from distbench.worker.families import KNOWN_BASES, find_family, name_family
 from distbench.worker.paths import AGGREGATION_PATHS
 from distbench.worker.program import LossReduction, Program, name_subject
 from distbench.worker.workloads import WORKLOADS
@@ -29,6 +29,7 @@ class OptimizerProgram(Program):
     def __init__(self, factory: Any, scenario: Scenario) -> None:
         self.name = name_subject(factory)
         self._factory = factory
+        self._path_name = scenario.path
         self._path = AGGREGATION_PATHS[scenario.path]
         self._workload = WORKLOADS[scenario.workload](
             examples=count_examples(scenario), dtype=scenario.dtype, seed=scenario.seed
@@ -49,7 +50,15 @@ class OptimizerProgram(Program):
                 f"Expected one of {', '.join(KNOWN_BASES.values())}. Received: an "
                 f"object of type '{type(self._optimizer).__name__}'."
             )
+        family = find_family(self._optimizer)
+        if self._path_name not in family.paths:
+            base = next(iter(family.bases.values()))
+            raise BadInputError(
+                f"Optimizers of {base} have no aggregation path '{self._path_name}'. "
+                f"Expected one of {', '.join(family.paths)}."
+            )
         self._path.configure(self._optimizer)
+        family.build(self._optimizer, self._trainable())
 
     def replica_step(self, batch: Any) -> Any:
         """Loss, gradients and update of one replica."""

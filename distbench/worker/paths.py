@@ -8,7 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-Pairs = list[tuple[Any, Any]]
+from distbench.worker.families import find_family
+from distbench.worker.families.family import Pairs
 
 _CLIP = 0.25
 """Below the workloads' gradient norms, so that clipping really acts."""
@@ -19,7 +20,7 @@ def _leave(optimizer: Any) -> None:
 
 
 def _apply(optimizer: Any, pairs: Pairs) -> None:
-    optimizer.apply_gradients(pairs)
+    find_family(optimizer).hand_over(optimizer, pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +98,7 @@ def _map_values(gradient: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def _apply_without_aggregation(optimizer: Any, pairs: Pairs) -> None:
-    optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)
+    find_family(optimizer).hand_over(optimizer, pairs, aggregate=False)
 
 
 def _apply_after_sum(optimizer: Any, pairs: Pairs) -> None:

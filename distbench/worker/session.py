@@ -14,7 +14,7 @@ from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError
 from distbench.trace import Phase, TraceKey, Value, VariableInfo
 from distbench.worker.failures import SubjectError, find_cause
-from distbench.worker.families import install_taps, name_family
+from distbench.worker.families import find_counter, install_taps, name_family
 from distbench.worker.intercept import hide_from_autograph
 from distbench.worker.program import Program
 from distbench.worker.state import (
@@ -150,7 +150,12 @@ class Session:
     def refresh_state(self) -> None:
         """List the variables anew."""
         self.table.replace(
-            list_state(self._model_variables, self.optimizers, self.board.variables)
+            list_state(
+                self._model_variables,
+                self.optimizers,
+                self.board.variables,
+                find_counter,
+            )
         )
 
     def distribute(self, shards: Sequence[Any]) -> Any:

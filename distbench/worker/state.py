@@ -6,7 +6,7 @@ import contextlib
 import functools
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +92,10 @@ class VariableTable:
 
 
 def list_state(
-    model_variables: Iterable[Any], optimizers: Iterable[Any], ignored: set[int]
+    model_variables: Iterable[Any],
+    optimizers: Iterable[Any],
+    ignored: set[int],
+    find_counter: Callable[[Any], Any] = lambda _: None,
 ) -> tuple[StateVariable, ...]:
     """Name every variable of the model and every one reachable from the optimizers.
 
@@ -101,6 +104,7 @@ def list_state(
             taken apart.
         optimizers: Searched through attributes, containers and closures.
         ignored: Identities of variables that belong to the bench.
+        find_counter: Tells in which variable an optimizer counts its steps.
 
     Returns:
         Model variables first, in their order; then slots and counters by discovery.
@@ -112,15 +116,15 @@ def list_state(
         is_sharded = isinstance(variable, tf.__internal__.distribute.ShardedVariable)
         parts = list(variable.variables) if is_sharded else [variable]
         for number, part in enumerate(parts):
-            name = _clean_name(part.name)
+            name = _name_variable(part)
             if is_sharded:
                 name = f"{_clean_name(variable.name)}/part_{number}"
             _register(part, name, "variable", "", known, names, found)
     paths = [v.info.path for v in found]
     for optimizer in optimizers:
-        counter = _find_iterations(optimizer)
+        counter = find_counter(optimizer)
         for variable in walk_variables(optimizer):
-            name = _clean_name(variable.name)
+            name = _name_variable(variable)
             role = "iterations" if variable is counter else "slot"
             _register(
                 variable, name, role, _match_owner(name, paths), known, names, found
@@ -292,9 +296,9 @@ def _get_plain(item: Any, name: str) -> Any:
         return None
 
 
-def _find_iterations(optimizer: Any) -> Any:
-    # `iterations` creates the counter where it does not exist yet, as a step would.
-    return getattr(optimizer, "iterations", None)
+def _name_variable(variable: Any) -> str:
+    """A variable's name; that of Keras 3 calls each kernel `kernel`, but has a path."""
+    return _clean_name(getattr(variable, "path", None) or variable.name)
 
 
 def _clean_name(name: str) -> str:
@@ -302,6 +306,12 @@ def _clean_name(name: str) -> str:
 
 
 def _match_owner(name: str, paths: list[str]) -> str:
-    """The longest path of a model variable among the parts of a slot's name."""
+    """The longest path of a model variable among the parts of a slot's name.
+
+    Keras 3 makes one part of it: `kernel:0` of a layer gives `layer_kernel_0_momentum`.
+    """
     matches = [path for path in paths if f"/{path}/" in f"/{name}/"]
+    if not matches:
+        last = name.rpartition("/")[2]
+        matches = [p for p in paths if last.startswith(p.replace("/", "_") + "_")]
     return max(matches, key=len, default="")

@@ -148,9 +148,3 @@ class ExitsOnCluster(Regression):
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
             raise SystemExit(3)
         return super().replica_step(batch)
-
-
-def make_keras_3():
-    import keras
-
-    return keras.optimizers.Adam(0.1)

@@ -52,7 +52,6 @@ def _observe(launch: Launch, name: str, cluster: str = "mirrored:2") -> Observat
         ("ListsNoVariables", r"variables\(\).*'ListsNoVariables'.*no variable"),
         ("GivesVariableTwice", "given 'w' twice in one call"),
         ("DrawsAnew", r"data\(0\).*the same batch in every process.*Seed"),
-        ("make_keras_3", r"cannot be observed.*Received: keras\.optimizers"),
     ],
 )
 def test_a_broken_contract_gets_one_clear_error(

@@ -12,28 +12,17 @@ from distbench.scenario import Scenario
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
+SUBJECTS = Path(__file__).with_name("family_subjects.py")
+FAMILIES = ("make_keras2_adam", "make_keras3_adam", "make_v1_adam")
+CLUSTERS = ["one", "mirrored:2", "central:2", "mwms:2", "ps:1+1"]
 
 
 def _train(scenario: Scenario, spec_text: str, *, tapped: bool, scale: float = 1.0):
     """Runs in a task: train freely, return a digest of each component's final value."""
-    import os
-
     import tf_keras
 
-    from distbench.cluster import ClusterSpec, Task
-    from distbench.split import split_unevenly
-    from distbench.worker.optimizer_program import count_examples
-    from distbench.worker.reference import cut_batch
-    from distbench.worker.runners import make_runner
-    from distbench.worker.session import Session
-    from distbench.worker.strategies import make_strategy
-    from distbench.worker.subjects import make_program
-
-    spec = ClusterSpec.parse(spec_text)
-    config = os.environ.get("TF_CONFIG", '{"task": {"type": "worker", "index": 0}}')
-    named = __import__("json").loads(config)["task"]
-    task = Task(role=named["type"], index=named["index"])
-    if spec.kind == "ps" and task.role != "chief":
+    place = _find_place(spec_text)
+    if place is None:
         return {}
 
     def factory():
@@ -44,9 +33,53 @@ def _train(scenario: Scenario, spec_text: str, *, tapped: bool, scale: float = 1
             ]
         return optimizer
 
+    return _train_in(place, factory, scenario, tapped=tapped)
+
+
+def _train_families(scenario: Scenario, spec_text: str):
+    """Runs in a task: digests of each family without taps and with them."""
+    from distbench.target import load_target, parse_target
+
+    place = _find_place(spec_text)
+    if place is None:
+        return {}
+    makers = {n: load_target(parse_target(f"{SUBJECTS}:{n}")) for n in FAMILIES}
+    # A second optimizer of a name gets another one: compared by their order.
+    return {
+        (tapped, name): list(_train_in(place, make, scenario, tapped=tapped).values())
+        for tapped in (False, True)
+        for name, make in makers.items()
+    }
+
+
+def _find_place(spec_text: str):
+    """Strategy, spec and task of this process; None where it only serves."""
+    import json
+    import os
+
+    from distbench.cluster import ClusterSpec, Task
+    from distbench.worker.strategies import make_strategy
+
+    spec = ClusterSpec.parse(spec_text)
+    config = os.environ.get("TF_CONFIG", '{"task": {"type": "worker", "index": 0}}')
+    named = json.loads(config)["task"]
+    task = Task(role=named["type"], index=named["index"])
+    if spec.kind == "ps" and task.role != "chief":
+        return None
+    return make_strategy(spec), spec, task
+
+
+def _train_in(place, factory, scenario: Scenario, *, tapped: bool):
+    from distbench.split import split_unevenly
+    from distbench.worker.optimizer_program import count_examples
+    from distbench.worker.reference import cut_batch
+    from distbench.worker.runners import make_runner
+    from distbench.worker.session import Session
+    from distbench.worker.subjects import make_program
+
     program = make_program(factory, scenario)
-    session = Session(program, make_strategy(spec), spec, task, tapped=tapped)
-    shards = split_unevenly(count_examples(scenario), spec.replicas)
+    session = Session(program, *place, tapped=tapped)
+    shards = split_unevenly(count_examples(scenario), place[1].replicas)
     runner = make_runner(session)
     runner.prepare(list(cut_batch(program.data(0), shards)))
     for step in range(3):
@@ -71,12 +104,25 @@ def _run(cluster: str, workload: str, path: str = "default", **options):
     return found
 
 
-@pytest.mark.parametrize(
-    "cluster", ["one", "mirrored:2", "central:2", "mwms:2", "ps:1+1"]
-)
+@pytest.mark.parametrize("cluster", CLUSTERS)
 @pytest.mark.parametrize("workload", ["linear", "embedding"])
 def test_taps_leave_every_bit_as_it_is(cluster: str, workload: str) -> None:
     assert _run(cluster, workload, tapped=True) == _run(cluster, workload, tapped=False)
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_taps_leave_every_family_as_it_is(cluster: str) -> None:
+    scenario = Scenario(target="adam", workload="embedding", cluster=cluster)
+    results = distbench.run(
+        lambda: _train_families(scenario, f"{cluster}@cpu"), cluster
+    )
+    found = [trained for trained in results.values() if trained]
+    assert found
+    for trained in found:
+        for name in FAMILIES:
+            # Three variables, two slots of each, the rate or two powers, and a counter.
+            assert len(trained[True, name]) >= 9
+            assert trained[True, name] == trained[False, name], name
 
 
 @pytest.mark.parametrize("path", ["user", "aggregator-two-stage", "global-clipnorm"])

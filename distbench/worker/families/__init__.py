@@ -1,21 +1,23 @@
 """The optimizer families: how each is recognised and where its phases can be seen.
 
-A family is one file with an `install` function, and one entry in `_FAMILIES`.
+A family is one file that describes itself, and one entry in `_FAMILIES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from distbench.errors import BadInputError
-from distbench.worker.families import legacy
+from distbench.worker.families import keras2, keras3, legacy, v1
+from distbench.worker.families.family import Family
 from distbench.worker.state import VariableTable
 from distbench.worker.taps import TapBoard
 
-_FAMILIES: dict[str, Callable[[Any, TapBoard, VariableTable], None]] = dict.fromkeys(
-    legacy.BASES, legacy.install
-)
+_FAMILIES = (legacy.FAMILY, keras2.FAMILY, keras3.FAMILY, v1.FAMILY)
+_BY_BASE = {base: family for family in _FAMILIES for base in family.bases}
+
+KNOWN_BASES = {base: family.bases[base] for base, family in _BY_BASE.items()}
+"""The base classes by their true names, with the names that users know."""
 
 
 def name_family(candidate: Any) -> str | None:
@@ -31,31 +33,39 @@ def name_family(candidate: Any) -> str | None:
     return None
 
 
-KNOWN_BASES = {
-    **legacy.BASES,
-    "tf_keras.src.optimizers.optimizer.Optimizer": "tf_keras.optimizers.Optimizer",
-    "keras.src.optimizers.optimizer.Optimizer": "keras.optimizers.Optimizer",
-    "tensorflow.python.training.optimizer.Optimizer": "tf.compat.v1.train.Optimizer",
-}
+def find_family(optimizer: Any) -> Family:
+    """The family of an optimizer.
+
+    Raises:
+        BadInputError: It is no optimizer.
+    """
+    base = name_family(optimizer)
+    if base is None:
+        raise BadInputError(
+            f"No optimizer. Expected one of {', '.join(KNOWN_BASES.values())}. "
+            f"Received: an object of type '{type(optimizer).__qualname__}'."
+        )
+    return _BY_BASE[base]
 
 
-def name_control(optimizer: Any) -> str | None:
-    """The stock optimizer of an optimizer's family, if it has one."""
-    return legacy.CONTROLS.get(name_family(optimizer) or "")
+def describe_control(optimizer: Any) -> tuple[str, dict[str, float]]:
+    """The stock optimizer of an optimizer's family, and the options that it shares.
+
+    Returns:
+        Arguments of `distbench.worker.controls.make_control`.
+    """
+    base = name_family(optimizer)
+    family = find_family(optimizer)
+    given = {name: getattr(optimizer, name, None) for name in family.options}
+    options = {k: v for k, v in given.items() if isinstance(v, (int, float)) and v}
+    return family.controls[base or ""], options
+
+
+def find_counter(optimizer: Any) -> Any:
+    """The variable in which an optimizer counts its steps, or None."""
+    return find_family(optimizer).find_counter(optimizer)
 
 
 def install_taps(optimizer: Any, board: TapBoard, table: VariableTable) -> None:
-    """Put taps on one optimizer instance.
-
-    Raises:
-        BadInputError: Its family cannot be observed yet.
-    """
-    family = name_family(optimizer)
-    if family not in _FAMILIES:
-        received = KNOWN_BASES.get(family or "", type(optimizer).__name__)
-        expected = ", ".join(KNOWN_BASES[name] for name in _FAMILIES)
-        raise BadInputError(
-            f"Optimizer of type '{type(optimizer).__qualname__}' cannot be observed. "
-            f"Expected a subclass of {expected}. Received: {received}."
-        )
-    _FAMILIES[family](optimizer, board, table)
+    """Put taps on one optimizer instance."""
+    find_family(optimizer).install(optimizer, board, table)

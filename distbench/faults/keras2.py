@@ -1,0 +1,103 @@
+"""Mistakes with the new optimizers of tf_keras, in their own spelling."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import keras2, tf
+from distbench.samples.optimizers import keras2_optimizer
+from distbench.samples.program import TRAINED
+from distbench.samples.program import Program as LegacyProgram
+from distbench.samples.replicas import all_reduce, find_copy, find_replica
+
+_NAME = "OwnMomentum"
+
+
+class Program(LegacyProgram):
+    """The same with a new optimizer."""
+
+    def make_optimizer(self):
+        return keras2.SGD(0.05, momentum=0.9)
+
+
+@fault(
+    "missing-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="keras-team/keras#19308",
+    clusters=WIDE,
+)
+class Keras2NobodySums(Program):
+    """The optimizer is told to skip the aggregation, and nobody else does it."""
+
+    def apply(self, gradients):
+        self._optimizer.apply_gradients(
+            zip(gradients, self.trained(), strict=True), skip_gradients_aggregation=True
+        )
+
+
+@fault(
+    "double-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="tensorflow/recommenders-addons#183",
+    clusters=WIDE,
+)
+class Keras2SummedByBoth(Program):
+    """The user sums, and so does the optimizer."""
+
+    def apply(self, gradients):
+        super().apply(all_reduce("sum", gradients))
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891")
+class Keras2MeanOverOwnBatch(Program):
+    """The loss is a mean over the replica's examples."""
+
+    def reduce_losses(self, losses, batch):
+        return tf.reduce_mean(losses)
+
+
+@fault(
+    "slot-from-local-gradient",
+    "slot",
+    tuple(f"{_NAME}/m/{name}" for name in ("table", "kernel", "bias")),
+    like="keras-team/keras#20541",
+    workload="embedding",
+)
+@keras2_optimizer("Optimizer", _NAME)
+class Keras2MomentumOfOwnGradient:
+    """Momentum is fed with the replica's own gradient."""
+
+    rate = 0.1
+    beta = 0.9
+
+    def __init__(self, name):
+        super().__init__(name)  # type: ignore[call-arg]  # of the base
+        self._learning_rate = self._build_learning_rate(self.rate)
+        self._own = self._no_dependency({})
+
+    def build(self, var_list):
+        super().build(var_list)
+        if not getattr(self, "_built", False):
+            self._momenta = [
+                self.add_variable_from_reference(variable, "m") for variable in var_list
+            ]
+            self._built = True
+
+    def aggregate_gradients(self, grads_and_vars):
+        pairs = list(grads_and_vars)
+        for gradient, variable in pairs:
+            key = find_replica(), self._var_key(variable)
+            self._own[key] = tf.convert_to_tensor(gradient)
+        return super().aggregate_gradients(pairs)
+
+    def update_step(self, gradient, variable):
+        key = self._var_key(variable)
+        slot = self._momenta[self._index_dict[key]]
+        own = self._own[find_copy(variable), key]
+        slot.assign(self.beta * slot + own)
+        change = slot - own + tf.convert_to_tensor(gradient)
+        variable.assign_sub(self.learning_rate * change)
+
+    def get_config(self):
+        return {"name": _NAME}

@@ -1,0 +1,99 @@
+"""Mistakes with the optimizers of Keras 3."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import keras3, tf
+from distbench.samples.optimizers import keras3_optimizer
+from distbench.samples.program import TRAINED
+from distbench.samples.program import Program as LegacyProgram
+from distbench.samples.replicas import all_reduce, find_copy, find_replica
+
+_EMBEDDING = ("table", "kernel", "bias")
+
+
+class Program(LegacyProgram):
+    """The same with an optimizer of Keras 3."""
+
+    def make_optimizer(self):
+        optimizer = keras3.SGD(0.05, momentum=0.9)
+        optimizer.build(self.trained())
+        return optimizer
+
+
+@fault(
+    "missing-reduction",
+    "reduced_gradient",
+    _EMBEDDING,
+    like="keras-team/keras#19308",
+    workload="embedding",
+)
+@keras3_optimizer("SGD", 0.1, momentum=0.9)
+class Keras3NobodySums:
+    """The update leaves out the sum over replicas, as the first Keras 3 did."""
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        return grads_and_vars
+
+
+@fault(
+    "double-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="tensorflow/recommenders-addons#183",
+    clusters=WIDE,
+)
+class Keras3SummedByBoth(Program):
+    """The user sums, and so does the optimizer, which always does."""
+
+    def apply(self, gradients):
+        super().apply(all_reduce("sum", gradients))
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891")
+class Keras3MeanOverOwnBatch(Program):
+    """The loss is a mean over the replica's examples."""
+
+    def reduce_losses(self, losses, batch):
+        return tf.reduce_mean(losses)
+
+
+class _Kept:
+    """Keras would track a dictionary."""
+
+    def __init__(self):
+        self.gradients = {}
+
+
+@fault(
+    "slot-from-local-gradient",
+    "slot",
+    tuple(f"own/{name}_0_m" for name in _EMBEDDING),
+    like="keras-team/keras#20541",
+    workload="embedding",
+)
+@keras3_optimizer("Optimizer", 0.1, name="own")
+class Keras3MomentumOfOwnGradient:
+    """Momentum is fed with the replica's own gradient."""
+
+    beta = 0.9
+
+    def build(self, variables):
+        if not self.built:
+            super().build(variables)
+            self._own = _Kept()
+            self._momenta = self.add_optimizer_variables(variables, "m")
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        for gradient, variable in grads_and_vars:
+            key = find_replica(), self._get_variable_index(variable)
+            self._own.gradients[key] = tf.convert_to_tensor(gradient)
+        return super()._all_reduce_sum_gradients(grads_and_vars)
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        slot = self._momenta[index]
+        own = self._own.gradients[find_copy(variable), index]
+        self.assign(slot, self.beta * slot + own)
+        change = slot - own + tf.convert_to_tensor(gradient)
+        self.assign_sub(variable, learning_rate * change)

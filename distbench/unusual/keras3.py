@@ -1,0 +1,73 @@
+"""Correct programs with Keras 3."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import keras3, keras3_base, tf
+from distbench.samples.program import Program
+from distbench.unusual.program import unusual
+
+
+@unusual()
+class Keras3Options(Program):
+    """Each variable has an optimizer with another option of the base class."""
+
+    def make_optimizer(self):
+        adam = keras3.Adam
+        optimizers = [
+            keras3.SGD(0.05, momentum=0.9, nesterov=True),
+            adam(0.05, use_ema=True, ema_momentum=0.75),
+            adam(0.05, loss_scale_factor=8.0),
+            keras3.AdamW(0.05, weight_decay=0.1),
+            keras3.Lion(0.05),
+        ]
+        for optimizer, variable in zip(optimizers, self.trained(), strict=True):
+            optimizer.build([variable])
+        return optimizers
+
+    def apply(self, gradients):
+        given = zip(self._optimizer, gradients, self.trained(), strict=True)
+        for optimizer, gradient, variable in given:
+            optimizer.apply([gradient], [variable])
+
+
+@unusual()
+class Keras3Layers(Program):
+    """The variables are those of a model of Keras 3, several of them called kernel."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        layers = keras3_base.layers
+        self.model = keras3_base.Sequential(
+            [layers.Dense(5, activation="tanh"), layers.Dense(3)]
+        )
+        self.model.build((None, 4))
+        seeded = keras3_base.initializers.RandomNormal(seed=3)
+        for variable in self.model.trainable_variables:
+            variable.assign(seeded(variable.shape))
+        self._optimizer.build(self.trained())
+
+    def make_optimizer(self):
+        return keras3.Adam(0.05)
+
+    def trained(self):
+        return self.model.trainable_variables
+
+    def predict(self, batch):
+        return self.model(batch[1])
+
+
+@unusual()
+class Keras3LossScale(Program):
+    """A loss scale multiplies the loss, and its optimizer divides the gradients."""
+
+    def make_optimizer(self):
+        optimizer = keras3.LossScaleOptimizer(keras3.Adam(0.05))
+        optimizer.build(self.trained())
+        return optimizer
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = self.reduce_losses(self.compute_losses(batch), batch)
+            scaled = self._optimizer.scale_loss(loss)
+        self.apply(tape.gradient(scaled, self.trained()))
+        return loss

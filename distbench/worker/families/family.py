@@ -1,0 +1,56 @@
+"""What the rest of the worker knows of an optimizer family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from distbench.worker.state import VariableTable
+from distbench.worker.taps import TapBoard
+
+Pairs = list[tuple[Any, Any]]
+
+
+class HandOver(Protocol):
+    """Gives an optimizer its gradients, as a user of the family would."""
+
+    def __call__(self, optimizer: Any, pairs: Pairs, *, aggregate: bool = True) -> None:
+        """Call it; `aggregate` says who sums over replicas, it or nobody."""
+
+
+def _build_late(optimizer: Any, variables: Sequence[Any]) -> None:
+    """Leave it to the first step, as most families do."""
+
+
+def _get_iterations(optimizer: Any) -> Any:
+    # `iterations` creates the counter where it does not exist yet, as a step would.
+    return getattr(optimizer, "iterations", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One family of optimizers.
+
+    Attributes:
+        bases: The base classes by their true names, with the names that users know.
+        controls: The stock optimizer of each base, a function of
+            `distbench.worker.controls`.
+        install: Puts taps on an instance; every method still does what it did.
+        hand_over: Gives an optimizer the gradients of a workload.
+        paths: The aggregation paths that it has.
+        build: Makes an optimizer ready for variables, under the strategy's scope, if
+            its users have to.
+        options: Attributes of the base class that change what it computes, as numbers;
+            a control takes them from the subject.
+        find_counter: The variable in which an optimizer counts its steps, or None.
+    """
+
+    bases: Mapping[str, str]
+    controls: Mapping[str, str]
+    install: Callable[[Any, TapBoard, VariableTable], None]
+    hand_over: HandOver
+    paths: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    build: Callable[[Any, Sequence[Any]], None] = _build_late
+    find_counter: Callable[[Any], Any] = _get_iterations

@@ -1,0 +1,91 @@
+"""`keras.optimizers.Optimizer`, Keras 3 on TensorFlow.
+
+Order of its phases (keras/src/optimizers/base_optimizer.py and
+keras/src/backend/tensorflow/optimizer.py, 3.15): the argument of `apply` -> division by
+`loss_scale_factor` -> accumulation -> `_clip_gradients` -> weight decay ->
+`_all_reduce_sum_gradients` -> `update_step` on every copy of the variable. It sums what
+it has clipped, and no option turns the sum off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from distbench.worker.families import keras2
+from distbench.worker.families.family import Family, Pairs
+from distbench.worker.families.gradients import GradientTaps
+from distbench.worker.intercept import call_converted, intercept
+from distbench.worker.state import VariableTable
+from distbench.worker.taps import TapBoard
+
+_BASE = "keras.src.optimizers.optimizer.Optimizer"
+
+
+def install(optimizer: Any, board: TapBoard, table: VariableTable) -> None:
+    """Put taps on an instance; every method still does what it did."""
+    taps = _Keras3Taps(board, table, optimizer)
+    # `apply_gradients` does nothing but call it.
+    intercept(optimizer, "apply", taps.apply)
+    intercept(optimizer, "_all_reduce_sum_gradients", taps.sum_gradients)
+    intercept(optimizer, "update_step", taps.update_step)
+
+
+def hand_over(optimizer: Any, pairs: Pairs, *, aggregate: bool = True) -> None:
+    """See `HandOver`."""
+    if not aggregate:
+        raise ValueError("optimizers of Keras 3 always sum over replicas")
+    optimizer.apply_gradients(pairs)
+
+
+def build(optimizer: Any, variables: Sequence[Any]) -> None:
+    """Make the slots as `fit` does, before the first step."""
+    optimizer.build(list(variables))
+
+
+def find_counter(optimizer: Any) -> Any:
+    """The counter itself: `iterations` may be a quotient of it."""
+    while (inner := getattr(optimizer, "inner_optimizer", None)) is not None:
+        optimizer = inner
+    return optimizer._iterations
+
+
+FAMILY = Family(
+    bases={_BASE: "keras.optimizers.Optimizer"},
+    controls={_BASE: "make_keras3_sgd"},
+    install=install,
+    hand_over=hand_over,
+    paths=("default", "clipvalue", "clipnorm", "global-clipnorm"),
+    options=(
+        *keras2.FAMILY.options,
+        "loss_scale_factor",
+        "gradient_accumulation_steps",
+    ),
+    build=build,
+    find_counter=find_counter,
+)
+
+
+class _Keras3Taps(GradientTaps):
+    """What stands in front of each method."""
+
+    def __init__(self, board: TapBoard, table: VariableTable, optimizer: Any) -> None:
+        super().__init__(board, table)
+        self._optimizer = optimizer
+
+    def apply(self, original: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        # The argument may be a generator, which can be read once.
+        grads = list(grads)
+        variables = trainable_variables
+        if variables is not None:
+            trainable_variables = variables = list(variables)
+        elif self._optimizer.built:
+            variables = self._optimizer._trainable_variables
+        with self._board.enter_call() as outermost:
+            if outermost and variables is not None:
+                pairs = list(zip(grads, variables, strict=False))
+                self.tap_local(pairs, handed=True)
+            return call_converted(original, grads, trainable_variables)
+
+    def sum_gradients(self, original: Any, pairs: Any) -> Any:
+        return self.tap_reduced(original(pairs))

@@ -1,0 +1,87 @@
+"""`tf.compat.v1.train.Optimizer`, in TensorFlow 2.
+
+Order of its phases (tensorflow/python/training/optimizer.py, 2.21): the argument of
+`apply_gradients` -> under a strategy, unless it is told to skip the sum,
+`_distributed_apply`, which sums with `batch_reduce_to` -> `_prepare` ->
+`_resource_apply_dense` or `_resource_apply_sparse_duplicate_indices` on every copy of
+the variable -> `_finish` -> `global_step`. Nothing happens to the sums on the way.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.trace import Phase
+from distbench.worker.families.family import Family, Pairs
+from distbench.worker.families.resource_rules import ResourceRuleTaps
+from distbench.worker.intercept import intercept
+from distbench.worker.state import VariableTable
+from distbench.worker.taps import TapBoard
+
+_BASE = "tensorflow.python.training.optimizer.Optimizer"
+_COUNTER = "_distbench_global_step"
+"""Attribute with the counter that each call hands over: the optimizer has none."""
+
+
+def install(optimizer: Any, board: TapBoard, table: VariableTable) -> None:
+    """Put taps on an instance; every method still does what it did."""
+    taps = _V1Taps(board, table, optimizer)
+    intercept(optimizer, "apply_gradients", taps.apply_gradients)
+    taps.intercept_rules(optimizer)
+
+
+def hand_over(optimizer: Any, pairs: Pairs, *, aggregate: bool = True) -> None:
+    """See `HandOver`."""
+    options: dict[str, Any] = {} if aggregate else {"skip_gradients_aggregation": True}
+    optimizer.apply_gradients(pairs, global_step=find_counter(optimizer), **options)
+
+
+def build(optimizer: Any, variables: Sequence[Any]) -> None:  # noqa: ARG001  # slots are made in the first step
+    """Make the counter that users of the family bring along."""
+    counter = tf.Variable(
+        0,
+        name="global_step",
+        dtype=tf.int64,
+        trainable=False,
+        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+    )
+    setattr(optimizer, _COUNTER, counter)
+
+
+def find_counter(optimizer: Any) -> Any:
+    """The counter that was handed over, or None."""
+    return getattr(optimizer, _COUNTER, None)
+
+
+FAMILY = Family(
+    bases={_BASE: "tf.compat.v1.train.Optimizer"},
+    controls={_BASE: "make_v1_sgd"},
+    install=install,
+    hand_over=hand_over,
+    paths=("default", "user", "none"),
+    build=build,
+    find_counter=find_counter,
+)
+
+
+class _V1Taps(ResourceRuleTaps):
+    """What stands in front of each method."""
+
+    # `batch_reduce_to` runs across replicas, where no single one can be recorded; its
+    # result comes to the rules as it is.
+    phases: tuple[Phase, ...] = ("reduced_gradient", "applied_gradient")
+
+    def __init__(self, board: TapBoard, table: VariableTable, optimizer: Any) -> None:
+        super().__init__(board, table)
+        self._optimizer = optimizer
+
+    def apply_gradients(self, original: Any, pairs: Any, *args: Any, **kw: Any) -> Any:
+        """In front of `apply_gradients`: also finds the counter."""
+        given = inspect.signature(original).bind_partial(pairs, *args, **kw).arguments
+        if given.get("global_step") is not None:
+            setattr(self._optimizer, _COUNTER, given["global_step"])
+        return super().apply_gradients(original, pairs, *args, **kw)

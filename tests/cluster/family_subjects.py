@@ -1,0 +1,42 @@
+"""Stock optimizers of the newer families.
+
+Loaded by the tasks from this file; nothing here knows of distbench.
+"""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+import tf_keras
+
+
+def make_keras2_adam():
+    return tf_keras.optimizers.Adam(0.1)
+
+
+def make_keras2_sgd():
+    return tf_keras.optimizers.SGD(0.125)
+
+
+def make_keras3_adam():
+    return keras.optimizers.Adam(0.1)
+
+
+def make_keras3_sgd():
+    return keras.optimizers.SGD(0.125)
+
+
+def make_keras3_clipped():
+    return keras.optimizers.Adam(0.1, global_clipnorm=0.1)
+
+
+def make_keras3_average():
+    return keras.optimizers.Adam(0.1, use_ema=True)
+
+
+def make_v1_adam():
+    return tf.compat.v1.train.AdamOptimizer(0.1)
+
+
+def make_v1_sgd():
+    return tf.compat.v1.train.GradientDescentOptimizer(0.125)

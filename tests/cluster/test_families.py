@@ -1,0 +1,106 @@
+"""Every family of optimizers is taken without being told which, and found wrong alike.
+
+What each can be given (decay, averages, clips, XLA, a loss scale) is in the correct
+programs of `distbench/unusual`, and more mistakes are in `distbench/faults`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import distbench
+from distbench.errors import BadInputError
+from distbench.selftest.matrix import mark_cell
+from distbench.selftest.run import plan_selftest, run_selftest
+from distbench.verdict import Status, describe_verdict
+
+pytestmark = pytest.mark.cluster
+SUBJECTS = Path(__file__).with_name("family_subjects.py")
+
+
+@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
+@pytest.mark.parametrize("name", ["make_keras2_sgd", "make_keras3_sgd", "make_v1_sgd"])
+def test_plain_descent_is_exact(name: str, cluster: str) -> None:
+    verdict = distbench.check(f"{SUBJECTS}:{name}", cluster, workload="linear")
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    assert [run.tier for run in verdict.runs] == ["exact", "bounded"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [
+        ("keras2-options", "mwms:2"),
+        ("keras2-loss-scale", "mirrored:2"),
+        ("keras3-options", "mirrored:2"),
+        ("v1-many-rules", "mirrored:2"),
+        ("keras3-layers", "mwms:2"),
+    ],
+)
+def test_options_of_the_base_class_pass(name: str, cluster: str) -> None:
+    (passed,) = run_selftest(plan_selftest([name], [cluster])).unusual
+    assert passed.status is Status.PASS, passed.found
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [
+        ("keras2-momentum-of-own-gradient", "mwms:2"),
+        ("keras3-nobody-sums", "mwms:2"),
+        ("keras3-momentum-of-own-gradient", "mirrored:2"),
+        ("v1-momentum-of-own-gradient", "mwms:2"),
+        ("v1-global-step-of-replicas", "mirrored:2"),
+    ],
+)
+def test_a_mistake_is_named_in_every_family(name: str, cluster: str) -> None:
+    (cell,) = run_selftest(plan_selftest([name], [cluster])).faults
+    assert mark_cell(cell) == "ok", (cell.found, cell.explanation)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "words"),
+    [
+        (
+            "make_keras2_sgd",
+            "aggregator",
+            r"tf_keras\.optimizers\.Optimizer have no.*'aggregator'.*default, user",
+        ),
+        (
+            "make_keras3_sgd",
+            "user",
+            r"keras\.optimizers\.Optimizer have no.*'user'.*default, clipvalue",
+        ),
+        (
+            "make_v1_sgd",
+            "clipnorm",
+            r"v1\.train\.Optimizer have no.*default, user, none",
+        ),
+    ],
+)
+def test_a_path_that_a_family_lacks_names_those_it_has(
+    name: str, path: str, words: str
+) -> None:
+    with pytest.raises(BadInputError, match=words):
+        distbench.check(f"{SUBJECTS}:{name}", "one", path=path, workload="linear")
+
+
+def test_keras_3_clips_before_it_sums_and_its_own_sgd_shows_it() -> None:
+    verdict = distbench.check(
+        f"{SUBJECTS}:make_keras3_clipped",
+        "mirrored:2",
+        workload="linear",
+        tier="bounded",
+    )
+    first = verdict.findings[0]
+    found = (first.code, first.phase, first.replicas, first.origin)
+    wanted = ("clip-before-reduction", "reduced_gradient", (0, 1), "framework")
+    assert found == wanted, describe_verdict(verdict)
+
+
+def test_what_an_option_makes_the_framework_refuse_is_refused() -> None:
+    """Only the same option on the stock optimizer tells whose refusal it is."""
+    verdict = distbench.check(
+        f"{SUBJECTS}:make_keras3_average", "central:2", workload="linear", tier="exact"
+    )
+    assert {run.status for run in verdict.runs} == {Status.REFUSED}
