@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from distbench.cluster import ClusterSpec
@@ -26,6 +27,7 @@ from distbench.observe import (
 )
 from distbench.options import CheckOptions, Progress
 from distbench.origin import (
+    Control,
     are_alike,
     find_origins,
     has_sparse_gradients,
@@ -33,13 +35,17 @@ from distbench.origin import (
     may_be_framework,
     plan_control,
 )
-from distbench.scenario import PROGRAM, Scenario
+from distbench.scenario import PROGRAM, Scenario, scenario_to_json
 from distbench.target import TargetRef
 from distbench.trace import Phase
 from distbench.verdict import Finding, Run, Status, Verdict
 
 DEFAULT_WORKLOADS = ("linear", "embedding")
 """One where every sum is exact, and one with sparse gradients. Both need no extra."""
+
+
+_CONTROLS: dict[tuple[object, ...], Control] = {}
+"""What stock optimizers showed in this process: the same whoever asks again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +77,6 @@ class Checker:
         self._launch = launch
         self._progress = progress
         self._environment: dict[str, object] = {}
-        self._controls: dict[str, Observation] = {}
         self._tried: set[str] = set()
         self._tiers: tuple[Tier, ...] = options.tiers  # type: ignore[assignment]  # validated by the options
         self._machine: Machine = inspect_machine()
@@ -208,7 +213,7 @@ class Checker:
                 item, Status.ERROR, str(failure), seen.seconds, failure.detail
             )
             return
-        control = self._observe_control(item, seen.control)
+        control = self._run_control(item, seen.control)
         alike = control is not None and are_alike(control.failure, failure)
         # A program may do what its control does not: there the type must tell.
         is_known = alike or failure.exception == "NotImplementedError"
@@ -257,10 +262,10 @@ class Checker:
         is_sparse = has_sparse_gradients(seen.evidence[tier])
         if not may_be_framework(item.scenario, findings):
             return tuple(findings)
-        control = self._observe_control(item, seen.control, is_sparse=is_sparse)
-        if control is None or tier not in control.evidence:
+        control = self._run_control(item, seen.control, is_sparse=is_sparse)
+        if control is None:
             return tuple(findings)
-        return find_origins(findings, judge(control.evidence[tier]).findings)
+        return find_origins(findings, control.findings.get(tier, ()))
 
     def _confirm(
         self, item: _Planned, seen: Observation, tier: Tier, findings: Sequence[Finding]
@@ -286,22 +291,27 @@ class Checker:
 
         return confirm_first(findings, evidence, rerun)
 
-    def _observe_control(
+    def _run_control(
         self, item: _Planned, control: TargetRef | None, *, is_sparse: bool = False
-    ) -> Observation | None:
-        """The same scenario with the stock optimizer; run once for each scenario."""
-        if control is not None and item.scenario.id not in self._controls:
+    ) -> Control | None:
+        """What the stock optimizer shows in the place of the subject."""
+        if control is None:
+            return None
+        scenario = plan_control(item.scenario, control, is_sparse=is_sparse)
+        # The target lies in a folder of this check; what is in it says what it is.
+        content = Path(control.path).read_bytes()
+        key = (content, scenario_to_json(scenario), str(item.spec), self._tiers)
+        if key not in _CONTROLS:
             try:
-                self._controls[item.scenario.id] = observe(
-                    control,
-                    plan_control(item.scenario, control, is_sparse=is_sparse),
-                    item.spec,
-                    self._tiers,
-                    self._launch,
-                )
+                seen = observe(control, scenario, item.spec, self._tiers, self._launch)
             except (BadInputError, ClusterError) as error:
                 self._launch.log(f"The control of {item.scenario.id} failed: {error}")
-        return self._controls.get(item.scenario.id)
+                return None
+            _CONTROLS[key] = Control(
+                failure=seen.failure,
+                findings={t: judge(e).findings for t, e in seen.evidence.items()},
+            )
+        return _CONTROLS[key]
 
 
 def check_target(

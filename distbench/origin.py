@@ -8,10 +8,10 @@ gradients: what goes wrong there as well does so without a line of the program.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from distbench.evidence import Evidence
+from distbench.evidence import Evidence, Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.scenario import PROGRAM, Scenario
 from distbench.target import TargetRef
@@ -31,6 +31,19 @@ _RUNTIME = re.compile(r"[/\\]tensorflow[/\\]python[/\\]eager[/\\]execute\.py$")
 """Where an op's own refusal comes out of C++, on a line that is no `raise`."""
 _NODE = re.compile(r"\s*;?\s*NodeDef: .*", re.DOTALL)
 """Each task of a collective runs an op of its own: one sends, the others receive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """What a stock optimizer showed.
+
+    Attributes:
+        failure: The task that failed, if one did.
+        findings: By tier, where the run got to its end.
+    """
+
+    failure: TaskFailedError | None = None
+    findings: Mapping[Tier, tuple[Finding, ...]] = field(default_factory=dict)
 
 
 def may_be_framework(scenario: Scenario, findings: Sequence[Finding]) -> bool:
