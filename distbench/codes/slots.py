@@ -49,8 +49,9 @@ CODES = (
             "The slot differs over the replicas, and the reduced gradient does not."
         ),
         fix=(
-            "Update slots where the reduced gradient arrives: in _resource_apply_dense "
-            "or _resource_apply_sparse, or after your own all_reduce."
+            "Update slots where the reduced gradient arrives: in the update rule "
+            "(update_step; of a legacy optimizer _resource_apply_dense and "
+            "_resource_apply_sparse), or after your own all_reduce."
         ),
     ),
     Code(
@@ -92,7 +93,8 @@ CODES = (
         confirm=(
             "The number of repetitions follows the number of replicas (or of calls)."
         ),
-        fix="Do the update once: in _resource_apply_dense, not around it.",
+        fix="Do the update once: in the update rule (update_step, or "
+        "_resource_apply_dense of a legacy optimizer), not around it.",
     ),
     Code(
         name="initial-value-differs",

@@ -18,6 +18,7 @@ _MAPPED_FRAME = re.compile(
 )
 
 _MESSAGE_LENGTH = 600
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class SubjectError(Exception):
@@ -104,7 +105,7 @@ def clean_message(error: BaseException) -> str:
     AutoGraph lists source lines before the message, and TensorFlow's runtime the
     Python frames of every op that it names.
     """
-    text = str(error).strip()
+    text = _COLOURS.sub("", str(error)).strip()  # Keras 3 colours its own words
     if text.startswith("in user code:"):
         paragraphs = [part for part in re.split(r"\n\s*\n", text) if part.strip()]
         text = re.sub(rf"^\s*{type(error).__name__}: ", "", paragraphs[-1])
