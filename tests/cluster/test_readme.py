@@ -26,7 +26,7 @@ def test_the_bug_of_the_readme_is_found_as_it_says(tmp_path: Path) -> None:
     file = tmp_path / "my_optimizer.py"
     file.write_text(program, "utf-8")
     verdict = distbench.check(
-        f"{file}:make_clipped_sgd", "mwms:2", workload="linear", tier="exact"
+        f"{file}:make_clipped_sgd", "mwms:2", workload="linear", tier="bounded"
     )
     assert verdict.status is Status.FAIL
     assert verdict.findings[0].explanation in output, describe_verdict(verdict)
