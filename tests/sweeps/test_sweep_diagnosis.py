@@ -17,6 +17,11 @@ from distbench.diagnose.judge import judge
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_planted_fault_is_named(case):
+    check_named(case, run_case(case))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_planted_fault_is_named_once_for_all_steps(case):
     check_named(case, run_case(case, steps=2))
 
