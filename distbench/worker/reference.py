@@ -71,6 +71,8 @@ class Reference:
             self._whole.get_concrete_function(self._place(batch)).graph
         )
         self.initial = session.read_state()
+        self._fed_step: Any = None
+        self._fed_kinds: tuple[Phase, dict[Any, bool]] | None = None
         self._repeats = program.shards_known or self._find_repeats(batch)
         self._twins = _TWINS if self._repeats else _TWINS_OF_CHANCE
 
@@ -354,9 +356,7 @@ class Reference:
         """
         session, board = self.session, self.session.board
         found: list[dict[TraceKey, Value]] = [{} for _ in range(times)]
-        board.forget()
         board.feeding = phase
-        fed_step = session.make_step()
         try:
             # A step that is random would not lead to the same states once more.
             for step, before in enumerate(self._starts[tier]):
@@ -372,6 +372,7 @@ class Reference:
                     }
                     if not board.fed:
                         continue
+                    fed_step = self._make_fed_step(phase)
                     session.restore_state(before)
                     again = self._find_again(observed, step, before, kept)
                     for values in found:
@@ -387,6 +388,16 @@ class Reference:
             self._make_trace(name, tier, values, times=number, kept=kept)
             for number, values in enumerate(found, 1)
         ]
+
+    def _make_fed_step(self, phase: Phase) -> Any:
+        """A step that takes what the board feeds; traced anew only for other kinds."""
+        board = self.session.board
+        kinds = {place: isinstance(v, SparseRows) for place, v in board.fed.items()}
+        if self._fed_step is None or self._fed_kinds != (phase, kinds):
+            board.forget()
+            self._fed_step = self.session.make_step()
+            self._fed_kinds = phase, kinds
+        return self._fed_step
 
     def _find_again(
         self, observed: Trace, step: int, before: State, kept: tuple[str, ...]
