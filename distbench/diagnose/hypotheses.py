@@ -32,8 +32,10 @@ CAUSES: tuple[Explain, ...] = (
     loss.explain_by_scale,
     reduction.explain_by_missing_sum,
     reduction.explain_by_count,
-    reduction.explain_by_subset,
+    # Where one replica has all rows, "its rows count" is "the others are dropped": of a
+    # sparse variable alone the former is likelier.
     sparse.explain_by_rows,
+    reduction.explain_by_subset,
     sparse.explain_by_shifted_replica,
     reduction.explain_by_pairing,
     buffers.explain_by_cuts,

@@ -201,7 +201,7 @@ class RateScaledByRoot(OwnRule):
 @fault(
     "hyperparameter-differs",
     "slot",
-    ("learning_rate",),
+    ("SGD/learning_rate",),
     like="sql-machine-learning/elasticdl#89",
     clusters=WIDE,
 )
