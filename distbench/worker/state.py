@@ -298,7 +298,9 @@ def _get_plain(item: Any, name: str) -> Any:
 
 def _name_variable(variable: Any) -> str:
     """A variable's name; that of Keras 3 calls each kernel `kernel`, but has a path."""
-    return _clean_name(getattr(variable, "path", None) or variable.name)
+    # Asking a variable of a strategy for what it lacks reads it over the replicas.
+    is_keras = type(variable).__module__.startswith("keras.")
+    return _clean_name(variable.path if is_keras else variable.name)
 
 
 def _clean_name(name: str) -> str:
