@@ -259,9 +259,9 @@ class Checker:
         tier: Tier,
         findings: Sequence[Finding],
     ) -> tuple[Finding, ...]:
-        is_sparse = has_sparse_gradients(seen.evidence[tier])
         if not may_be_framework(item.scenario, findings):
             return tuple(findings)
+        is_sparse = has_sparse_gradients(seen.evidence[tier])
         control = self._run_control(item, seen.control, is_sparse=is_sparse)
         if control is None:
             return tuple(findings)

@@ -326,16 +326,16 @@ class Pairs:
         before = self.evidence.get_before(key.step, key.phase, key.variable)
         if whole is None or (before is not None and _are_same(whole, before)):
             return True
-        fed = (self.evidence.replays.get("reduced_gradient"), *self._other_feeds())
-        seen = [trace.get(key) for trace in fed if trace is not None]
-        values = [value for value in seen if value is not None]
-        return len(values) < 2 or not all(_are_same(value, whole) for value in values)
-
-    def _other_feeds(self) -> Iterator[Trace]:
-        """The update with other gradients than the cluster's reduced ones."""
-        local = self.evidence.replays.get("local_gradient")
-        if local is not None and self.evidence.observed.replicas > 1:
-            yield local
+        replays = self.evidence.replays
+        fed = [replays.get("reduced_gradient"), replays.get("local_gradient")]
+        values = [
+            v
+            for trace in fed
+            if trace is not None and (v := trace.get(key)) is not None
+        ]
+        if len(values) < 2 or self.evidence.observed.replicas == 1:
+            return True
+        return not all(_are_same(value, whole) for value in values)
 
     def _make(
         self,

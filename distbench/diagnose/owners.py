@@ -72,11 +72,11 @@ def find_owner(
         for info in infos
         if info.role == "variable" and info.trainable and info.shape == slot.shape
     ]
-    if slot.role == "slot" and len(paths) < 2:
-        return "".join(paths)
-    rests = {path: _measure_rest(evidence, slot, path) for path in paths}
     if not paths:
         return ""
+    if slot.role == "slot" and len(paths) == 1:
+        return paths[0]
+    rests = {path: _measure_rest(evidence, slot, path) for path in paths}
     best = min(paths, key=lambda path: rests[path])
     others = min([rests[path] for path in paths if path != best], default=np.inf)
     return best if rests[best] <= _NEAR < others else ""

@@ -121,7 +121,8 @@ def _group_changes(context: Context) -> dict[str, list[Row]]:
 def _count_times(context: Context, rows: list[Row], factor: float) -> int | None:
     """How often the rule was applied, given λ."""
     most = max(8, context.replicas)
-    beta = _fit_memory(context, rows)
+    rule = _fit_rule(context, [row.number for row in rows])
+    beta = None if rule is None else rule[0]
     candidates = range(2, most + 1)
     if beta is not None and 0 < beta < 1.0001:
         for count in candidates:
@@ -133,12 +134,6 @@ def _count_times(context: Context, rows: list[Row], factor: float) -> int | None
         if abs(factor - (count - 1)) <= 1e-3 * count:
             return count
     return 2 if 0 < factor < 1 else None
-
-
-def _fit_memory(context: Context, rows: list[Row]) -> float | None:
-    """β of expected = β · before + c · f(gradient), f the identity or the square."""
-    rule = _fit_rule(context, [row.number for row in rows])
-    return None if rule is None else rule[0]
 
 
 def _fit_rule(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
-import os
 import pickle
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +36,12 @@ from distbench.trace import (
 )
 from distbench.worker.batches import check_batches
 from distbench.worker.controls import make_control
+from distbench.worker.environment import describe_environment
 from distbench.worker.failures import SubjectError, classify_failure
 from distbench.worker.families import describe_control
 from distbench.worker.program import Program, count_batch
 from distbench.worker.reference import Reference, cut_batch, split_examples
+from distbench.worker.replay import Replay
 from distbench.worker.runners import Runner, make_runner
 from distbench.worker.session import Session
 from distbench.worker.strategies import (
@@ -51,18 +52,6 @@ from distbench.worker.strategies import (
 )
 from distbench.worker.subjects import make_program, recognise_subject
 from distbench.worker.taps import Fed
-
-_SETTINGS = (
-    "CUDA_VISIBLE_DEVICES",
-    "NCCL_ALGO",
-    "NCCL_PROTO",
-    "TF_DETERMINISTIC_OPS",
-    "TF_ENABLE_ONEDNN_OPTS",
-    "TF_USE_LEGACY_KERAS",
-    "TF_XLA_FLAGS",
-    "XLA_FLAGS",
-)
-"""Environment variables that change what TensorFlow computes or where."""
 
 
 def run_task(channel: TaskChannel, context: TaskContext) -> None:
@@ -92,7 +81,7 @@ class Worker:
         self._spec = ClusterSpec.parse(context.spec)
         self._strategy: tf.distribute.Strategy | None = None
         self._server: Any = None
-        self._reference: Reference | None = None
+        self._replay: Replay | None = None
         self._prepared: tuple[Session, Runner, tuple[int, ...]] | None = None
 
     def open(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -115,7 +104,7 @@ class Worker:
         scenario = scenario_from_json(payload["scenario"])
         session = self._make_session(payload, scenario)
         reference = Reference(session, scenario, payload["replicas"])
-        self._reference = reference
+        self._replay = replay = Replay(reference)
         program = session.program
         folder = Path(payload["folder"])
         twins: dict[Tier, int] = {}
@@ -127,16 +116,14 @@ class Worker:
             if tier == "exact" and not reference.sums_exactly(trace):
                 continue
             notes = {**trace.notes, "exact_proved": tier == "exact"}
-            write_trace(_with_notes(trace, notes), folder, f"reference-{tier}")
+            write_trace(replace(trace, notes=notes), folder, f"reference-{tier}")
             for number, twin in enumerate(copies):
                 write_trace(twin, folder, f"twin-{tier}-{number}")
             twins[tier] = len(copies)
         probes = dict(reference.record_probes())
         if twins:
             tier = next(iter(twins))
-            distinct = reference.record_distinct(
-                tier, read_trace(folder, f"reference-{tier}")
-            )
+            distinct = replay.add_repeated_rows(tier, _read_reference(payload, tier))
             if distinct is not None:
                 probes["distinct"] = distinct
         for name, probe in probes.items():
@@ -232,7 +219,7 @@ class Worker:
 
     def replay(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Feed what the cluster observed into the single-device update."""
-        if self._reference is None:
+        if self._replay is None:
             raise RuntimeError("replay was asked for before the reference")
         folder = Path(payload["folder"])
         written: dict[str, list[str]] = {}
@@ -243,32 +230,29 @@ class Worker:
                 for task in payload["tasks"]
             ]
             observed = merge_traces(str(payload["cluster"]), parts)
-            replays = self._reference.replay(tier, observed)
-            for phase, trace in replays.items():
+            followed = self._replay.follow(tier, observed)
+            for phase, trace in followed.fed.items():
                 write_trace(trace, folder, f"replay-{tier}-{phase}")
-            written[tier] = list(replays)
-            again = self._reference.repeat(
-                tier, observed, replays.get("reduced_gradient")
-            )
-            for number, trace in enumerate(again):
+            written[tier] = list(followed.fed)
+            for number, trace in enumerate(followed.repeated):
                 write_trace(trace, folder, f"repeated-{tier}-{number}")
-            repeated[tier] = len(again)
+            repeated[tier] = len(followed.repeated)
         return {
             "replays": written,
             "repeated": repeated,
-            "drawn_anew": self._find_drawn_anew(payload, observed),
+            "drawn_anew": self._find_drawn_anew(
+                payload, observed, self._replay.reference
+            ),
         }
 
     def _find_drawn_anew(
-        self, payload: Mapping[str, Any], observed: Trace
+        self, payload: Mapping[str, Any], observed: Trace, reference: Reference
     ) -> list[str]:
         """Variables with another start on the cluster, and in a second build here.
 
         The subject draws them from chance that no seed governs.
         """
-        if self._reference is None:
-            return []
-        initial = self._reference.initial
+        initial = reference.initial
         differing = {
             key.variable
             for key, value in observed.select(step=INITIAL, phase="variable")
@@ -282,7 +266,7 @@ class Worker:
         again = self._make_session(payload, scenario)
         state = again.read_state()
         # Keras numbers the layers of a process, so that the paths are other ones.
-        paths = zip(self._reference.session.variables, again.variables, strict=False)
+        paths = zip(reference.session.variables, again.variables, strict=False)
         return sorted(
             old.path
             for old, new in paths
@@ -336,28 +320,6 @@ def _write_control(session: Session, folder: Path) -> str | None:
     )
 
 
-def describe_environment() -> Mapping[str, Any]:
-    """Versions, devices and settings that a result depends on."""
-    versions = {
-        name.replace("-", "_"): _find_version(name)
-        for name in ("tensorflow", "tf-keras", "keras", "numpy")
-    }
-    return {
-        **versions,
-        "devices": [device.name for device in tf.config.list_logical_devices()],
-        "variables": {
-            name: os.environ[name] for name in _SETTINGS if name in os.environ
-        },
-    }
-
-
-def _find_version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def _read_reference(payload: Mapping[str, Any], tier: str) -> Trace:
     return read_trace(Path(payload["folder"]), f"reference-{tier}")
 
@@ -387,14 +349,3 @@ def _select_state(reference: Trace, tier: str, step: int) -> dict[str, Any]:
         if value is not None:
             state[variable.path] = value
     return state
-
-
-def _with_notes(trace: Trace, notes: Mapping[str, object]) -> Trace:
-    return Trace(
-        name=trace.name,
-        replicas=trace.replicas,
-        shards=trace.shards,
-        variables=trace.variables,
-        values=trace.values,
-        notes=notes,
-    )

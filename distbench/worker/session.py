@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError
-from distbench.trace import Phase, TraceKey, Value, VariableInfo
+from distbench.trace import PHASES, Phase, TraceKey, Value, VariableInfo
 from distbench.worker.failures import SubjectError, find_cause
 from distbench.worker.families import find_counter, install_taps, name_family
 from distbench.worker.intercept import hide_from_autograph
@@ -195,29 +195,50 @@ class Session:
         """What is known of each variable, in the table's order."""
         return tuple(variable.info for variable in self.table.state)
 
-    def collect_taps(self, step: int, values: dict[TraceKey, Value]) -> None:
-        """Add to a trace what the taps saw in the step that ran last."""
+    def collect_taps(
+        self,
+        step: int,
+        values: dict[TraceKey, Value],
+        *,
+        replica: int | None = None,
+        phases: Collection[Phase] = PHASES,
+    ) -> None:
+        """Add to a trace what the taps saw in the step that ran last.
+
+        Args:
+            step: Its number.
+            values: Where to.
+            replica: Of whom one device computed it; by default who did.
+            phases: What to add.
+        """
         for point, value in self.board.read().items():
+            if point.phase not in phases:
+                continue
             key = TraceKey(
                 step=step,
                 call=point.call,
                 phase=point.phase,
                 variable=point.variable,
-                replica=point.replica,
+                replica=point.replica if replica is None else replica,
             )
             values[key] = value
 
     def collect_state(
-        self, step: int, state: State, values: dict[TraceKey, Value]
+        self,
+        step: int,
+        state: State,
+        values: dict[TraceKey, Value],
+        *,
+        replica: int | None = None,
     ) -> None:
-        """Add a state to a trace, as that after a step."""
+        """Add a state to a trace, as that after a step; see `collect_taps`."""
         phases = {v.path: phase_of(v) for v in self.variables}
         for (path, number), array in state.items():
             key = TraceKey(
                 step=step,
                 phase=phases[path],
                 variable=path,
-                replica=self.first_replica + number,
+                replica=self.first_replica + number if replica is None else replica,
             )
             values[key] = array
 

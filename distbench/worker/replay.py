@@ -1,0 +1,205 @@
+"""What follows on one device from values that a cluster was seen to have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distbench.evidence import Tier
+from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
+from distbench.worker.failures import SubjectError
+from distbench.worker.reference import Reference
+from distbench.worker.session import State
+from distbench.worker.values import add_rows, are_equal, make_alike
+
+_MOST_TIMES = 8
+"""How often an update is repeated at most: tried are all counts up to N, and to 4."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """What follows from the observed gradients.
+
+    Attributes:
+        fed: By the phase where values were fed: what follows from each replica's
+            observed reduced gradient; where the applied gradient is not what follows,
+            also what follows from that; where the state is not, what would follow from
+            each replica's local gradient.
+        repeated: The update applied several times in one step; empty where the state
+            is what follows from applying it once.
+    """
+
+    fed: Mapping[Phase, Trace] = field(default_factory=dict)
+    repeated: tuple[Trace, ...] = ()
+
+
+class Replay:
+    """Runs the single-device step with values from outside in place of its own.
+
+    Args:
+        reference: Ran all its steps before.
+    """
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+        self._step: Any = None
+        self._kinds: tuple[Phase, dict[Any, bool]] | None = None
+
+    def follow(self, tier: Tier, observed: Trace) -> Followed:
+        """Feed observed values into the single-device update.
+
+        Where the state is what follows from the reduced gradients, no more is asked.
+        """
+        if tier == "free":
+            # The cluster's steps did not start from the reference's state.
+            return Followed()
+        [reduced] = self._feed(tier, observed, "reduced_gradient")
+        fed: dict[Phase, Trace] = {"reduced_gradient": reduced}
+        if _differ(observed, reduced, ("applied_gradient",)):
+            [fed["applied_gradient"]] = self._feed(tier, observed, "applied_gradient")
+        if not _differ(observed, reduced, ("slot", "variable")):
+            return Followed(fed=fed)
+        # A rule may refuse what no replica would hand it; then nothing is learnt.
+        with suppress(SubjectError):
+            [fed["local_gradient"]] = self._feed(
+                tier, observed, "reduced_gradient", source="local_gradient"
+            )
+        return Followed(fed=fed, repeated=tuple(self._repeat(tier, observed)))
+
+    def _repeat(self, tier: Tier, observed: Trace) -> Iterator[Trace]:
+        """Apply the update to observed reduced gradients 2, 3, … times in one step.
+
+        In half of the traces the slots take it once and the variables alone again.
+        """
+        times = min(max(4, self.reference.replicas), _MOST_TIMES)
+        for kept in (("slot", "variable"), ("variable",)):
+            with suppress(SubjectError):
+                yield from self._feed(
+                    tier, observed, "reduced_gradient", times=times, kept=kept
+                )[1:]
+
+    def add_repeated_rows(self, tier: Tier, reference: Trace) -> Trace | None:
+        """The first step's update with repeated rows of its gradients added up.
+
+        None where no gradient has any. A rule for sparse gradients should not care.
+        """
+        handed = {
+            replace(key, replica=0): value
+            for key, value in reference.select(
+                step=0, phase="reduced_gradient", replica=WHOLE
+            )
+        }
+        distinct = {key: add_rows(value) for key, value in handed.items()}
+        if all(distinct[key] is handed[key] for key in handed):
+            return None
+        fed = replace(reference, replicas=1, values=distinct)
+        return self._feed(tier, fed, "reduced_gradient")[0]
+
+    def _feed(
+        self,
+        tier: Tier,
+        observed: Trace,
+        phase: Any,
+        source: Any = None,
+        times: int = 1,
+        kept: tuple[str, ...] = ("slot", "variable"),
+    ) -> list[Trace]:
+        """Feed a phase of the one-device step; a trace for each time that it ran.
+
+        Between two times state of a role that is not `kept` is put back; so are
+        counters of steps, unless the cluster's went on by more than one as well.
+        """
+        reference, session = self.reference, self.reference.session
+        board = session.board
+        found: list[dict[TraceKey, Value]] = [{} for _ in range(times)]
+        board.feeding = phase
+        try:
+            # A step that is random would not lead to the same states once more.
+            for step, before in enumerate(reference.starts[tier]):
+                batch = reference.draw(step)
+                for replica in range(observed.replicas):
+                    board.fed = {
+                        (key.call, phase, key.variable): make_alike(
+                            value, observed.get(replace(key, phase=phase))
+                        )
+                        for key, value in observed.select(
+                            step=step, phase=source or phase, replica=replica
+                        )
+                    }
+                    if not board.fed:
+                        continue
+                    fed_step = self._make_fed_step(phase)
+                    session.restore_state(before)
+                    again = {}
+                    if times > 1:
+                        again = self._find_again(observed, step, before, kept)
+                    for values in found:
+                        if values is not found[0]:
+                            session.write_state(again)
+                        self._run_fed(fed_step, batch)
+                        session.collect_taps(step, values, replica=replica)
+                        session.collect_state(
+                            step, session.read_state(), values, replica=replica
+                        )
+        finally:
+            board.feeding, board.fed = None, {}
+        name = f"replay of {source or phase}"
+        return [
+            reference.make_trace(name, tier, values, times=number, kept=kept)
+            for number, values in enumerate(found, 1)
+        ]
+
+    def _make_fed_step(self, phase: Phase) -> Any:
+        """A step that takes what the board feeds; traced anew only for other kinds."""
+        board = self.reference.session.board
+        kinds = {place: isinstance(v, SparseRows) for place, v in board.fed.items()}
+        if self._step is None or self._kinds != (phase, kinds):
+            board.forget()
+            self._step = self.reference.session.make_step()
+            self._kinds = phase, kinds
+        return self._step
+
+    def _find_again(
+        self, observed: Trace, step: int, before: State, kept: tuple[str, ...]
+    ) -> dict[str, npt.NDArray[np.generic]]:
+        """The state that is put back before an update is repeated."""
+        found = {}
+        for variable in self.reference.session.variables:
+            start = before.get((variable.path, 0))
+            if start is None or variable.role in kept:
+                continue
+            if variable.role != "iterations" or _went_on_by_one(
+                observed, step, variable.path, start
+            ):
+                found[variable.path] = start
+        return found
+
+    def _run_fed(self, step: Any, batch: Any) -> None:
+        session = self.reference.session
+        placed = session.distribute([batch])
+        session.program.replicas = 1
+        with session.guard("step"):
+            # The feeds come into being while the step is traced.
+            step.get_concrete_function(placed)
+            session.board.set_feeds()
+            step(placed)
+
+
+def _went_on_by_one(
+    observed: Trace, step: int, path: str, start: npt.NDArray[np.generic]
+) -> bool:
+    seen = observed.select(step=step, phase="iterations", variable=path)
+    return all(np.array_equal(np.asarray(value), start + 1) for _, value in seen)
+
+
+def _differ(observed: Trace, expected: Trace, phases: tuple[str, ...]) -> bool:
+    return any(
+        not are_equal(observed.get(key), value)
+        for key, value in expected.values.items()
+        if key.phase in phases
+    )

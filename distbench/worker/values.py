@@ -1,0 +1,79 @@
+"""Recorded values of a task: compared, perturbed, brought into another form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from distbench.trace import SparseRows, Value
+
+_DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24}
+"""Significand bits of the formats that are narrower than float64, hidden one too."""
+
+
+def _count_digits(dtype: str) -> int:
+    return _DIGITS.get(dtype, 53)
+
+
+def are_equal(left: Value | None, right: Value) -> bool:
+    """Whether two values have the same bits, or rows; what was not seen agrees."""
+    if left is None:
+        return True
+    if isinstance(left, SparseRows) or isinstance(right, SparseRows):
+        dense = [
+            v.to_dense() if isinstance(v, SparseRows) else v for v in (left, right)
+        ]
+        return bool(np.array_equal(dense[0], dense[1]))
+    return left.tobytes() == right.tobytes()
+
+
+def add_rows(value: Value) -> Value:
+    """A sparse value with each row once; anything else as it is."""
+    if not isinstance(value, SparseRows):
+        return value
+    rows, places = np.unique(value.indices, return_inverse=True)
+    if len(rows) == len(value.indices):
+        return value
+    sums = np.zeros((len(rows), *value.values.shape[1:]), value.values.dtype)
+    np.add.at(sums, places, value.values)
+    return replace(value, indices=rows, values=sums)
+
+
+def make_alike(value: Value, seen: Value | None) -> Value:
+    """Dense where what it stands in for was: a rule may take nothing else."""
+    is_dense = seen is not None and not isinstance(seen, SparseRows)
+    return value.to_dense() if isinstance(value, SparseRows) and is_dense else value
+
+
+def leaves_digits(value: Value, bits: int) -> bool:
+    """Whether the last digits of every number of a value are zeros."""
+    array = value.values if isinstance(value, SparseRows) else value
+    digits = _count_digits(array.dtype.name)
+    wide = np.asarray(array, np.float64)
+    top = float(np.max(np.abs(wide), initial=0.0))
+    if top == 0 or not math.isfinite(top):
+        return True
+    unit = 2.0 ** (math.frexp(top)[1] - digits + bits)
+    return not np.any(wide % unit)
+
+
+def perturb(array: Any, rng: np.random.Generator, narrow: str | None) -> Any:
+    """Move every floating-point element by one rounding, up or down.
+
+    Args:
+        array: A variable's value.
+        rng: Chooses the way.
+        narrow: A dtype with fewer digits whose rounding is taken instead.
+    """
+    name = array.dtype.name
+    if array.dtype.kind != "f" and name != "bfloat16":
+        return array
+    digits = _count_digits(name)
+    if narrow is not None:
+        digits = min(digits, _count_digits(narrow))
+    signs = rng.choice([-0.5, 0.5], size=array.shape)
+    moved = array.astype(np.float64) * (1 + signs * 2.0 ** (1 - digits))
+    return moved.astype(array.dtype)
