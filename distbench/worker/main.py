@@ -40,10 +40,10 @@ from distbench.worker.environment import describe_environment
 from distbench.worker.failures import SubjectError, classify_failure
 from distbench.worker.families import describe_control
 from distbench.worker.program import Program, count_batch
-from distbench.worker.reference import Reference, cut_batch, split_examples
+from distbench.worker.reference import Reference, cut_batch
 from distbench.worker.replay import Replay
-from distbench.worker.runners import Runner, make_runner
 from distbench.worker.session import Session
+from distbench.worker.steps import Step
 from distbench.worker.strategies import (
     configure_runtime,
     make_strategy,
@@ -82,7 +82,7 @@ class Worker:
         self._strategy: tf.distribute.Strategy | None = None
         self._server: Any = None
         self._replay: Replay | None = None
-        self._prepared: tuple[Session, Runner, tuple[int, ...]] | None = None
+        self._prepared: tuple[Session, Step, tuple[int, ...]] | None = None
 
     def open(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Start TensorFlow: threads, devices, ports and the strategy."""
@@ -146,24 +146,26 @@ class Worker:
         scenario = scenario_from_json(payload["scenario"])
         self._channel.report_progress(phase="build")
         session = self._make_session(payload, scenario)
-        runner = make_runner(session)
         with session.guard("data"):
             batch = session.program.data(0)
-        shards = split_examples(scenario, count_batch(batch), self._spec.replicas)
+        shards = session.program.split(
+            scenario, count_batch(batch), self._spec.replicas
+        )
         if corrected := payload.get("corrected"):
             reference = _read_reference(payload, payload["tiers"][0])
             session.board.feeding = corrected
             session.board.fed = _select_gradients(reference, corrected, 0)
         self._channel.report_progress(phase="first step")
-        runner.prepare(list(cut_batch(batch, shards)))
-        self._prepared = session, runner, shards
+        step = session.make_step()
+        session.prepare(step, list(cut_batch(batch, shards)))
+        self._prepared = session, step, shards
         return {}
 
     def train(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the scenario on the cluster; writes this task's part of the traces."""
         if self._prepared is None:
             raise RuntimeError("train was asked for before prepare")
-        session, runner, shards = self._prepared
+        session, trained, shards = self._prepared
         scenario = scenario_from_json(payload["scenario"])
         folder = Path(payload["folder"])
         if list(shards) != payload["shards"]:
@@ -187,7 +189,7 @@ class Worker:
                 if corrected := payload.get("corrected"):
                     session.board.fed = _select_gradients(reference, corrected, step)
                     session.board.set_feeds()
-                self._run_step(session, runner, step, shards, values)
+                self._run_step(session, trained, step, shards, values)
             trace = Trace(
                 name=str(self._spec),
                 replicas=self._spec.replicas,
@@ -206,14 +208,14 @@ class Worker:
     def _run_step(
         self,
         session: Session,
-        runner: Runner,
+        trained: Step,
         step: int,
         shards: tuple[int, ...],
         values: dict[TraceKey, Value],
     ) -> None:
         with session.guard("data"):
             batch = session.program.data(step)
-        runner.run(list(cut_batch(batch, shards)))
+        session.run(trained, list(cut_batch(batch, shards)))
         session.collect_taps(step, values)
         session.collect_state(step, session.read_state(), values)
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
 from distbench.errors import BadInputError
+from distbench.scenario import Scenario
+from distbench.split import split_unevenly
+from distbench.worker.steps import ReplicaStep, ScheduledStep, Step
+
+if TYPE_CHECKING:
+    from distbench.worker.session import Session
 
 LossReduction = Literal["sum", "mean"] | None
 _SHAPES_SHOWN = 6
@@ -39,6 +45,18 @@ class Program:
         """One replica's step; returns its loss."""
         raise NotImplementedError
 
+    def make_step(
+        self, session: Session, function: Callable[[Any], Any] | None = None
+    ) -> Step:
+        """A step with a trace of its own.
+
+        Args:
+            session: Where it is to run.
+            function: What each replica runs; by default `replica_step`.
+        """
+        kind = ScheduledStep if session.spec.kind == "ps" else ReplicaStep
+        return kind(session, function or self.replica_step)
+
     def local_step(self, batch: Any) -> Any:
         """One replica's loss and local gradients; by default all of its step."""
         return self.replica_step(batch)
@@ -54,6 +72,12 @@ class Program:
     def data(self, step: int) -> Any:
         """The global batch of a step: a nest of arrays."""
         raise NotImplementedError
+
+    def split(
+        self, scenario: Scenario, examples: int, replicas: int
+    ) -> tuple[int, ...]:
+        """The examples of each replica: as the scenario says, or unevenly."""
+        return scenario.split or split_unevenly(examples, replicas)
 
     def prove_exact(self, steps: int, shards: tuple[int, ...]) -> bool:  # noqa: ARG002  # a user's data proves nothing
         """Whether no sum of any step can round."""

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.scenario import Scenario
-from distbench.split import shard_slices, split_unevenly
+from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value
 from distbench.worker.batches import digest_batch
 from distbench.worker.failures import SubjectError
@@ -46,7 +46,7 @@ class Reference:
         batch = self.draw(0)
         self.starts: dict[Tier, list[State]] = {}
         self.examples = count_batch(batch)
-        self.shards = split_examples(scenario, self.examples, replicas)
+        self.shards = program.split(scenario, self.examples, replicas)
         self._whole = session.make_step()
         # The share of a penalty is a constant of the trace, so the step of a shard
         # needs a trace of its own; one without the update costs half as much.
@@ -55,10 +55,7 @@ class Reference:
             if program.shards_known
             else self._whole
         )
-        session.prepare(self._whole, self._place(batch))
-        self._narrowest = find_narrowest(
-            self._whole.get_concrete_function(self._place(batch)).graph
-        )
+        self._narrowest = find_narrowest(session.prepare(self._whole, [batch]))
         self.initial = session.read_state()
         self._repeats = program.shards_known or self._find_repeats(batch)
         self._twins = _TWINS if self._repeats else _TWINS_OF_CHANCE
@@ -80,20 +77,15 @@ class Reference:
         with self.session.guard("data"):
             return self.session.program.data(step)
 
-    def _place(self, batch: Any) -> Any:
-        return self.session.distribute([batch])
-
     def run_whole(self, batch: Any) -> None:
         """One step on the global batch."""
         self.session.program.replicas = 1
-        with self.session.guard("step"):
-            self._whole(self._place(batch))
+        self.session.run(self._whole, [batch])
 
     def run_shard(self, batch: Any) -> None:
         """One step on a shard, as one of N replicas computes its loss."""
         self.session.program.replicas = self.replicas
-        with self.session.guard("step"):
-            self._shard(self._place(batch))
+        self.session.run(self._shard, [batch])
 
     def _runs_shard(self, batch: Any) -> bool:
         """One step on a shard; False where a program takes a whole batch alone."""
@@ -298,11 +290,6 @@ def find_narrowest(graph: Any) -> str:
         if dtype.as_datatype_enum in seen:
             return str(dtype.name)
     return "float64"
-
-
-def split_examples(scenario: Scenario, examples: int, replicas: int) -> tuple[int, ...]:
-    """The examples of each replica: as the scenario says, or unevenly."""
-    return scenario.split or split_unevenly(examples, replicas)
 
 
 def cut_batch(batch: Any, shards: tuple[int, ...]) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
 from distbench.worker.failures import SubjectError
 from distbench.worker.reference import Reference
 from distbench.worker.session import State
+from distbench.worker.steps import Step
 from distbench.worker.values import add_rows, are_equal, make_alike
 
 _MOST_TIMES = 8
@@ -47,7 +48,7 @@ class Replay:
 
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
-        self._step: Any = None
+        self._step: Step | None = None
         self._kinds: tuple[Phase, dict[Any, bool]] | None = None
 
     def follow(self, tier: Tier, observed: Trace) -> Followed:
@@ -154,7 +155,7 @@ class Replay:
             for number, values in enumerate(found, 1)
         ]
 
-    def _make_fed_step(self, phase: Phase) -> Any:
+    def _make_fed_step(self, phase: Phase) -> Step:
         """A step that takes what the board feeds; traced anew only for other kinds."""
         board = self.reference.session.board
         kinds = {place: isinstance(v, SparseRows) for place, v in board.fed.items()}
@@ -179,15 +180,14 @@ class Replay:
                 found[variable.path] = start
         return found
 
-    def _run_fed(self, step: Any, batch: Any) -> None:
+    def _run_fed(self, step: Step, batch: Any) -> None:
         session = self.reference.session
-        placed = session.distribute([batch])
         session.program.replicas = 1
         with session.guard("step"):
             # The feeds come into being while the step is traced.
-            step.get_concrete_function(placed)
+            step.trace([batch])
             session.board.set_feeds()
-            step(placed)
+            step.run([batch])
 
 
 def _went_on_by_one(

@@ -24,6 +24,7 @@ from distbench.worker.state import (
     read_component,
     write_component,
 )
+from distbench.worker.steps import Step
 from distbench.worker.taps import TapBoard
 
 State = dict[tuple[str, int], npt.NDArray[np.generic]]
@@ -95,46 +96,52 @@ class Session:
                 self.board.failed_phase or place, self.board.failed_replica
             ) from error
 
-    def make_step(
-        self, function: Callable[[Any], Any] | None = None
-    ) -> Any:  # a tf.function
-        """A traced step of its own: what it traced is not shared with another.
+    def make_step(self, function: Callable[[Any], Any] | None = None) -> Step:
+        """A step with a trace of its own: what it traced is not shared with another.
 
         Args:
             function: What each replica runs; by default the program's whole step.
         """
-        run = function or self.program.replica_step
+        return self.program.make_step(self, function)
 
-        def replica_step(batch: Any) -> Any:
+    def watch(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """What a replica runs, with an eye on which replica it is and what it did."""
+
+        def watched(batch: Any) -> Any:
             with self.board.enter_replica():
                 try:
-                    loss = run(batch)
+                    result = function(batch)
                 except Exception:
                     self.board.note_failure()
                     raise
-                loss = tf.convert_to_tensor(loss)
                 if self._tapped:
                     self.board.tap_unclaimed()
-                return self.board.tap("loss", "", loss) if self._tapped else loss
+                return result
 
-        def step(batch: Any) -> Any:
-            return self.strategy.run(replica_step, args=(batch,))
+        hide_from_autograph(watched)
+        return watched
 
-        # Converting the bench's own code would cost more than tracing the user's.
-        hide_from_autograph(replica_step)
-        hide_from_autograph(step)
-        return tf.function(step)
+    def tap_loss(self, loss: Any) -> tf.Tensor:
+        """Record a replica's loss."""
+        loss = tf.convert_to_tensor(loss)
+        return self.board.tap("loss", "", loss) if self._tapped else loss
 
-    def prepare(self, step: Any, batch: Any) -> None:
+    def prepare(self, step: Step, shards: Sequence[Any]) -> tf.Graph:
         """Trace a step without running it, so that every variable exists.
 
         Slots are created while the first step is traced; their initial values can
         then be read before anything trains.
         """
         with self.guard("first step"):
-            step.get_concrete_function(batch)
+            graph = step.trace(shards)
             self._check_optimizers()
         self.refresh_state()
+        return graph
+
+    def run(self, step: Step, shards: Sequence[Any]) -> None:
+        """Run a step; what it raises is the subject's doing."""
+        with self.guard("step"):
+            step.run(shards)
 
     def _check_optimizers(self) -> None:
         """Refuse an optimizer that the first step made: it was not observed."""
@@ -160,7 +167,7 @@ class Session:
 
     def distribute(self, shards: Sequence[Any]) -> Any:
         """Hand each replica its shard (by global replica number)."""
-        if self.spec.kind == "one":
+        if self.spec.kind in ("one", "ps"):
             return tf.nest.map_structure(tf.constant, shards[0])
 
         def pick(context: Any) -> Any:

@@ -73,17 +73,16 @@ def _train_in(place, factory, scenario: Scenario, *, tapped: bool):
     from distbench.split import split_unevenly
     from distbench.worker.optimizer_program import count_examples
     from distbench.worker.reference import cut_batch
-    from distbench.worker.runners import make_runner
     from distbench.worker.session import Session
     from distbench.worker.subjects import make_program
 
     program = make_program(factory, scenario)
     session = Session(program, *place, tapped=tapped)
     shards = split_unevenly(count_examples(scenario), place[1].replicas)
-    runner = make_runner(session)
-    runner.prepare(list(cut_batch(program.data(0), shards)))
+    trained = session.make_step()
+    session.prepare(trained, list(cut_batch(program.data(0), shards)))
     for step in range(3):
-        runner.run(list(cut_batch(program.data(step), shards)))
+        session.run(trained, list(cut_batch(program.data(step), shards)))
     return {
         key: hashlib.sha256(array.tobytes()).hexdigest()
         for key, array in session.read_state().items()
