@@ -83,7 +83,20 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
             told = other
         if not reading.first_known:
             told = told or other
-    return told or judgement
+    return judgement if told is None or _is_clear(judgement) else told
+
+
+def _is_clear(judgement: Judgement) -> bool:
+    """Whether the global batch is the measure, however shards alone come out.
+
+    The replicas' losses make up its loss, which they would not if the grouping of the
+    examples mattered, and one cause explains what is wrong after that whole.
+    """
+    if judgement.status is not Status.FAIL or "loss" not in judgement.references:
+        return False
+    first = judgement.findings[0]
+    is_named = first.code not in ("unexplained", "replicas-diverged")
+    return is_named and first.confidence >= _ALL and first.phase != "loss"
 
 
 def _tells(reading: Reading, judgement: Judgement) -> bool:

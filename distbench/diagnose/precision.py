@@ -15,6 +15,8 @@ from distbench.trace import WHOLE, SparseRows, Trace, TraceKey
 
 _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
 """The narrow dtypes with their smallest numbers."""
+_ENOUGH_BITS = 20
+"""Zeros at the end of numbers, in bits, that are no chance: one in a million."""
 
 
 def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
@@ -74,10 +76,12 @@ def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Array |
         sources = _find_raw(context.evidence.reference, keys[:1])
         if sources is None:
             sources = _find_raw(context.evidence.reference, keys[1:])
+    spare = np.log2(u / find_roundoff(case.dtype))
+    given = total if sources is None else sources
     if (
         seen is not None
-        and is_representable(seen, dtype)
-        and not is_representable(total if sources is None else sources, dtype)
+        and is_representable(seen, dtype, spare)
+        and not is_representable(given, dtype, spare)
     ):
         return case.observed
     return rounded
@@ -94,7 +98,14 @@ def _find_raw(trace: Trace, keys: Sequence[TraceKey]) -> Array | None:
     return np.concatenate(found) if found else None
 
 
-def is_representable(values: Array, dtype: str) -> bool:
-    """Whether all values are numbers of a narrow dtype, and enough to be no chance."""
+def is_representable(values: Array, dtype: str, spare: float) -> bool:
+    """Whether all values are numbers of a narrow dtype, and that is no chance.
+
+    Args:
+        values: Numbers of a wider dtype.
+        dtype: The narrow one.
+        spare: By how many bits it is narrower: so many are zeros in each number.
+    """
     found = values[values != 0]
-    return found.size >= 2 and bool(np.array_equal(round_to(found, dtype), found))
+    is_chance = found.size * spare < _ENOUGH_BITS
+    return not is_chance and bool(np.array_equal(round_to(found, dtype), found))

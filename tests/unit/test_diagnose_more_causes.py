@@ -31,6 +31,7 @@ from training_simulator import (
 )
 
 from distbench.diagnose.judge import judge
+from distbench.diagnose.precision import is_representable
 from distbench.trace import WHOLE
 
 
@@ -264,6 +265,22 @@ def test_a_mean_over_the_shard_is_told_whatever_one_device_divides_by(
 
 def test_double_precision_alone_is_no_lower_precision():
     check_passed(judge(observe(dtype="float64", rule=Rule(name="adam"), steps=1)))
+
+
+@pytest.mark.parametrize(
+    ("values", "spare", "expected"),
+    [
+        ([0.5], 29.0, True),  # one float64 with 29 zeros at its end
+        ([0.5], 13.0, False),  # one float32 that is a float16 may be chance
+        ([0.5, 0.25], 13.0, True),
+        ([0.5, 0.1], 29.0, False),
+        ([0.0, 0.0], 29.0, False),
+    ],
+)
+def test_numbers_of_a_narrow_dtype_are_no_chance_if_they_have_enough_zeros(
+    values, spare, expected
+):
+    assert is_representable(np.array(values), "float16", spare) is expected
 
 
 def test_a_repeated_slot_of_a_single_number_is_told():
