@@ -35,7 +35,7 @@ from distbench.origin import (
     may_be_framework,
     plan_control,
 )
-from distbench.scenario import PROGRAM, Scenario, scenario_to_json
+from distbench.scenario import MODEL, PROGRAM, Scenario, scenario_to_json
 from distbench.target import TargetRef
 from distbench.trace import Phase
 from distbench.verdict import Finding, Run, Status, Verdict
@@ -85,17 +85,16 @@ class Checker:
         """Run every scenario; returns what was found."""
         one = start_one(self._launch, self._options.seed, self._options.jit)
         with one:
-            planned = list(self._plan(describe_subject(self._target, one)))
-            return self._run_all(planned, one)
+            kind, is_fresh = describe_subject(self._target, one)
+            return self._run_all(list(self._plan(kind)), one if is_fresh else None)
 
-    def _run_all(self, planned: Sequence[_Planned], one: Group) -> Verdict:
+    def _run_all(self, planned: Sequence[_Planned], one: Group | None) -> Verdict:
         if self._progress is not None:
             self._progress.plan([item.scenario.id for item in planned])
         runs: list[Run] = []
         for item in planned:
             if self._progress is not None:
                 self._progress.start(item.scenario.id)
-            # The task that told the subject's kind has computed nothing yet.
             for run in self._run_one(item, one if item is planned[0] else None):
                 runs.append(run)
                 if self._progress is not None:
@@ -108,7 +107,7 @@ class Checker:
 
     def _plan(self, kind: str) -> Iterator[_Planned]:
         options = self._options
-        workloads: tuple[str, ...] = (PROGRAM,)
+        workloads: tuple[str, ...] = (MODEL if kind == "model" else PROGRAM,)
         paths: tuple[str, ...] = ("default",)
         if kind == "optimizer":
             workloads = options.workloads or DEFAULT_WORKLOADS

@@ -104,11 +104,12 @@ def start_one(launch: Launch, seed: int, jit: bool | None) -> Group:
     return launch.start_cluster(_ONE, _make_opening(seed, jit))
 
 
-def describe_subject(target: TargetRef, one: Group) -> str:
+def describe_subject(target: TargetRef, one: Group) -> tuple[str, bool]:
     """Load the subject in a single-device task and say what kind it is.
 
-    The task has run nothing of the subject but its import, so a reference may be
-    computed in it.
+    Returns:
+        The kind, and whether the task has run nothing of the subject but its import,
+        so that a reference may be computed in it.
     """
     try:
         answers = one.call(
@@ -116,7 +117,8 @@ def describe_subject(target: TargetRef, one: Group) -> str:
         )
     except TaskFailedError as error:
         raise translate_failure(error, target) from error
-    return str(next(iter(answers.values()))["kind"])
+    answer = next(iter(answers.values()))
+    return str(answer["kind"]), bool(answer["is_fresh"])
 
 
 def _make_opening(seed: int, jit: bool | None) -> Job:

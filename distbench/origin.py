@@ -2,7 +2,8 @@
 
 The control of an optimizer is its family's stock one in the very same scenario. That of
 a train program is the stock one under a workload of the bench with the same kind of
-gradients: what goes wrong there as well does so without a line of the program.
+gradients: what goes wrong there as well does so without a line of the program. That of
+a Keras model is a stock model, trained by the same `fit`.
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+")
 """Where an object lies in memory differs from process to process."""
 
 _FRAME = re.compile(
-    r'^  File "(?P<file>[^"]+)", line \d+, in .*\n    (?P<line>.*)', re.M
+    r'^  File "(?P<file>[^"]+)", line \d+, in (?P<name>.*)\n    (?P<line>.*)', re.M
 )
 _FRAMEWORK = re.compile(r"[/\\](tensorflow|tf_keras|keras)[/\\]")
 _RUNTIME = re.compile(r"[/\\]tensorflow[/\\]python[/\\]eager[/\\]execute\.py$")
 """Where an op's own refusal comes out of C++, on a line that is no `raise`."""
 _NODE = re.compile(r"\s*;?\s*NodeDef: .*", re.DOTALL)
 """Each task of a collective runs an op of its own: one sends, the others receive."""
+_NUMBER = re.compile(r"(?<=\w)_\d+\b")
+"""What tells the second op of a name from the first."""
+_OP_MAKER = "_create_c_op"
+"""Where TensorFlow says that the shapes of an op do not fit, whoever put it there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +65,7 @@ def plan_control(
 ) -> Scenario:
     """The scenario of the control."""
     scenario = replace(scenario, target=control.describe())
-    if scenario.workload != PROGRAM:
+    if scenario.workload != PROGRAM:  # the control of a model is a model
         return scenario
     return replace(scenario, workload="embedding" if is_sparse else "linear")
 
@@ -95,9 +100,9 @@ def is_deliberate(traceback: str) -> bool:
     last = frames[-1]
     if _RUNTIME.search(last["file"]) is not None:
         return True
-    return _FRAMEWORK.search(last["file"]) is not None and last["line"].startswith(
-        "raise "
-    )
+    is_framework = _FRAMEWORK.search(last["file"]) is not None
+    is_raised = last["line"].startswith("raise ") and last["name"] != _OP_MAKER
+    return is_framework and is_raised
 
 
 def are_alike(left: TaskFailedError | None, right: TaskFailedError) -> bool:
@@ -111,4 +116,4 @@ def are_alike(left: TaskFailedError | None, right: TaskFailedError) -> bool:
 
 def _get_core(message: str) -> str:
     """What an exception says in every task and process."""
-    return _NODE.sub("", _ADDRESS.sub("", message))
+    return _NUMBER.sub("", _NODE.sub("", _ADDRESS.sub("", message)))

@@ -57,7 +57,9 @@ WORKLOADS: Mapping[str, str] = MappingProxyType(
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 KERAS_VERSIONS = ("legacy", "3")
 PROGRAM = ""
-"""Workload of a subject that brings its own: a train program or a Keras model."""
+"""Workload of a train program, which brings its own."""
+MODEL = "fit"
+"""Workload of a compiled Keras model, which brings its own and is trained by `fit`."""
 
 _SCHEMA = "distbench/scenario/1"
 
@@ -68,7 +70,7 @@ class Scenario:
 
     Attributes:
         target: Label of the subject, `package.module:attribute` or a path.
-        workload: One of `WORKLOADS`, or `PROGRAM`.
+        workload: One of `WORKLOADS`, `PROGRAM` or `MODEL`.
         cluster: Text of a cluster spec.
         path: One of `PATHS`.
         steps: Number of steps; odd by default, since pairs of errors cancel.
@@ -98,7 +100,7 @@ class Scenario:
     def __post_init__(self) -> None:
         if not self.target:
             raise BadInputError("A scenario needs a target. Received an empty label.")
-        if self.workload != PROGRAM:
+        if self.workload not in (PROGRAM, MODEL):
             check_workload(self.workload)
         check_path(self.path)
         check_numbers(
@@ -137,7 +139,7 @@ class Scenario:
     @property
     def id(self) -> str:
         """Unique within a check: `mlp-adam-mwms:2-aggregator`, `program-mwms:2`."""
-        if self.workload == PROGRAM:
+        if self.workload in (PROGRAM, MODEL):
             path = () if self.path == "default" else (self.path,)
             return "-".join((self.subject, self.cluster, *path))
         return "-".join((self.workload, self.subject, self.cluster, self.path))

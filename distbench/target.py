@@ -17,7 +17,7 @@ from functools import partial
 from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Literal
 
 from distbench.errors import BadInputError
@@ -102,7 +102,7 @@ def write_pickled_target(subject: object, folder: Path, label: str = "") -> Targ
         BadInputError: The subject holds something that cannot be pickled.
     """
     name = label or name_subject(subject)
-    data = pickle_by_value(subject, name)
+    data = pickle_by_value(_attach_data(subject), name)
     path = folder / "target.pkl"
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(data)
@@ -113,6 +113,20 @@ def write_pickled_target(subject: object, folder: Path, label: str = "") -> Targ
         attribute=name,
         search_path=tuple(p for p in sys.path if p and Path(p).is_dir()),
     )
+
+
+def _attach_data(subject: object) -> object:
+    """A function together with the `data` of its module, which would stay behind."""
+    module = sys.modules.get(getattr(subject, "__module__", None) or "")
+    found = getattr(module, "data", None)
+    if not isinstance(subject, FunctionType) or hasattr(subject, "data"):
+        return subject
+    if not callable(found):
+        return subject
+    attached = partial(subject)
+    attached.data = found  # type: ignore[attr-defined]  # partials take attributes
+    attached.__qualname__ = subject.__qualname__  # type: ignore[attr-defined]
+    return attached
 
 
 def name_subject(subject: object) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from distbench.options import CheckOptions
 from distbench.report.escape import escape_controls
+from distbench.scenario import WORKLOADS
 from distbench.verdict import Finding, Run, Verdict
 
 
@@ -88,7 +89,7 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
         words += ["--path", run.path]
     if run.tier:
         words += ["--tier", run.tier]
-    if run.workload:
+    if run.workload in WORKLOADS:
         words += ["--workload", run.workload]
     for name in ("steps", "dtype", "seed", "keras", "engine"):
         value = getattr(options, name)

@@ -5,8 +5,11 @@ Momentum gives them a slot, since some of the framework's faults are in its slot
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 _RATE = 0.125
 _MOMENTUM = 0.5
@@ -26,6 +29,49 @@ def make_control(name: str, options: Mapping[str, float]) -> Any:
     for option, value in options.items():
         setattr(optimizer, option, value)
     return optimizer
+
+
+class ModelControl:
+    """A stock model with a stock optimizer, as a subject of its own.
+
+    Args:
+        name: See `make_control`.
+        options: See `make_control`.
+        keras: The package of the model, `tf_keras` or `keras`.
+        examples: Size of the global batch.
+        normalised: Whether a layer keeps statistics of its inputs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: Mapping[str, float],
+        *,
+        keras: str,
+        examples: int,
+        normalised: bool,
+    ) -> None:
+        self._name = name
+        self._options = options
+        self._keras = keras
+        self._examples = examples
+        self._normalised = normalised
+
+    def __call__(self) -> Any:
+        """Make and compile the model."""
+        keras = importlib.import_module(self._keras)
+        layers = [keras.layers.Input((3,)), keras.layers.Dense(2)]
+        if self._normalised:
+            layers.append(keras.layers.BatchNormalization())
+        model = keras.Sequential(layers)
+        model.compile(make_control(self._name, self._options), "mse")
+        return model
+
+    def data(self, step: int) -> Any:
+        """Inputs and targets."""
+        rng = np.random.default_rng((step, self._examples))
+        shapes = ((self._examples, 3), (self._examples, 2))
+        return tuple(rng.normal(size=shape).astype(np.float32) for shape in shapes)
 
 
 def make_legacy_sgd() -> Any:

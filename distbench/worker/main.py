@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import pickle
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,7 +34,6 @@ from distbench.trace import (
     write_trace,
 )
 from distbench.worker.batches import check_batches
-from distbench.worker.controls import make_control
 from distbench.worker.environment import describe_environment
 from distbench.worker.failures import SubjectError, classify_failure
 from distbench.worker.families import describe_control
@@ -50,7 +48,7 @@ from distbench.worker.strategies import (
     seed_chance,
     serve_forever,
 )
-from distbench.worker.subjects import make_program, recognise_subject
+from distbench.worker.subjects import find_data, make_program, recognise_subject
 from distbench.worker.taps import Fed
 
 
@@ -97,7 +95,9 @@ class Worker:
     def describe(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Say what kind of subject a target is."""
         subject = load_target(target_from_json(payload["target"]))
-        return {"kind": recognise_subject(subject)}
+        kind = recognise_subject(subject)
+        # Only what a callable returns tells whether it makes a model; it was called.
+        return {"kind": kind, "is_fresh": find_data(subject) is None}
 
     def make_reference(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the scenario on one device; writes a trace for each tier."""
@@ -312,14 +312,10 @@ def _write_control(session: Session, folder: Path) -> str | None:
     """Have the stock optimizer of the first optimizer's family ready as a subject."""
     if not session.optimizers:
         return None
-    name, options = describe_control(session.optimizers[0])
-    return target_to_json(
-        write_pickled_target(
-            functools.partial(make_control, name, options),
-            folder,
-            f"distbench.worker.controls:{name}",
-        )
-    )
+    control = session.program.make_control(session.optimizers)
+    name, _ = describe_control(session.optimizers[0])
+    label = f"distbench.worker.controls:{name}"
+    return target_to_json(write_pickled_target(control, folder, label))
 
 
 def _read_reference(payload: Mapping[str, Any], tier: str) -> Trace:

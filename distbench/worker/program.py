@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -11,6 +12,8 @@ import tensorflow as tf
 from distbench.errors import BadInputError
 from distbench.scenario import Scenario
 from distbench.split import split_unevenly
+from distbench.worker.controls import make_control
+from distbench.worker.families import describe_control
 from distbench.worker.steps import ReplicaStep, ScheduledStep, Step
 
 if TYPE_CHECKING:
@@ -65,6 +68,10 @@ class Program:
         """The model's variables, in a fixed order."""
         raise NotImplementedError
 
+    def names(self) -> Mapping[int, str]:
+        """What to call variables, by identity, whose own names do not tell enough."""
+        return {}
+
     def optimizers(self) -> Sequence[Any]:
         """The optimizers, none where the program updates by hand."""
         raise NotImplementedError
@@ -78,6 +85,14 @@ class Program:
     ) -> tuple[int, ...]:
         """The examples of each replica: as the scenario says, or unevenly."""
         return scenario.split or split_unevenly(examples, replicas)
+
+    def make_control(self, optimizers: Sequence[Any]) -> Any:
+        """A subject in which nothing is the user's: the stock optimizer of the family.
+
+        Args:
+            optimizers: Those that the program uses, at least one.
+        """
+        return partial(make_control, *describe_control(optimizers[0]))
 
     def prove_exact(self, steps: int, shards: tuple[int, ...]) -> bool:  # noqa: ARG002  # a user's data proves nothing
         """Whether no sum of any step can round."""

@@ -73,7 +73,8 @@ class Session:
             variables = list(program.variables())
             _check_listed(program, variables)
         self._model_variables = variables
-        self.table = VariableTable(list_state(variables, [], set()))
+        # The slots are listed when the first step has made them.
+        self.table = VariableTable(list_state(variables, given_names=program.names()))
         self.board.find_shape = self.table.find_shape
         self._tapped = tapped
         if tapped:
@@ -155,13 +156,15 @@ class Session:
             )
 
     def refresh_state(self) -> None:
-        """List the variables anew."""
+        """List the variables anew: the first step may have made some."""
+        self._model_variables = list(self.program.variables())
         self.table.replace(
             list_state(
                 self._model_variables,
                 self.optimizers,
                 self.board.variables,
                 find_counter,
+                given_names=self.program.names(),
             )
         )
 
@@ -272,6 +275,8 @@ def _watch_tapes(board: TapBoard, table: VariableTable) -> None:
 
     def gradient(original: Any, target: Any, sources: Any, *a: Any, **k: Any) -> Any:
         result = original(target, sources, *a, **k)
+        if tf.distribute.get_replica_context() is not None:
+            board.remember_target(target)
         pairs = zip(tf.nest.flatten(sources), tf.nest.flatten(result), strict=False)
         for source, value in pairs:
             if table.has(source) and tf.distribute.get_replica_context() is not None:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,9 +93,11 @@ class VariableTable:
 
 def list_state(
     model_variables: Iterable[Any],
-    optimizers: Iterable[Any],
-    ignored: set[int],
+    optimizers: Iterable[Any] = (),
+    ignored: Collection[int] = (),
     find_counter: Callable[[Any], Any] = lambda _: None,
+    *,
+    given_names: Mapping[int, str] = types.MappingProxyType({}),
 ) -> tuple[StateVariable, ...]:
     """Name every variable of the model and every one reachable from the optimizers.
 
@@ -105,6 +107,7 @@ def list_state(
         optimizers: Searched through attributes, containers and closures.
         ignored: Identities of variables that belong to the bench.
         find_counter: Tells in which variable an optimizer counts its steps.
+        given_names: What to call model variables, by identity, in place of their names.
 
     Returns:
         Model variables first, in their order; then slots and counters by discovery.
@@ -116,7 +119,7 @@ def list_state(
         is_sharded = isinstance(variable, tf.__internal__.distribute.ShardedVariable)
         parts = list(variable.variables) if is_sharded else [variable]
         for number, part in enumerate(parts):
-            name = _name_variable(part)
+            name = given_names.get(id(part)) or _name_variable(part)
             if is_sharded:
                 name = f"{_clean_name(variable.name)}/part_{number}"
             _register(part, name, "variable", "", known, names, found)

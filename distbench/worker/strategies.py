@@ -15,6 +15,11 @@ _INTRA_OP_THREADS = 1
 """One thread within an op: with several, how TensorFlow splits a product among them
 decides in which order it is summed, and the same shard would not give the same bits."""
 
+_REWRITES = ("arithmetic_optimization", "constant_folding", "remapping")
+"""Passes of TensorFlow's graph optimizer that put other formulas in the place of those
+of the program, which round otherwise. Which they find depends on the graph around: the
+same update of RMSprop came out one ulp apart on one device and on two replicas."""
+
 
 def configure_runtime(spec: ClusterSpec, seed: int, *, jit: bool | None = None) -> None:
     """Set threads, devices and seed. Must come before the first op of the process.
@@ -27,6 +32,7 @@ def configure_runtime(spec: ClusterSpec, seed: int, *, jit: bool | None = None) 
     """
     if jit is not None:
         tf.config.optimizer.set_jit("autoclustering" if jit else False)
+    tf.config.optimizer.set_experimental_options(dict.fromkeys(_REWRITES, False))
     tf.config.threading.set_intra_op_parallelism_threads(_INTRA_OP_THREADS)
     tf.config.threading.set_inter_op_parallelism_threads(count_inter_op_threads(spec))
     if spec.device == "cpu":

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Literal
 
 from distbench.errors import BadInputError
-from distbench.scenario import PROGRAM, Scenario
+from distbench.scenario import MODEL, PROGRAM, Scenario
+from distbench.worker.failures import SubjectError
+from distbench.worker.keras_model import KerasModelProgram, name_keras
 from distbench.worker.optimizer_program import OptimizerProgram
 from distbench.worker.program import Program, name_subject
 from distbench.worker.user_program import UserProgram
 from distbench.worker.workloads import WORKLOADS
 
-Kind = Literal["optimizer", "program"]
+Kind = Literal["optimizer", "program", "model"]
 _MEMBERS = ("build", "replica_step", "variables", "optimizer")
 
 
 def recognise_subject(subject: Any) -> Kind:
-    """Tell a train program from a callable that makes an optimizer.
+    """Tell train programs from callables that make an optimizer or a model.
+
+    A callable that has `data(step)` is called: what it returns tells.
 
     Raises:
-        BadInputError: It is neither.
+        BadInputError: It is none of them.
     """
     has = [name for name in _MEMBERS if callable(getattr(subject, name, None))]
     if len(has) == len(_MEMBERS):
@@ -38,20 +43,37 @@ def recognise_subject(subject: Any) -> Kind:
     if not callable(subject):
         raise BadInputError(
             f"Subject '{name_subject(subject)}' cannot be checked. Expected a callable "
-            "without arguments that returns an optimizer, or a train program with the "
-            f"methods {', '.join(_MEMBERS)} and data(step). Received: an object of "
-            f"type '{type(subject).__name__}'."
+            "without arguments that returns an optimizer or a compiled Keras model, or "
+            f"a train program with the methods {', '.join(_MEMBERS)} and data(step). "
+            f"Received: an object of type '{type(subject).__name__}'."
         )
-    return "optimizer"
+    if find_data(subject) is None:
+        return "optimizer"
+    try:
+        made = subject()
+    except Exception as error:
+        raise SubjectError("build", None) from error
+    return "optimizer" if name_keras(made) is None else "model"
+
+
+def find_data(subject: Any) -> Any:
+    """`data` of a callable, or of the module that it comes from; None without."""
+    if all(callable(getattr(subject, name, None)) for name in _MEMBERS):
+        return None
+    module = sys.modules.get(getattr(subject, "__module__", None) or "")
+    found = getattr(subject, "data", None) or getattr(module, "data", None)
+    return found if callable(found) else None
 
 
 def make_program(subject: Any, scenario: Scenario) -> Program:
     """The program that a scenario trains."""
+    if scenario.workload == MODEL:
+        return KerasModelProgram(subject, find_data(subject), scenario)
+    if scenario.workload != PROGRAM:
+        return OptimizerProgram(subject, scenario)
     if recognise_subject(subject) == "program":
         return UserProgram(subject)
-    if scenario.workload == PROGRAM:
-        raise BadInputError(
-            f"Subject '{scenario.target}' is an optimizer and needs a workload. "
-            f"Expected one of {', '.join(WORKLOADS)}."
-        )
-    return OptimizerProgram(subject, scenario)
+    raise BadInputError(
+        f"Subject '{scenario.target}' is an optimizer and needs a workload. "
+        f"Expected one of {', '.join(WORKLOADS)}."
+    )

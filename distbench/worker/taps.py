@@ -67,6 +67,7 @@ class TapBoard:
         self._calls: dict[int, int] = {}
         self._depth: dict[int, int] = {}
         self._seen: dict[tuple[int, str], list[Any]] = {}
+        self._targets: dict[int, Any] = {}
         self._local = threading.local()
         self._reached: dict[int, Phase] = {}
         self.failed_replica: int | None = None
@@ -94,6 +95,7 @@ class TapBoard:
         replica = self.find_replica()
         self._calls[replica] = self._depth[replica] = 0
         self._reached.pop(replica, None)
+        self._targets.pop(replica, None)
         for key in [key for key in self._seen if key[0] == replica]:
             del self._seen[key]
         yield
@@ -152,6 +154,17 @@ class TapBoard:
         """
         seen = self._seen.get((self.find_replica(), variable), [])
         return seen[0] if len(seen) == 1 else None
+
+    def remember_target(self, target: Any) -> None:
+        """Keep what a tape of this replica differentiated."""
+        self._targets[self.find_replica()] = target
+
+    def recall_target(self) -> Any:
+        """The number that the replica's last tape differentiated, or None."""
+        target: Any = self._targets.get(self.find_replica())
+        if not tf.is_tensor(target) or target.shape.num_elements() != 1:
+            return None
+        return target
 
     def count_gradients(self) -> int:
         """How many gradients of one variable the tapes of a step gave, at most."""

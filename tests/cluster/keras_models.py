@@ -1,0 +1,230 @@
+"""Compiled Keras models as users bring them; the tests check them by their targets."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+
+def _draw(step: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng((step, *shape)).normal(size=shape).astype("float32")
+
+
+def data(step: int) -> Any:
+    """What `fit` takes; nine examples, which two replicas cannot share evenly."""
+    return _draw(step, 9, 3), _draw(step, 9, 1)
+
+
+def make_dense() -> Any:
+    """Two layers, Adam and a metric, in Keras 2."""
+    import tf_keras as keras
+
+    layers = [keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.layers.Input((3,)), *layers])
+    model.compile(keras.optimizers.Adam(0.1), "mse", metrics=["mae"])
+    return model
+
+
+def make_late() -> Any:
+    """Layers without an input shape, and a legacy optimizer."""
+    import tf_keras as keras
+
+    model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.legacy.SGD(0.1, momentum=0.9), "mse")
+    return model
+
+
+def make_keras3() -> Any:
+    """Two layers with a penalty, and what makes Keras 3 special."""
+    import keras
+
+    layers = [keras.layers.Dense(4, kernel_regularizer="l2"), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.layers.Input((3,)), *layers])
+    sgd = keras.optimizers.SGD(0.05, use_ema=True, weight_decay=0.1)
+    model.compile(sgd, "mse", metrics=["mae"])
+    return model
+
+
+def make_keras3_statistics() -> Any:
+    """Batch normalisation of Keras 3, each of whose replicas keeps its own averages."""
+    import keras
+
+    layers = [keras.layers.Dense(4), keras.layers.BatchNormalization()]
+    model = keras.Sequential([keras.layers.Input((3,)), *layers, keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    return model
+
+
+class ManyInputs:
+    """Named inputs, two losses, weights of examples; brings its own data."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def __call__(self) -> Any:
+        keras = importlib.import_module(self._package)
+        left, right = (keras.layers.Input((n,), name=f"in_{n}") for n in (3, 2))
+        both = keras.layers.Concatenate()([left, right])
+        hidden = keras.layers.Dense(4, activation="tanh")(both)
+        outputs = [keras.layers.Dense(1, name=name)(hidden) for name in ("up", "down")]
+        model = keras.Model({"in_3": left, "in_2": right}, outputs)
+        model.compile(
+            keras.optimizers.RMSprop(0.05),
+            ["mse", "mae"],
+            loss_weights=[1.0, 0.5],
+            weighted_metrics=[["mae"], ["mse"]],
+        )
+        return model
+
+    def data(self, step: int) -> Any:
+        weights = np.random.default_rng(step).uniform(0.5, 2, size=8).astype("float32")
+        targets = [_draw(step, 8, 1), _draw(step + 100, 8, 1)]
+        inputs = {"in_3": _draw(step, 8, 3), "in_2": _draw(step, 8, 2)}
+        return inputs, targets, (weights, np.ones(8, "float32"))
+
+
+many_inputs = ManyInputs("tf_keras")
+many_inputs_keras3 = ManyInputs("keras")
+
+
+def _make_with_step(step: Any) -> Any:
+    import tf_keras as keras
+
+    class Model(keras.Sequential):
+        def train_step(self, batch: Any) -> Any:
+            return step(self, *batch)
+
+    layers = [keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(1)]
+    model = Model([keras.layers.Input((3,)), *layers])
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+    return model
+
+
+def _train(model: Any, loss_of: Any, **options: Any) -> Any:
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        loss = loss_of()
+    variables = model.trainable_variables
+    pairs = zip(tape.gradient(loss, variables), variables, strict=True)
+    model.optimizer.apply_gradients(pairs, **options)
+    return loss
+
+
+def make_share_of_mean() -> Any:
+    """A step that computes its own loss: the mean over the shard, divided by N."""
+
+    def step(model: Any, x: Any, y: Any) -> Any:
+        import tensorflow as tf
+
+        count = tf.distribute.get_strategy().num_replicas_in_sync
+        return {
+            "mine": _train(model, lambda: tf.reduce_mean((model(x) - y) ** 2) / count)
+        }
+
+    return _make_with_step(step)
+
+
+def make_mean_of_shard() -> Any:
+    """The same without the division, as in many a tutorial."""
+
+    def step(model: Any, x: Any, y: Any) -> Any:
+        import tensorflow as tf
+
+        return {"loss": _train(model, lambda: tf.reduce_mean((model(x) - y) ** 2))}
+
+    return _make_with_step(step)
+
+
+def make_not_reduced() -> Any:
+    """A step that tells the optimizer not to sum, and does not sum itself."""
+
+    def step(model: Any, x: Any, y: Any) -> Any:
+        def compute() -> Any:
+            return model.compute_loss(x, y, model(x))
+
+        loss = _train(model, compute, skip_gradients_aggregation=True)
+        return {"loss": loss}
+
+    return _make_with_step(step)
+
+
+def make_own_metric_wrong() -> Any:
+    """A metric to which every shard adds the weight of the global batch."""
+    import tf_keras as keras
+
+    metric = None
+
+    def step(model: Any, x: Any, y: Any) -> Any:
+        import tensorflow as tf
+
+        loss = _train(model, lambda: model.compute_loss(x, y, model(x)))
+        count = tf.distribute.get_strategy().num_replicas_in_sync
+        metric.update_state(loss, sample_weight=tf.cast(count, tf.float32))
+        return {"mine": metric.result()}
+
+    model = _make_with_step(step)
+    metric = model.own = keras.metrics.Mean(name="own")
+    return model
+
+
+def make_adversaries() -> Any:
+    """Two networks, each with an optimizer of its own."""
+    import tf_keras as keras
+
+    class Adversaries(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.maker = keras.Sequential([keras.layers.Dense(3)])
+            self.judge = keras.Sequential([keras.layers.Dense(1)])
+
+        def compile(self, **options: Any) -> None:
+            super().compile(**options)
+            self.maker_optimizer = keras.optimizers.legacy.Adam(0.05)
+            self.judge_optimizer = keras.optimizers.legacy.SGD(0.05)
+
+        def call(self, x: Any) -> Any:
+            return self.judge(self.maker(x))
+
+        def train_step(self, batch: Any) -> Any:
+            import tensorflow as tf
+
+            x, _ = batch
+            count = self.distribute_strategy.num_replicas_in_sync
+            with tf.GradientTape(persistent=True) as tape:
+                made, true = self.judge(self.maker(x)), self.judge(x)
+                judged = tf.reduce_mean(tf.nn.softplus(made) + tf.nn.softplus(-true))
+                fooled = tf.reduce_mean(tf.nn.softplus(-made))
+                losses = {self.judge: judged / count, self.maker: fooled / count}
+            optimizers = {
+                self.judge: self.judge_optimizer,
+                self.maker: self.maker_optimizer,
+            }
+            for network, optimizer in optimizers.items():
+                variables = network.trainable_variables
+                gradients = tape.gradient(losses[network], variables)
+                optimizer.apply_gradients(zip(gradients, variables, strict=True))
+            return {"judge": losses[self.judge], "maker": losses[self.maker]}
+
+    model = Adversaries()
+    model.compile()
+    return model
+
+
+def make_eager() -> Any:
+    """A model whose step is not traced."""
+    model = make_dense()
+    model.compile("sgd", "mse", run_eagerly=True)
+    return model
+
+
+def make_uncompiled() -> Any:
+    """A model without an optimizer."""
+    import keras
+
+    return keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
+
+
+make_uncompiled.data = data

@@ -1,0 +1,110 @@
+"""A compiled Keras model is a subject: Keras trains it, and its mistakes are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import distbench
+from distbench.errors import BadInputError
+from distbench.verdict import Status, describe_verdict
+
+pytestmark = pytest.mark.cluster
+MODELS = Path(__file__).with_name("keras_models.py")
+
+
+def _check(name: str, cluster: str):
+    return distbench.check(f"{MODELS}:{name}", cluster)
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [
+        ("make_dense", "mwms:2"),
+        ("make_late", "mirrored:2"),
+        ("make_keras3", "mirrored:2"),
+        ("many_inputs", "mwms:2"),
+        ("many_inputs_keras3", "mirrored:2"),
+        ("make_share_of_mean", "mwms:2"),
+        ("make_adversaries", "mirrored:2"),
+    ],
+)
+def test_correct_models_pass(name: str, cluster: str) -> None:
+    verdict = _check(name, cluster)
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    (run,) = verdict.runs
+    assert run.tier == "bounded"
+    assert {"loss", "reduced_gradient", "variable"} <= set(run.references)
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster", "code", "phase", "variable", "origin"),
+    [
+        ("make_mean_of_shard", "mwms:2", "loss-not-scaled", "loss", "", "subject"),
+        (
+            "make_not_reduced",
+            "mirrored:2",
+            "missing-reduction",
+            "reduced_gradient",
+            "dense/kernel",
+            "subject",
+        ),
+        (
+            "make_own_metric_wrong",
+            "mirrored:2",
+            "metric-wrong",
+            "loss",
+            "own/count",
+            "subject",
+        ),
+        (
+            "make_keras3_statistics",
+            "mirrored:2",
+            "statistics-not-synchronized",
+            "variable",
+            "sequential/batch_normalization/moving_mean",
+            "framework",
+        ),
+        ("make_keras3", "mwms:2", "raises", "first step", "", "framework"),
+    ],
+)
+def test_mistakes_are_named(
+    name: str, cluster: str, code: str, phase: str, variable: str, origin: str
+) -> None:
+    verdict = _check(name, cluster)
+    assert verdict.status is Status.FAIL, describe_verdict(verdict)
+    first = verdict.runs[0].findings[0]
+    found = (first.code, first.phase, first.variable, first.origin)
+    assert found == (code, phase, variable, origin), describe_verdict(verdict)
+
+
+def test_a_model_of_the_running_process_takes_its_data_along() -> None:
+    def make():
+        import tf_keras as keras
+
+        model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        return model
+
+    def data(step):
+        import numpy as np
+
+        rng = np.random.default_rng(step)
+        return rng.normal(size=(8, 2)), rng.normal(size=(8, 1))
+
+    make.data = data
+    verdict = distbench.check(make, "mirrored:2")
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("make_eager", "run_eagerly=True"),
+        ("make_uncompiled", "not compiled with an optimizer"),
+    ],
+)
+def test_models_that_cannot_be_trained_are_refused(name: str, words: str) -> None:
+    with pytest.raises(BadInputError, match=words):
+        _check(name, "mirrored:2")
