@@ -213,6 +213,7 @@ class Worker:
     ) -> None:
         with session.guard("data"):
             batch = session.program.data(step)
+        session.begin_step(step)
         runner.run(list(cut_batch(batch, shards)))
         session.collect_taps(step, values)
         session.collect_state(step, session.read_state(), values)

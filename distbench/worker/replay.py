@@ -135,9 +135,12 @@ class Replay:
                         continue
                     fed_step = self._make_fed_step(phase)
                     session.restore_state(before)
+                    session.begin_step(step)
                     again = {}
                     if times > 1:
-                        again = self._find_again(observed, step, before, kept)
+                        # What happens between two steps happens once.
+                        begun = session.read_state()
+                        again = self._find_again(observed, step, begun, kept)
                     for values in found:
                         if values is not found[0]:
                             session.write_state(again)
