@@ -1,8 +1,8 @@
 """Would catch losses of Keras that are reduced over a replica's own batch.
 
-https://github.com/OpenNMT/OpenNMT-tf/issues/526: the default reduction is an error under
-a strategy, outside of `fit`; https://github.com/tensorflow/tensorflow/issues/28956: what
-to divide by, and how the replicas' losses combine.
+https://github.com/OpenNMT/OpenNMT-tf/issues/526: the default reduction is an error
+under a strategy, outside of `fit`. What to divide by, and how the replicas' losses
+combine: https://github.com/tensorflow/tensorflow/issues/28956.
 """
 
 from __future__ import annotations
