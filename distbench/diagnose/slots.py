@@ -209,7 +209,7 @@ def explain_by_start(context: Context) -> Iterator[Hypothesis]:
 
 def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
     """Some replicas' slots do not take the update."""
-    if context.phase != "slot" or not _are_some(context):
+    if context.phase != "slot" or not are_some(context):
         return
     yield Hypothesis(
         code="slot-not-synchronized",
@@ -222,7 +222,7 @@ def explain_by_own_way(context: Context) -> Iterator[Hypothesis]:
     """The replicas' slots differ, and nothing is known of why."""
     if context.phase != "slot" or context.replicas == 1:
         return
-    if _are_some(context) or _differ_by_replica(context):
+    if are_some(context) or _differ_by_replica(context):
         yield Hypothesis(
             code="slot-not-synchronized",
             predicted={number: case.observed for number, case in context.list_cases()},
@@ -230,7 +230,7 @@ def explain_by_own_way(context: Context) -> Iterator[Hypothesis]:
         )
 
 
-def _are_some(context: Context) -> bool:
+def are_some(context: Context) -> bool:
     """Whether only some of the replicas that hold the slots are wrong."""
     wrong = {case.key.replica for case in context.cases}
     return bool({key.replica for key in context.right} - wrong)
