@@ -27,7 +27,9 @@ def test_the_rate_is_set_between_steps(check):
     check().raise_for_status()
 
 
-@pytest.mark.programs("hyperparameters.py", "LoweredByItsOldName", "LoweredInTheStep")
+@pytest.mark.programs(
+    "hyperparameters.py", "LoweredByItsOldName", "LoweredInTheStep", "RateOfAllReplicas"
+)
 def test_numbers_are_assigned(check):
     check().raise_for_status()
 
@@ -45,6 +47,28 @@ def test_a_rate_set_on_one_worker_is_found(diagnose):
 )
 def test_a_rate_set_in_one_copy_is_found(diagnose):
     check_rate_of_replica_1(diagnose())
+
+
+@pytest.mark.programs("hyperparameters.py", "RateOfTheReplica", kinds=["mwms"])
+def test_a_rate_that_follows_the_own_examples_is_found(diagnose):
+    first = diagnose()[0]
+    # "Only the first replica" is the first one of each worker.
+    assert (first.code, first.phase) == ("slot-not-synchronized", "slot")
+    assert (first.step, first.variables[0]) == (0, "learning_rate")
+
+
+@pytest.mark.programs(
+    "hyperparameters.py",
+    "RateOfTheReplica",
+    clusters=["mirrored:2"],
+    kinds=["mirrored"],
+)
+def test_a_rate_that_follows_the_first_replica_is_found(diagnose):
+    (finding,) = diagnose()
+    assert (finding.code, finding.variables) == (
+        "hyperparameter-differs",
+        ("learning_rate",),
+    )
 
 
 def check_rate_of_replica_1(findings):

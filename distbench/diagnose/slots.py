@@ -12,7 +12,7 @@ from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import Row, fit_weights, predict_rows
 from distbench.diagnose.reduction import list_subsets
-from distbench.trace import TraceKey, Value
+from distbench.trace import TraceKey, Value, VariableInfo
 
 
 def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
@@ -197,7 +197,8 @@ def explain_by_start(context: Context) -> Iterator[Hypothesis]:
     predicted = {}
     for number, case in context.list_cases():
         offset = case.observed - case.expected
-        if np.ndim(case.base) == 0 and offset.size:
+        # Of a slot that was there before the step it is known how it started.
+        if isinstance(case.base, float) and offset.size:
             predicted[number] = case.expected + float(np.mean(offset))
     if predicted:
         yield Hypothesis(
@@ -228,6 +229,31 @@ def explain_by_own_way(context: Context) -> Iterator[Hypothesis]:
             predicted={number: case.observed for number, case in context.list_cases()},
             detail="the replicas' slots are meant to be equal and are not",
         )
+
+
+def explain_by_number(context: Context) -> Iterator[Hypothesis]:
+    """A number that the rule is given is another one, the same on all replicas."""
+    if context.phase != "slot" or are_some(context) or _differ_by_replica(context):
+        return
+    predicted = {
+        number: case.observed
+        for number, case in context.list_cases()
+        if is_number(context.infos[case.key.variable])
+    }
+    if predicted:
+        yield Hypothesis(
+            code="hyperparameter-differs",
+            predicted=predicted,
+            detail="the number is another than on one device",
+        )
+
+
+def is_number(info: VariableInfo) -> bool:
+    """Whether a slot is one of the numbers that the rule is given.
+
+    A single number that belongs to no variable is no average of gradients.
+    """
+    return not info.of and not info.shape
 
 
 def are_some(context: Context) -> bool:

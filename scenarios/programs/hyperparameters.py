@@ -91,7 +91,7 @@ class LoweredInTheStep(Regression):
 
 
 class RateOfTheReplica(LoweredInTheStep):
-    """The rate follows the replica's own examples: that of the first one is taken."""
+    """The rate follows the replica's own examples; the first of each worker decides."""
 
     def find_rate(self, batch: Any) -> Any:
         return 0.05 * tf.reduce_mean(tf.abs(batch[1]))
