@@ -21,6 +21,15 @@ def test_constraint_by_hand_keeps_the_copies_equal(check):
     check().raise_for_status()
 
 
+@pytest.mark.programs(
+    "constraining.py", "ConstrainedByHand", clusters=["central:2"], kinds=["central"]
+)
+def test_constraint_by_hand_of_a_shared_variable_raises(diagnose):
+    (finding,) = diagnose()
+    assert finding.code == "raises"
+    assert "aggregation method to update a AggregatingVariable" in finding.explanation
+
+
 @pytest.mark.programs("constraining.py", "ConstraintForgotten")
 def test_a_forgotten_constraint_is_found(diagnose):
     first = diagnose()[0]

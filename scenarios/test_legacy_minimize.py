@@ -9,7 +9,12 @@ from __future__ import annotations
 import pytest
 
 
-@pytest.mark.programs("minimizing.py", "FunctionOfTheLoss", clusters=["central:2"])
+@pytest.mark.programs(
+    "minimizing.py",
+    "FunctionOfTheLoss",
+    clusters=["central:2"],
+    kinds=["mirrored", "mwms", "central", "ps"],
+)
 def test_loss_and_variables_may_be_functions(check):
     check().raise_for_status()
 
