@@ -190,6 +190,12 @@ def check(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Callabl
 
 
 @pytest.fixture
+def replicas(case: Case) -> int:
+    """Number of replicas of the test's cluster."""
+    return ClusterSpec.parse(case.cluster).replicas
+
+
+@pytest.fixture
 def diagnose(check: Callable) -> Callable:
     """Runs the test's scenario, which has to fail; returns its findings in order."""
 

@@ -21,8 +21,8 @@ def test_a_number_that_the_configuration_lacks_is_found(diagnose):
 
 
 @pytest.mark.programs("round_trip.py", "AggregatorLost")
-def test_an_aggregator_that_is_not_rebuilt_is_found(diagnose):
+def test_an_aggregator_that_is_not_rebuilt_is_found(diagnose, replicas):
     first = diagnose()[0]
     # The loss is made for a mean that is not taken any more.
     assert (first.code, first.phase) == ("loss-not-scaled", "loss")
-    assert first.ratio == pytest.approx(2.0, rel=1e-3)
+    assert first.ratio == pytest.approx(replicas, rel=1e-3)

@@ -35,18 +35,11 @@ def test_numbers_are_assigned(check):
 
 
 @pytest.mark.programs("hyperparameters.py", "ChiefLowers", kinds=["mwms"])
-def test_a_rate_set_on_one_worker_is_found(diagnose):
-    check_rate_of_replica_1(diagnose())
-
-
-@pytest.mark.programs(
-    "hyperparameters.py",
-    "FirstCopyLowered",
-    clusters=["mirrored:2"],
-    kinds=["mirrored"],
-)
-def test_a_rate_set_in_one_copy_is_found(diagnose):
-    check_rate_of_replica_1(diagnose())
+def test_a_rate_set_on_one_worker_is_found(diagnose, replicas):
+    first = diagnose()[0]
+    assert (first.code, first.phase) == ("slot-not-synchronized", "slot")
+    assert (first.step, first.replicas) == (1, tuple(range(1, replicas)))
+    assert first.variables[0] == "SGD/learning_rate"
 
 
 @pytest.mark.programs("hyperparameters.py", "RateOfTheReplica", kinds=["mwms"])
@@ -69,10 +62,3 @@ def test_a_rate_that_follows_the_first_replica_is_found(diagnose):
         "hyperparameter-differs",
         ("learning_rate",),
     )
-
-
-def check_rate_of_replica_1(findings):
-    first = findings[0]
-    assert (first.code, first.phase) == ("slot-not-synchronized", "slot")
-    assert (first.step, first.replicas) == (1, (1,))
-    assert first.variables[0] == "SGD/learning_rate"

@@ -42,7 +42,7 @@ def test_a_sum_in_the_first_step_is_found(diagnose):
 
 
 @pytest.mark.programs("minimizing.py", "LossSummedInTheTape")
-def test_a_sum_under_the_tape_is_found(diagnose):
+def test_a_sum_under_the_tape_is_found(diagnose, replicas):
     first = diagnose()[0]
     assert (first.code, first.phase) == ("loss-not-scaled", "loss")
-    assert first.ratio == pytest.approx(2.0, rel=1e-3)
+    assert first.ratio == pytest.approx(replicas, rel=1e-3)

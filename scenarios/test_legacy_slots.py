@@ -21,18 +21,18 @@ def test_slots_are_found_and_set_by_their_names(check):
 
 
 @pytest.mark.programs("slots.py", "ChiefRestarts", kinds=["mwms"])
-def test_weights_set_on_one_worker_are_found(diagnose):
-    check_slots_of_replica_1(diagnose())
+def test_weights_set_on_one_worker_are_found(diagnose, replicas):
+    check_all_but_the_first(diagnose(), replicas)
 
 
 @pytest.mark.programs(
     "slots.py", "FirstCopyRestarts", clusters=["mirrored:2"], kinds=["mirrored"]
 )
-def test_weights_set_in_one_copy_are_found(diagnose):
-    check_slots_of_replica_1(diagnose())
+def test_weights_set_in_one_copy_are_found(diagnose, replicas):
+    check_all_but_the_first(diagnose(), replicas)
 
 
-def check_slots_of_replica_1(findings):
+def check_all_but_the_first(findings, replicas):
     first = findings[0]
     assert (first.code, first.phase) == ("slot-not-synchronized", "slot")
-    assert (first.step, first.replicas) == (1, (1,))
+    assert (first.step, first.replicas) == (1, tuple(range(1, replicas)))

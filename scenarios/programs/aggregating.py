@@ -31,17 +31,6 @@ class SumsThenClips(Regression):
         )
 
 
-class ClipsInTheAggregator(Regression):
-    """What should transform the sum stands in the aggregator, before the sum."""
-
-    def make_optimizer(self) -> Any:
-        return tf_keras.optimizers.legacy.SGD(
-            0.05,
-            momentum=0.9,
-            gradient_aggregator=lambda pairs: sum_gradients(clip_gradients(pairs)),
-        )
-
-
 class SumsInATransformer(Regression):
     """Transformers run with the flag off too, so one of them can sum."""
 

@@ -65,14 +65,6 @@ class ChiefLowers(Lowered):
             super().set_rate(rate)
 
 
-class FirstCopyLowered(Lowered):
-    """Only one of the copies of the rate is set."""
-
-    def set_rate(self, rate: float) -> None:
-        variable = self._optimizer.learning_rate
-        getattr(variable, "values", [variable])[0].assign(rate)
-
-
 class LoweredInTheStep(Regression):
     """The step assigns the rate: the same number on all replicas, once for all."""
 
