@@ -55,6 +55,9 @@ class Evidence:
             arrive at; of the others only what follows from the phase before is known.
         drawn_anew: Variables that start from other values each time that the subject
             is built on one device; only the replicas' can be compared.
+        data_driven: State that the batch leads besides its gradients, as a rate does
+            that follows the loss: one device comes to another value from the same
+            gradients and other examples. No replay tells what it has to be.
         loss_reduction: How the replicas' losses combine; None accepts sum and mean.
     """
 
@@ -70,6 +73,7 @@ class Evidence:
     summed: bool = False
     known: tuple[Phase, ...] = PHASES
     drawn_anew: tuple[str, ...] = ()
+    data_driven: tuple[str, ...] = ()
     loss_reduction: Literal["sum", "mean"] | None = "sum"
 
     def get_before(self, step: int, phase: Phase, variable: str) -> Value | None:

@@ -227,6 +227,7 @@ def observe(
             },
             shards_known=answer["shards_known"],
             drawn_anew=tuple(replies["drawn_anew"]),
+            data_driven=tuple(answer["data_driven"]),
             loss_reduction=answer["loss_reduction"],
         )
 

@@ -4,6 +4,10 @@ A test asks for scenarios with the marker `scenarios(workloads=..., optimizers=.
 clusters=..., paths=...)`: it runs for each element of the product, with an id such as
 `mlp-adam-mwms:2-aggregator`. `--optimizer` and `--clusters` replace those of every
 test; `kinds=...` limits a test to some kinds of clusters whatever was asked for.
+
+Programs of `scenarios/programs` bring optimizers of their own: the marker
+`programs(file, name, ..., clusters=..., kinds=...)` runs a test for each name and
+cluster, and for none where `--optimizer` asks for another.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from distbench.errors import BadInputError
 from distbench.target import parse_target
 
 if TYPE_CHECKING:
-    from distbench.verdict import Verdict
+    from distbench.verdict import Finding, Verdict
 
 _HERE = Path(__file__).parent
 OPTIMIZERS = {
@@ -41,15 +45,17 @@ CLUSTERS = ("mirrored:2", "mwms:2")
 class Case:
     """One element of a test's product."""
 
-    workload: str
+    workload: str | None
     optimizer: str
     target: str
     cluster: str
-    path: str
+    path: str = "default"
 
     @property
     def id(self) -> str:
-        """Reads like `mlp-adam-mwms:2-aggregator`."""
+        """Reads like `mlp-adam-mwms:2-aggregator`, of a program `TapedLoss-mwms:2`."""
+        if self.workload is None:
+            return f"{self.optimizer}-{self.cluster}"
         return f"{self.workload}-{self.optimizer}-{self.cluster}-{self.path}"
 
 
@@ -81,6 +87,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "scenarios(workloads, optimizers, clusters, paths, kinds): runs for each "
         "element of the product",
     )
+    config.addinivalue_line(
+        "markers",
+        "programs(file, *names, clusters, kinds): runs for each name and cluster",
+    )
     try:
         _list_clusters(config, ())
         if target := config.getoption("optimizer"):
@@ -90,11 +100,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    marker = metafunc.definition.get_closest_marker("scenarios")
-    if marker is None:
-        return
-    cases = list(_list_cases(metafunc.config, **marker.kwargs))
-    metafunc.parametrize("case", cases, ids=[case.id for case in cases])
+    for name, list_cases in (("scenarios", _list_cases), ("programs", _list_programs)):
+        marker = metafunc.definition.get_closest_marker(name)
+        if marker is not None:
+            cases = list_cases(metafunc.config, *marker.args, **marker.kwargs)
+            metafunc.parametrize("case", cases, ids=[case.id for case in cases])
 
 
 def _list_cases(
@@ -112,24 +122,42 @@ def _list_cases(
         targets = {
             name: str(_HERE / "optimizers" / OPTIMIZERS[name]) for name in optimizers
         }
-    chosen = [
-        spec
-        for spec in _list_clusters(config, clusters)
-        if ClusterSpec.parse(spec).kind in kinds
-    ]
     return [
         Case(workload=workload, optimizer=name, target=target, cluster=spec, path=path)
         for workload, (name, target), spec, path in itertools.product(
-            workloads, targets.items(), chosen, paths
+            workloads, targets.items(), _list_clusters(config, clusters, kinds), paths
         )
     ]
 
 
-def _list_clusters(config: pytest.Config, default: Sequence[str]) -> list[str]:
+def _list_programs(
+    config: pytest.Config,
+    file: str,
+    *names: str,
+    clusters: Sequence[str] = ("mwms:2",),
+    kinds: Sequence[str] = ("mirrored", "mwms"),
+) -> list[Case]:
+    if config.getoption("optimizer"):
+        return []
+    return [
+        Case(
+            workload=None,
+            optimizer=name,
+            target=f"{_HERE / 'programs' / file}:{name}",
+            cluster=spec,
+        )
+        for name, spec in itertools.product(
+            names, _list_clusters(config, clusters, kinds)
+        )
+    ]
+
+
+def _list_clusters(
+    config: pytest.Config, default: Sequence[str], kinds: Sequence[str] = ()
+) -> list[str]:
     given = config.getoption("clusters")
-    if given is None:
-        return list(default)
-    return [str(ClusterSpec.parse(text)) for text in given.split(",")]
+    specs = [ClusterSpec.parse(s) for s in (given.split(",") if given else default)]
+    return [str(spec) for spec in specs if not kinds or spec.kind in kinds]
 
 
 @pytest.fixture
@@ -140,11 +168,11 @@ def check(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Callabl
     def check_case(**options: Any) -> Verdict:
         if required:
             options["require_gpus"] = required
+        if case.workload is not None:
+            options["workload"] = case.workload
         target = parse_target(case.target, request.config.invocation_params.dir)
         try:
-            verdict = distbench.check(
-                target, case.cluster, path=case.path, workload=case.workload, **options
-            )
+            verdict = distbench.check(target, case.cluster, path=case.path, **options)
         except BadInputError as error:
             if not request.config.getoption("optimizer"):
                 raise
@@ -159,3 +187,21 @@ def check(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Callabl
         return verdict
 
     return check_case
+
+
+@pytest.fixture
+def replicas(case: Case) -> int:
+    """Number of replicas of the test's cluster."""
+    return ClusterSpec.parse(case.cluster).replicas
+
+
+@pytest.fixture
+def diagnose(check: Callable) -> Callable:
+    """Runs the test's scenario, which has to fail; returns its findings in order."""
+
+    def find_mistakes(**options: Any) -> tuple[Finding, ...]:
+        verdict = check(**options)
+        assert str(verdict.status) == "fail"
+        return verdict.findings
+
+    return find_mistakes

@@ -74,6 +74,7 @@ CAUSES: tuple[Explain, ...] = (
     nonlinear.explain_by_grid,
     nonlinear.explain_by_noise,
     slots.explain_by_own_way,
+    slots.explain_by_number,
     update.explain_by_divergence,
 )
 

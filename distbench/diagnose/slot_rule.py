@@ -14,13 +14,17 @@ from distbench.diagnose.fit import (
     fit_weights,
     predict_rows,
 )
-from distbench.diagnose.slots import name_kind, widen_base
+from distbench.diagnose.slots import are_some, name_kind, widen_base
 
 
 def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
     """Another β or another factor of the gradient in the slot's rule."""
     if context.phase != "slot":
         return
+    code, words = "hyperparameter-differs", "than on one device"
+    if are_some(context):
+        # A number that is wrong would be wrong on all replicas, as they share the code.
+        code, words = "slot-not-synchronized", "there than on the other replicas"
     for power, by_step in _list_rules(context):
         predicted: dict[int, Array] = {}
         for pairs in _group_by_gradient(context, power, by_step=by_step).values():
@@ -31,10 +35,10 @@ def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
                     predicted[number] = context.cases[number].expected + value
         if predicted:
             yield Hypothesis(
-                code="hyperparameter-differs",
+                code=code,
                 predicted=predicted,
                 detail="the slot's rule weighs its old value or the gradient otherwise "
-                "than on one device",
+                f"{words}",
             )
 
 

@@ -12,7 +12,7 @@ from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import Row, fit_weights, predict_rows
 from distbench.diagnose.reduction import list_subsets
-from distbench.trace import TraceKey, Value
+from distbench.trace import TraceKey, Value, VariableInfo
 
 
 def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
@@ -197,7 +197,8 @@ def explain_by_start(context: Context) -> Iterator[Hypothesis]:
     predicted = {}
     for number, case in context.list_cases():
         offset = case.observed - case.expected
-        if np.ndim(case.base) == 0 and offset.size:
+        # Of a slot that was there before the step it is known how it started.
+        if isinstance(case.base, float) and offset.size:
             predicted[number] = case.expected + float(np.mean(offset))
     if predicted:
         yield Hypothesis(
@@ -209,7 +210,7 @@ def explain_by_start(context: Context) -> Iterator[Hypothesis]:
 
 def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
     """Some replicas' slots do not take the update."""
-    if context.phase != "slot" or not _are_some(context):
+    if context.phase != "slot" or not are_some(context):
         return
     yield Hypothesis(
         code="slot-not-synchronized",
@@ -222,7 +223,7 @@ def explain_by_own_way(context: Context) -> Iterator[Hypothesis]:
     """The replicas' slots differ, and nothing is known of why."""
     if context.phase != "slot" or context.replicas == 1:
         return
-    if _are_some(context) or _differ_by_replica(context):
+    if are_some(context) or _differ_by_replica(context):
         yield Hypothesis(
             code="slot-not-synchronized",
             predicted={number: case.observed for number, case in context.list_cases()},
@@ -230,7 +231,32 @@ def explain_by_own_way(context: Context) -> Iterator[Hypothesis]:
         )
 
 
-def _are_some(context: Context) -> bool:
+def explain_by_number(context: Context) -> Iterator[Hypothesis]:
+    """A number that the rule is given is another one, the same on all replicas."""
+    if context.phase != "slot" or are_some(context) or _differ_by_replica(context):
+        return
+    predicted = {
+        number: case.observed
+        for number, case in context.list_cases()
+        if is_number(context.infos[case.key.variable])
+    }
+    if predicted:
+        yield Hypothesis(
+            code="hyperparameter-differs",
+            predicted=predicted,
+            detail="the number is another than on one device",
+        )
+
+
+def is_number(info: VariableInfo) -> bool:
+    """Whether a slot is one of the numbers that the rule is given.
+
+    A single number that belongs to no variable is no average of gradients.
+    """
+    return not info.of and not info.shape
+
+
+def are_some(context: Context) -> bool:
     """Whether only some of the replicas that hold the slots are wrong."""
     wrong = {case.key.replica for case in context.cases}
     return bool({key.replica for key in context.right} - wrong)

@@ -13,6 +13,7 @@ from distbench.diagnose.explain import Explained, make_finding
 from distbench.diagnose.hypotheses import list_hypotheses
 from distbench.diagnose.links import Chain
 from distbench.diagnose.rank import Ranked, find_best
+from distbench.diagnose.slots import is_number
 from distbench.diagnose.totals import explain_totals
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, PHASES, Phase, VariableInfo
@@ -104,20 +105,24 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
 def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explained, ...]:
     """Without slots that nothing explains, of variables that have one explained.
 
-    A rule may make one slot from another; what is made from a wrong one follows it.
+    A rule may make one slot from another; what is made from a wrong one follows it. So
+    does every slot from a wrong number that the rule is given.
     """
     infos = context.infos
-    known = {
-        infos[case.key.variable].of
+    named = [
+        infos[case.key.variable]
         for cause in causes
         if cause.code != "unexplained"
         for case in cause.cases
-    }
+    ]
+    known = {info.of for info in named}
+    all_follow = any(is_number(info) for info in named)
     kept = []
     for cause in causes:
         cases = cause.cases
         if cause.code == "unexplained":
-            cases = tuple(c for c in cases if infos[c.key.variable].of not in known)
+            left = () if all_follow else cases
+            cases = tuple(c for c in left if infos[c.key.variable].of not in known)
         if cases:
             kept.append(replace(cause, cases=cases))
     return tuple(kept)
@@ -301,9 +306,7 @@ def _name_start(link: Judged, infos: Mapping[str, VariableInfo]) -> tuple[str, s
     if c.phase != "slot":
         return "initial-value-differs", "it does not start as on one device"
     info = infos.get(c.variable)
-    # A single number that belongs to no variable is no average of gradients but one of
-    # the numbers that the rule is given.
-    if info is not None and not info.of and not info.shape:
+    if info is not None and is_number(info):
         return "hyperparameter-differs", "the number is another than on one device"
     return "slot-initial", "the slot does not start as on one device"
 

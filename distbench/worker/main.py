@@ -121,11 +121,14 @@ class Worker:
                 write_trace(twin, folder, f"twin-{tier}-{number}")
             twins[tier] = len(copies)
         probes = dict(reference.record_probes())
+        data_driven: tuple[str, ...] = ()
         if twins:
             tier = next(iter(twins))
-            distinct = replay.add_repeated_rows(tier, _read_reference(payload, tier))
+            recorded = _read_reference(payload, tier)
+            distinct = replay.add_repeated_rows(tier, recorded)
             if distinct is not None:
                 probes["distinct"] = distinct
+            data_driven = replay.find_data_driven(tier, recorded)
         for name, probe in probes.items():
             write_trace(probe, folder, f"probe-{name}")
         penalty = reference.record_penalty()
@@ -137,6 +140,7 @@ class Worker:
             "shards": list(reference.shards),
             "twins": twins,
             "probes": list(probes),
+            "data_driven": list(data_driven),
             "penalty": penalty is not None,
             "control": _write_control(session, folder),
         }
@@ -215,6 +219,7 @@ class Worker:
     ) -> None:
         with session.guard("data"):
             batch = session.program.data(step)
+        session.begin_step(step)
         session.run(trained, list(cut_batch(batch, shards)))
         session.collect_taps(step, values)
         session.collect_state(step, session.read_state(), values)

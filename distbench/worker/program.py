@@ -44,6 +44,9 @@ class Program:
         """Make variables and optimizer, under the strategy's scope."""
         raise NotImplementedError
 
+    def before_step(self, step: int) -> None:
+        """What happens between two steps, outside of any replica; often nothing."""
+
     def replica_step(self, batch: Any) -> Any:
         """One replica's step; returns its loss."""
         raise NotImplementedError

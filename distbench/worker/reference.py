@@ -65,7 +65,7 @@ class Reference:
         runs = []
         for _ in range(2):
             self.session.restore_state(self.initial)
-            self.run_whole(batch)
+            self.run_whole(0, batch)
             values: dict[TraceKey, Value] = {}
             self.session.collect_taps(0, values, replica=WHOLE, phases=_HANDED)
             runs.append(values)
@@ -77,20 +77,22 @@ class Reference:
         with self.session.guard("data"):
             return self.session.program.data(step)
 
-    def run_whole(self, batch: Any) -> None:
+    def run_whole(self, step: int, batch: Any) -> None:
         """One step on the global batch."""
         self.session.program.replicas = 1
+        self.session.begin_step(step)
         self.session.run(self._whole, [batch])
 
-    def run_shard(self, batch: Any) -> None:
+    def run_shard(self, step: int, batch: Any) -> None:
         """One step on a shard, as one of N replicas computes its loss."""
         self.session.program.replicas = self.replicas
+        self.session.begin_step(step)
         self.session.run(self._shard, [batch])
 
-    def _runs_shard(self, batch: Any) -> bool:
+    def _runs_shard(self, step: int, batch: Any) -> bool:
         """One step on a shard; False where a program takes a whole batch alone."""
         try:
-            self.run_shard(batch)
+            self.run_shard(step, batch)
         except SubjectError:
             if self.session.program.shards_known:
                 raise
@@ -115,12 +117,12 @@ class Reference:
             digests.append(digest_batch(batch))
             for replica, shard in enumerate(cut_batch(batch, self.shards)):
                 session.restore_state({**before, **own[replica]})
-                if self._runs_shard(shard):
+                if self._runs_shard(step, shard):
                     session.collect_taps(step, values, replica=replica, phases=_HANDED)
                     own[replica] = self._read_own()
                     session.collect_state(step, own[replica], values, replica=replica)
             session.restore_state(before)
-            self.run_whole(batch)
+            self.run_whole(step, batch)
             state = session.read_state()
             session.collect_taps(step, values, replica=WHOLE)
             session.collect_state(step, state, values, replica=WHOLE)
@@ -194,7 +196,8 @@ class Reference:
         if _permutes(number):
             order = rng.permutation(order)
         self.session.restore_state(start)
-        self.run_whole(tf.nest.map_structure(lambda a: np.asarray(a)[order], batch))
+        permuted = tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
+        self.run_whole(step, permuted)
         state = self.session.read_state()
         self.session.collect_taps(step, values, replica=WHOLE)
         self.session.collect_state(step, state, values, replica=WHOLE)
@@ -230,7 +233,7 @@ class Reference:
         values: dict[TraceKey, Value] = {}
         for replica, shard in shards.items():
             self.session.restore_state(self.initial)
-            if self._runs_shard(shard):
+            if self._runs_shard(0, shard):
                 self.session.collect_taps(0, values, replica=replica, phases=_HANDED)
         return self.make_trace(name, "bounded", values)
 

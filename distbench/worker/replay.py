@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
@@ -89,17 +90,36 @@ class Replay:
 
         None where no gradient has any. A rule for sparse gradients should not care.
         """
-        handed = {
-            replace(key, replica=0): value
-            for key, value in reference.select(
-                step=0, phase="reduced_gradient", replica=WHOLE
-            )
-        }
+        handed = _take_first(reference)
         distinct = {key: add_rows(value) for key, value in handed.items()}
         if all(distinct[key] is handed[key] for key in handed):
             return None
         fed = replace(reference, replicas=1, values=distinct)
         return self._feed(tier, fed, "reduced_gradient")[0]
+
+    def find_data_driven(self, tier: Tier, reference: Trace) -> tuple[str, ...]:
+        """State that the same gradients lead elsewhere if the examples are others.
+
+        Nothing of a workload of the bench: its optimizer sees gradients alone. What
+        does not even repeat itself depends on chance, and not on the examples.
+        """
+        if self.reference.session.program.shards_known:
+            return ()
+        fed = replace(reference, replicas=1, values=_take_first(reference))
+        try:
+            first, again, other = (
+                self._feed(tier, fed, "reduced_gradient", change=change)[0]
+                for change in (None, None, _repeat_first)
+            )
+        except SubjectError:
+            return ()  # a program may take no other batch than its own
+        return tuple(
+            key.variable
+            for key, value in first.values.items()
+            if key.phase in ("slot", "variable")
+            and are_equal(again.get(key), value)
+            and not are_equal(other.get(key), value)
+        )
 
     def _feed(
         self,
@@ -109,8 +129,11 @@ class Replay:
         source: Any = None,
         times: int = 1,
         kept: tuple[str, ...] = ("slot", "variable"),
+        change: Callable[[Any], Any] | None = None,
     ) -> list[Trace]:
         """Feed a phase of the one-device step; a trace for each time that it ran.
+
+        The batch may be changed before, which is told by what no gradient carries.
 
         Between two times state of a role that is not `kept` is put back; so are
         counters of steps, unless the cluster's went on by more than one as well.
@@ -123,6 +146,8 @@ class Replay:
             # A step that is random would not lead to the same states once more.
             for step, before in enumerate(reference.starts[tier]):
                 batch = reference.draw(step)
+                if change is not None:
+                    batch = change(batch)
                 for replica in range(observed.replicas):
                     board.fed = {
                         (key.call, phase, key.variable): make_alike(
@@ -136,9 +161,12 @@ class Replay:
                         continue
                     fed_step = self._make_fed_step(phase)
                     session.restore_state(before)
+                    session.begin_step(step)
                     again = {}
                     if times > 1:
-                        again = self._find_again(observed, step, before, kept)
+                        # What happens between two steps happens once.
+                        begun = session.read_state()
+                        again = self._find_again(observed, step, begun, kept)
                     for values in found:
                         if values is not found[0]:
                             session.write_state(again)
@@ -188,6 +216,19 @@ class Replay:
             step.trace([batch])
             session.board.set_feeds()
             step.run([batch])
+
+
+def _take_first(reference: Trace) -> dict[TraceKey, Value]:
+    """The gradients of the whole batch in the first step, as if of replica 0."""
+    handed = reference.select(step=0, phase="reduced_gradient", replica=WHOLE)
+    return {replace(key, replica=0): value for key, value in handed}
+
+
+def _repeat_first(batch: Any) -> Any:
+    """A batch of the same shape in which all examples are the first one."""
+    return tf.nest.map_structure(
+        lambda a: np.repeat(np.asarray(a)[:1], len(a), axis=0), batch
+    )
 
 
 def _went_on_by_one(

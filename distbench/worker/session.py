@@ -168,6 +168,15 @@ class Session:
             )
         )
 
+    def begin_step(self, step: int) -> None:
+        """Let the program do what it does between two steps, in every process."""
+        with (
+            self.guard("before_step"),
+            self.board.leave_step(),
+            self.strategy.scope(),
+        ):
+            self.program.before_step(step)
+
     def distribute(self, shards: Sequence[Any]) -> Any:
         """Hand each replica its shard (by global replica number)."""
         if self.spec.kind in ("one", "ps"):

@@ -68,6 +68,7 @@ class TapBoard:
         self._depth: dict[int, int] = {}
         self._seen: dict[tuple[int, str], list[Any]] = {}
         self._targets: dict[int, Any] = {}
+        self._is_between = False
         self._local = threading.local()
         self._reached: dict[int, Phase] = {}
         self.failed_replica: int | None = None
@@ -90,6 +91,15 @@ class TapBoard:
         return (number if isinstance(number, int) else 0) + self._first_replica
 
     @contextmanager
+    def leave_step(self) -> Iterator[None]:
+        """Around what happens between two steps: none of it is the step's own."""
+        self._is_between = True
+        try:
+            yield
+        finally:
+            self._is_between = False
+
+    @contextmanager
     def enter_replica(self) -> Iterator[None]:
         """Around one replica's step: a new trace counts its calls from 0."""
         replica = self.find_replica()
@@ -107,6 +117,9 @@ class TapBoard:
         An optimizer that wraps another calls it from inside its own; what the user
         handed over is the argument of the outer one.
         """
+        if self._is_between:
+            yield False
+            return
         replica = self.find_replica()
         depth = self._depth.get(replica, 0)
         self._depth[replica] = depth + 1
@@ -142,7 +155,7 @@ class TapBoard:
 
     def remember_gradient(self, variable: str, gradient: Any) -> None:
         """Keep a gradient that a tape gave, until its optimizer is called."""
-        if gradient is not None:
+        if gradient is not None and not self._is_between:
             key = (self.find_replica(), variable)
             self._seen.setdefault(key, []).append(gradient)
 
@@ -184,6 +197,8 @@ class TapBoard:
 
     def tap(self, phase: Phase, variable: str, value: Any) -> Any:
         """Record a value in the graph; returns it, or what is fed in its place."""
+        if self._is_between:
+            return value
         replica = self.find_replica()
         # The loss belongs to the step, however many calls it made.
         call = 0 if phase == "loss" else self._calls.get(replica, 0)

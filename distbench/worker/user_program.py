@@ -34,6 +34,12 @@ class UserProgram(Program):
         """Let the user's program make variables and optimizer."""
         self._subject.build(strategy)
 
+    def before_step(self, step: int) -> None:
+        """Call the user's, if there is one."""
+        between = getattr(self._subject, "before_step", None)
+        if between is not None:
+            between(step)
+
     def replica_step(self, batch: Any) -> Any:
         """Run the user's step.
 

@@ -148,3 +148,43 @@ class ExitsOnCluster(Regression):
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
             raise SystemExit(3)
         return super().replica_step(batch)
+
+
+class MovesInBetween(Regression):
+    """Correct: another update, of one loss for all, is made between the steps."""
+
+    def before_step(self, step):
+        strategy = tf.distribute.get_strategy()
+        strategy.run(self.shrink, args=(strategy.num_replicas_in_sync,))
+
+    def shrink(self, replicas):
+        with tf.GradientTape() as tape:
+            penalty = tf.reduce_sum(self.kernel**2) / replicas
+        gradient = tape.gradient(penalty, self.kernel)
+        self._optimizer.apply_gradients([(gradient, self.kernel)])
+
+
+class RaisesInBetween(Regression):
+    def before_step(self, step):
+        raise LookupError(f"nothing to do before step {step}")
+
+
+class RepeatedAfterRestart(Regression):
+    """The step is taken twice on a cluster; the slots are halved between the steps."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self._optimizer = TwiceOnClusters(0.1, momentum=0.5)
+
+    def before_step(self, step):
+        counter, *slots = self._optimizer.get_weights()
+        self._optimizer.set_weights([counter, *(0.5 * slot for slot in slots)])
+
+
+class TwiceOnClusters(legacy.SGD):
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        done = super()._resource_apply_dense(grad, var, apply_state)
+        if tf.distribute.get_strategy().num_replicas_in_sync == 1:
+            return done
+        with tf.control_dependencies([done]):
+            return var.assign_add(self.get_slot(var, "momentum"))

@@ -47,6 +47,7 @@ def _observe(launch: Launch, name: str, cluster: str = "mirrored:2") -> Observat
         ("SmallerLastBatch", r"data\(2\).*Expected: 8 examples.*Received: 5"),
         ("DataRunsOut", r"in data: EOFError: no more data\. A cluster"),
         ("DataAsLists", r"NumPy arrays.*\(\), \(\), \(\), \.\.\.\]"),
+        ("RaisesInBetween", "in before_step: LookupError: nothing to do before step 0"),
         ("ExitsInBuild", "in build: SystemExit: usage: train.py"),
         ("MakesOptimizerLate", r"optimizer\(\).*'MakesOptimizerLate'.*build"),
         ("ListsNoVariables", r"variables\(\).*'ListsNoVariables'.*no variable"),
@@ -61,10 +62,17 @@ def test_a_broken_contract_gets_one_clear_error(
         _observe(launch, name)
 
 
-@pytest.mark.parametrize("name", ["LossOfOneElement", "DrawsOn"])
+@pytest.mark.parametrize("name", ["LossOfOneElement", "DrawsOn", "MovesInBetween"])
 def test_unusual_programs_pass(launch: Launch, name: str) -> None:
     judgement = judge(_observe(launch, name, "mwms:2").evidence["bounded"])
     assert judgement.status is Status.PASS, judgement.findings
+
+
+def test_what_happens_between_two_steps_happens_once(launch: Launch) -> None:
+    """An update that is tried several times starts from the halved slots each time."""
+    judgement = judge(_observe(launch, "RepeatedAfterRestart").evidence["bounded"])
+    first = judgement.findings[0]
+    assert (first.code, first.phase) == ("update-repeated", "variable"), first
 
 
 def test_replays_start_where_the_cluster_did(launch: Launch) -> None:

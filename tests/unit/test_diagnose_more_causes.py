@@ -70,6 +70,20 @@ def to_single(value):
 
 CASES = [
     Case(
+        name="slots-restarted-on-one-replica",
+        code="slot-not-synchronized",
+        phase="slot",
+        replicas=(1,),
+        fault=Fault(
+            update=lambda new, old, g, run: (
+                replace(run.rule, beta=0.25).update(old, g) if run.replica == 1 else new
+            )
+        ),
+        setup={"rule": MOMENTUM},
+        step=1,
+        steps=2,
+    ),
+    Case(
         name="whole-adam-from-local",
         code="slot-from-local-gradient",
         phase="slot",

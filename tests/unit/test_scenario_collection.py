@@ -53,6 +53,21 @@ def test_options_replace_optimizers_and_clusters(collect: Collect) -> None:
     assert "test_framework_refuses[linear-momentum-mwms:3-user]" not in listed
 
 
+def test_programs_run_on_their_clusters_and_beside_no_other_optimizer(
+    collect: Collect,
+) -> None:
+    assert "agrees[Unreduced-mwms:2]" in collect().stdout.str()
+    listed = collect("--clusters=mirrored:3,central:2,mwms:4").stdout.str()
+    assert "agrees[Unreduced-mirrored:3]" in listed
+    assert "agrees[Unreduced-mwms:4]" in listed
+    # A mistake of one worker alone needs workers, and central storage has no copies.
+    assert "one_worker_is_found[ChiefLowers-mwms:4]" in listed
+    assert "one_worker_is_found[ChiefLowers-mirrored:3]" not in listed
+    assert "Unreduced-central:2" not in listed
+    target = "--optimizer=scenarios/optimizers/momentum.py:make_momentum"
+    assert "agrees[Unreduced" not in collect(target).stdout.str()
+
+
 @pytest.mark.parametrize(
     ("option", "named"),
     [

@@ -1,0 +1,57 @@
+"""Numbers that the rule is given, and the slots that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted_faults import MOMENTUM, add_state
+from training_simulator import KERNEL, Fault, observe
+
+from distbench.diagnose.judge import judge
+from distbench.trace import INITIAL, WHOLE, TraceKey, VariableInfo
+
+SLOT = f"momentum/{KERNEL}"
+
+
+def add_rate(trace, values):
+    """Add a number without a variable to a trace, by step and replica."""
+    rate = VariableInfo(path="rate", role="slot", shape=(), dtype="float32")
+    found = {
+        TraceKey(step=step, phase="slot", variable="rate", replica=r): np.array(v, "f4")
+        for (step, r), v in values.items()
+    }
+    variables = (*trace.variables, rate)
+    return replace(trace, variables=variables, values={**trace.values, **found})
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [
+        pytest.param({0: 0.2, 1: 0.2}, "hyperparameter-differs", id="equal"),
+        pytest.param({0: 0.2, 1: 0.3}, "slot-not-synchronized", id="apart"),
+    ],
+)
+def test_a_number_that_becomes_another_is_told_before_the_slots_that_follow(seen, code):
+    def bend(k, v, old, run):
+        # No rule that is known bends a slot so.
+        return v * (1 + np.cos(np.arange(v.size)).reshape(v.shape)) if k == SLOT else v
+
+    evidence = observe(Fault(update=add_state(bend)), steps=1, rule=MOMENTUM)
+    assert judge(evidence).findings[0].code == "unexplained"
+    start = {(INITIAL, r): 0.1 for r in (0, 1)}
+    evidence = replace(
+        evidence,
+        observed=add_rate(
+            evidence.observed, {**start, **{(0, r): v for r, v in seen.items()}}
+        ),
+        reference=add_rate(
+            evidence.reference, {(INITIAL, WHOLE): 0.1, (0, WHOLE): 0.1}
+        ),
+        twins=tuple(add_rate(twin, {(0, WHOLE): 0.1}) for twin in evidence.twins),
+    )
+    first = judge(evidence).findings[0]
+    assert (first.code, first.phase) == (code, "slot"), first
+    assert "rate" in first.variables
+    assert len(judge(evidence).findings) == 1
