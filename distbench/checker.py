@@ -35,7 +35,7 @@ from distbench.origin import (
     may_be_framework,
     plan_control,
 )
-from distbench.scenario import MODEL, PROGRAM, Scenario, scenario_to_json
+from distbench.scenario import MODEL, PIPELINE, PROGRAM, Scenario, scenario_to_json
 from distbench.target import TargetRef
 from distbench.trace import Phase
 from distbench.verdict import Finding, Run, Status, Verdict
@@ -107,7 +107,8 @@ class Checker:
 
     def _plan(self, kind: str) -> Iterator[_Planned]:
         options = self._options
-        workloads: tuple[str, ...] = (MODEL if kind == "model" else PROGRAM,)
+        brought = {"model": MODEL, "pipeline": PIPELINE}
+        workloads: tuple[str, ...] = (brought.get(kind, PROGRAM),)
         paths: tuple[str, ...] = ("default",)
         if kind == "optimizer":
             workloads = options.workloads or DEFAULT_WORKLOADS

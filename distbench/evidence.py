@@ -12,6 +12,21 @@ from distbench.trace import INITIAL, PHASES, WHOLE, Phase, Trace, TraceKey, Valu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Examples:
+    """What an input pipeline gave, each example known by a digest of its content.
+
+    Attributes:
+        expected: By batch, what one device read.
+        seen: By replica and batch, what the cluster read.
+        is_whole: Whether all read to the end of the epoch.
+    """
+
+    expected: tuple[tuple[str, ...], ...]
+    seen: tuple[tuple[tuple[str, ...], ...], ...]
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """One tier of one scenario, observed and expected.
 
@@ -59,6 +74,7 @@ class Evidence:
             that follows the loss: one device comes to another value from the same
             gradients and other examples. No replay tells what it has to be.
         loss_reduction: How the replicas' losses combine; None accepts sum and mean.
+        examples: What the input pipeline gave, where the subject brings one.
     """
 
     tier: Tier
@@ -75,6 +91,7 @@ class Evidence:
     drawn_anew: tuple[str, ...] = ()
     data_driven: tuple[str, ...] = ()
     loss_reduction: Literal["sum", "mean"] | None = "sum"
+    examples: Examples | None = None
 
     def get_before(self, step: int, phase: Phase, variable: str) -> Value | None:
         """The reference's state before a step: what the step started from.

@@ -5,23 +5,24 @@ This is where scenario, launcher and worker program meet. Nothing is judged here
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError, ClusterError
-from distbench.evidence import Evidence, Tier
+from distbench.evidence import Evidence, Examples, Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import Job, start_group
 from distbench.launch.surroundings import Start
-from distbench.scenario import Scenario, scenario_to_json
+from distbench.scenario import PIPELINE, Scenario, scenario_to_json
 from distbench.target import TargetRef, target_from_json, target_to_json
 from distbench.trace import Phase, merge_traces, read_trace
 
@@ -157,6 +158,7 @@ def observe(
         "replicas": spec.replicas,
         "tiers": list(tiers),
         "cluster": str(spec),
+        "tasks": [str(task) for task in _list_trainers(spec)],
     }
     opening = _make_opening(scenario.seed, scenario.jit)
 
@@ -170,6 +172,9 @@ def observe(
         try:
             with launch.start_cluster(spec, opening) as cluster:
                 trainers = _list_trainers(spec)
+                if scenario.workload == PIPELINE:
+                    # One device trains on what the replicas got.
+                    cluster.call("read", payload, timeout_s=left(), tasks=trainers)
                 # Building and tracing needs no reference, so both go on at once. What
                 # fails on one device already is said of that, not of the cluster.
                 wait_prepared = cluster.submit(
@@ -196,12 +201,12 @@ def observe(
                 environment=environment,
                 tiers=found,
             )
-        replayed = one.call(
-            "replay",
-            {**payload, "tasks": [str(task) for task in trainers]},
-            timeout_s=left(),
-        )
+        replayed = one.call("replay", payload, timeout_s=left())
         replies = next(iter(replayed.values()))
+
+    examples = None
+    if scenario.workload == PIPELINE:
+        examples = read_examples(folder, [str(task) for task in trainers])
 
     def read_evidence(tier: str) -> Evidence:
         parts = [read_trace(folder, f"observed-{tier}-{task}") for task in trainers]
@@ -229,6 +234,7 @@ def observe(
             drawn_anew=tuple(replies["drawn_anew"]),
             data_driven=tuple(answer["data_driven"]),
             loss_reduction=answer["loss_reduction"],
+            examples=examples,
         )
 
     evidence = {tier: read_evidence(tier) for tier in found}
@@ -278,6 +284,7 @@ def observe_corrected(
         "tiers": [tier],
         "shards": list(evidence.reference.shards),
         "corrected": phase,
+        "tasks": [str(task) for task in _list_trainers(spec)],
     }
     opening = _make_opening(scenario.seed, scenario.jit)
     trainers = _list_trainers(spec)
@@ -291,6 +298,23 @@ def observe_corrected(
     left = {key: v for key, v in merged.values.items() if key.phase in _LEFT_BEHIND}
     left_behind = replace(merged, values=left)
     return replace(evidence, observed=left_behind, replays={}, repeated=())
+
+
+def read_examples(folder: Path, tasks: Sequence[str]) -> Examples:
+    """What was read of an epoch, on one device and by the tasks of a cluster."""
+    one, *parts = (
+        json.loads((folder / f"examples-{name}.json").read_text("utf-8"))
+        for name in ("one", *tasks)
+    )
+    return Examples(
+        expected=tuple(tuple(step) for replica in one["seen"] for step in replica),
+        seen=tuple(
+            tuple(tuple(step) for step in replica)
+            for part in parts
+            for replica in part["seen"]
+        ),
+        is_whole=all(part["is_whole"] for part in (one, *parts)),
+    )
 
 
 def _call_reference(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from distbench.evidence import Evidence, Tier
 from distbench.launch.failure import TaskFailedError
-from distbench.scenario import PROGRAM, Scenario
+from distbench.scenario import PIPELINE, PROGRAM, Scenario
 from distbench.target import TargetRef
 from distbench.trace import SparseRows
 from distbench.verdict import Finding
@@ -53,7 +53,7 @@ class Control:
 
 def may_be_framework(scenario: Scenario, findings: Sequence[Finding]) -> bool:
     """Whether a control could show any of the findings."""
-    if scenario.workload == PROGRAM:
+    if scenario.workload in (PROGRAM, PIPELINE):
         return any(finding.phase not in _OF_THE_USER for finding in findings)
     # On the path `none` the bench itself leaves the reduction out, in the user's
     # place: any optimizer shows it, and it is not the framework's fault.
@@ -65,8 +65,8 @@ def plan_control(
 ) -> Scenario:
     """The scenario of the control."""
     scenario = replace(scenario, target=control.describe())
-    if scenario.workload != PROGRAM:  # the control of a model is a model
-        return scenario
+    if scenario.workload not in (PROGRAM, PIPELINE):
+        return scenario  # the control of a model is a model
     return replace(scenario, workload="embedding" if is_sparse else "linear")
 
 

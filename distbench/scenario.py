@@ -60,6 +60,10 @@ PROGRAM = ""
 """Workload of a train program, which brings its own."""
 MODEL = "fit"
 """Workload of a compiled Keras model, which brings its own and is trained by `fit`."""
+PIPELINE = "dataset"
+"""Workload of a train program that brings an input pipeline."""
+BROUGHT = (PROGRAM, MODEL, PIPELINE)
+"""Workloads that the subject brings."""
 
 _SCHEMA = "distbench/scenario/1"
 
@@ -70,7 +74,7 @@ class Scenario:
 
     Attributes:
         target: Label of the subject, `package.module:attribute` or a path.
-        workload: One of `WORKLOADS`, `PROGRAM` or `MODEL`.
+        workload: One of `WORKLOADS` or `BROUGHT`.
         cluster: Text of a cluster spec.
         path: One of `PATHS`.
         steps: Number of steps; odd by default, since pairs of errors cancel.
@@ -100,7 +104,7 @@ class Scenario:
     def __post_init__(self) -> None:
         if not self.target:
             raise BadInputError("A scenario needs a target. Received an empty label.")
-        if self.workload not in (PROGRAM, MODEL):
+        if self.workload not in BROUGHT:
             check_workload(self.workload)
         check_path(self.path)
         check_numbers(
@@ -139,7 +143,7 @@ class Scenario:
     @property
     def id(self) -> str:
         """Unique within a check: `mlp-adam-mwms:2-aggregator`, `program-mwms:2`."""
-        if self.workload in (PROGRAM, MODEL):
+        if self.workload in BROUGHT:
             path = () if self.path == "default" else (self.path,)
             return "-".join((self.subject, self.cluster, *path))
         return "-".join((self.workload, self.subject, self.cluster, self.path))

@@ -12,6 +12,7 @@ from distbench.compare.comparison import Judged, compare_evidence
 from distbench.compare.nature import find_row_sensitive
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.vacuity import find_weak_phases
+from distbench.diagnose.examples import count_examples
 from distbench.diagnose.links import Chain, judge_chain
 from distbench.diagnose.owners import name_owners
 from distbench.diagnose.readings import Reading, list_readings, repeats
@@ -59,6 +60,9 @@ def judge(evidence: Evidence) -> Judgement:
         noise = measure_noise(evidence)
         judgement = _judge_best(evidence, noise)
         rows = find_row_sensitive(evidence)
+    if counted := tuple(count_examples(evidence.examples)):
+        findings = (*counted, *judgement.findings)
+        judgement = replace(judgement, status=Status.FAIL, findings=findings)
     if not rows:
         return judgement
     note = (

@@ -60,6 +60,7 @@ def run_task(channel: TaskChannel, context: TaskContext) -> None:
         {
             "open": worker.open,
             "describe": worker.describe,
+            "read": worker.read,
             "reference": worker.make_reference,
             "prepare": worker.prepare,
             "train": worker.train,
@@ -79,6 +80,7 @@ class Worker:
         self._spec = ClusterSpec.parse(context.spec)
         self._strategy: tf.distribute.Strategy | None = None
         self._server: Any = None
+        self._session: Session | None = None
         self._replay: Replay | None = None
         self._prepared: tuple[Session, Step, tuple[int, ...]] | None = None
 
@@ -99,10 +101,36 @@ class Worker:
         # Only what a callable returns tells whether it makes a model; it was called.
         return {"kind": kind, "is_fresh": find_data(subject) is None}
 
+    def read(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Read the input pipeline of the subject, as its cluster does."""
+        scenario = scenario_from_json(payload["scenario"])
+        self._channel.report_progress(phase="data")
+        self._session = self._make_session(payload, scenario)
+        self._read_data(self._session, payload, scenario, str(self._context.task))
+        return {}
+
+    def _read_data(
+        self,
+        session: Session,
+        payload: Mapping[str, Any],
+        scenario: Scenario,
+        name: str,
+    ) -> None:
+        with session.guard("data"):
+            session.program.read_data(
+                session.strategy, Path(payload["folder"]), name, scenario.steps
+            )
+
+    def _take_data(self, session: Session, payload: Mapping[str, Any]) -> None:
+        with session.guard("data"):
+            session.program.take_data(Path(payload["folder"]), payload["tasks"])
+
     def make_reference(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the scenario on one device; writes a trace for each tier."""
         scenario = scenario_from_json(payload["scenario"])
         session = self._make_session(payload, scenario)
+        self._read_data(session, payload, scenario, "one")
+        self._take_data(session, payload)
         reference = Reference(session, scenario, payload["replicas"])
         self._replay = replay = Replay(reference)
         program = session.program
@@ -149,7 +177,8 @@ class Worker:
         """Build the subject on the cluster and trace its first step."""
         scenario = scenario_from_json(payload["scenario"])
         self._channel.report_progress(phase="build")
-        session = self._make_session(payload, scenario)
+        session = self._session or self._make_session(payload, scenario)
+        self._take_data(session, payload)
         with session.guard("data"):
             batch = session.program.data(0)
         shards = session.program.split(

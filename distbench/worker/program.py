@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -82,6 +83,21 @@ class Program:
     def data(self, step: int) -> Any:
         """The global batch of a step: a nest of arrays."""
         raise NotImplementedError
+
+    def read_data(
+        self, strategy: tf.distribute.Strategy, folder: Path, name: str, steps: int
+    ) -> None:
+        """Read an input pipeline, where the program brings one.
+
+        Args:
+            strategy: Under which it is read.
+            folder: Where what was read is written to.
+            name: Of the task that reads.
+            steps: How many batches are kept.
+        """
+
+    def take_data(self, folder: Path, names: Sequence[str]) -> None:
+        """Train on what the tasks of a cluster read, where the program has to."""
 
     def split(
         self, scenario: Scenario, examples: int, replicas: int

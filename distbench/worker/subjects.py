@@ -6,16 +6,18 @@ import sys
 from typing import Any, Literal
 
 from distbench.errors import BadInputError
-from distbench.scenario import MODEL, PROGRAM, Scenario
+from distbench.scenario import MODEL, PIPELINE, PROGRAM, Scenario
 from distbench.worker.failures import SubjectError
 from distbench.worker.keras_model import KerasModelProgram, name_keras
 from distbench.worker.optimizer_program import OptimizerProgram
+from distbench.worker.pipeline_program import PipelineProgram
 from distbench.worker.program import Program, name_subject
 from distbench.worker.user_program import UserProgram
 from distbench.worker.workloads import WORKLOADS
 
-Kind = Literal["optimizer", "program", "model"]
+Kind = Literal["optimizer", "program", "pipeline", "model"]
 _MEMBERS = ("build", "replica_step", "variables", "optimizer")
+_PIPELINES = ("dataset_fn", "dataset")
 
 
 def recognise_subject(subject: Any) -> Kind:
@@ -28,12 +30,15 @@ def recognise_subject(subject: Any) -> Kind:
     """
     has = [name for name in _MEMBERS if callable(getattr(subject, name, None))]
     if len(has) == len(_MEMBERS):
-        if not any(callable(getattr(subject, n, None)) for n in ("data", "dataset_fn")):
-            raise BadInputError(
-                f"Train program '{name_subject(subject)}' brings no data. Expected "
-                "'data(step)', which returns the global batch of a step."
-            )
-        return "program"
+        if callable(getattr(subject, "data", None)):
+            return "program"
+        if any(callable(getattr(subject, name, None)) for name in _PIPELINES):
+            return "pipeline"
+        raise BadInputError(
+            f"Train program '{name_subject(subject)}' brings no data. Expected "
+            "'data(step)', which returns the global batch of a step, or "
+            "'dataset_fn(input_context)', which returns a tf.data.Dataset."
+        )
     if has and not callable(subject):
         missing = [name for name in _MEMBERS if name not in has]
         raise BadInputError(
@@ -69,6 +74,8 @@ def make_program(subject: Any, scenario: Scenario) -> Program:
     """The program that a scenario trains."""
     if scenario.workload == MODEL:
         return KerasModelProgram(subject, find_data(subject), scenario)
+    if scenario.workload == PIPELINE:
+        return PipelineProgram(subject)
     if scenario.workload != PROGRAM:
         return OptimizerProgram(subject, scenario)
     if recognise_subject(subject) == "program":

@@ -79,11 +79,6 @@ class UserProgram(Program):
         return self._batches.get(step)
 
     def _draw(self, step: int) -> Any:
-        if not hasattr(self._subject, "data"):
-            raise BadInputError(
-                f"Train program '{self.name}' has dataset_fn but no "
-                "data(step). Expected data(step): the global batch as NumPy arrays."
-            )
         return self._subject.data(step)
 
 

@@ -1,0 +1,152 @@
+"""What an input pipeline gives each replica: read before training, example by example.
+
+The order in which a cluster reads its examples need not be that of one device. So the
+cluster reads first, to the end of an epoch; the reference trains on what the replicas
+got in each step, and the examples of the epoch are counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from distbench.errors import BadInputError
+from distbench.worker.batches import digest_batch
+from distbench.worker.program import count_batch
+
+_MOST_BATCHES = 512
+"""Batches of an epoch that are read at most; what is longer is not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """What one task read.
+
+    Attributes:
+        batches: By step and local replica, a nest of arrays.
+        is_whole: Whether the data set came to its end.
+    """
+
+    batches: tuple[tuple[Any, ...], ...]
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalBatches:
+    """The global batches of the first steps, put together from the replicas' shards.
+
+    Attributes:
+        batches: By step, as long as every replica gets as many examples as in the
+            first one.
+        shards: How many that are.
+    """
+
+    batches: tuple[Any, ...]
+    shards: tuple[int, ...]
+
+
+def read_epoch(batches: Any, strategy: tf.distribute.Strategy) -> Epoch:
+    """Read a data set, distributed or not, to its end or as far as is counted."""
+    found: list[tuple[Any, ...]] = []
+    for batch in batches:
+        parts = strategy.experimental_local_results(batch)
+        found.append(tuple(tf.nest.map_structure(np.asarray, part) for part in parts))
+        if len(found) == _MOST_BATCHES:
+            return Epoch(batches=tuple(found), is_whole=False)
+    return Epoch(batches=tuple(found), is_whole=True)
+
+
+def digest_examples(batch: Any) -> tuple[str, ...]:
+    """The same text for the same example, in any process and batch."""
+    return tuple(
+        digest_batch(tf.nest.map_structure(lambda a, i=i: a[i], batch))
+        for i in range(count_batch(batch))
+    )
+
+
+def write_epoch(epoch: Epoch, folder: Path, name: str, steps: int) -> None:
+    """Write the batches of the first steps, and a digest of every example."""
+    arrays = {
+        f"{step}.{replica}.{number}": array
+        for step, parts in enumerate(epoch.batches[:steps])
+        for replica, part in enumerate(parts)
+        for number, array in enumerate(tf.nest.flatten(part))
+    }
+    np.savez(folder / f"batches-{name}.npz", **arrays)
+    replicas = len(epoch.batches[0]) if epoch.batches else 0
+    seen = [
+        [digest_examples(parts[replica]) for parts in epoch.batches]
+        for replica in range(replicas)
+    ]
+    document = {"is_whole": epoch.is_whole, "seen": seen}
+    (folder / f"examples-{name}.json").write_text(json.dumps(document), "utf-8")
+
+
+def read_batches(folder: Path, names: Sequence[str], like: Any) -> GlobalBatches:
+    """Put together what all replicas got in each step.
+
+    Args:
+        folder: Where `write_epoch` left it.
+        names: Of the tasks, in their order.
+        like: A nest of the structure of a batch.
+    """
+    by_step: dict[int, list[list[Any]]] = {}
+    for name in names:
+        with np.load(folder / f"batches-{name}.npz") as arrays:
+            for step, parts in _group(arrays).items():
+                by_step.setdefault(step, []).extend(parts)
+    shards = [
+        tuple(count_batch(parts) for parts in by_step[step]) for step in sorted(by_step)
+    ]
+    same = [found for found in shards if found == shards[0]]
+    batches = tuple(
+        tf.nest.pack_sequence_as(
+            like, [np.concatenate(p) for p in zip(*by_step[step], strict=True)]
+        )
+        for step in range(len(same))
+    )
+    return GlobalBatches(batches=batches, shards=shards[0] if shards else ())
+
+
+def _group(arrays: Any) -> dict[int, list[list[Any]]]:
+    """Arrays by step, replica of the task and place in the nest."""
+    found: dict[int, dict[int, dict[int, Any]]] = {}
+    for key in arrays.files:
+        step, replica, number = map(int, key.split("."))
+        found.setdefault(step, {}).setdefault(replica, {})[number] = arrays[key]
+    return {
+        step: [
+            [leaves[n] for n in sorted(leaves)] for _, leaves in sorted(parts.items())
+        ]
+        for step, parts in found.items()
+    }
+
+
+def iterate(subject: Any, strategy: tf.distribute.Strategy) -> Iterator[Any]:
+    """The batches of a program under a strategy, as a user's own loop gets them.
+
+    Args:
+        subject: Has `dataset_fn(input_context)`, or `dataset()`, which the strategy
+            shards as its options say.
+        strategy: The default one, or that of a cluster.
+    """
+    is_single = not tf.distribute.has_strategy() and strategy.num_replicas_in_sync == 1
+    if hasattr(subject, "dataset_fn"):
+        if is_single:
+            return iter(subject.dataset_fn(tf.distribute.InputContext()))
+        return iter(strategy.distribute_datasets_from_function(subject.dataset_fn))
+    dataset = subject.dataset()
+    if not isinstance(dataset, tf.data.Dataset):
+        raise BadInputError(
+            "dataset() must return a tf.data.Dataset. Received: an object of type "
+            f"'{type(dataset).__name__}'."
+        )
+    return iter(
+        dataset if is_single else strategy.experimental_distribute_dataset(dataset)
+    )

@@ -1,0 +1,76 @@
+"""A train program with an input pipeline of its own in the place of `data(step)`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.errors import BadInputError
+from distbench.scenario import Scenario
+from distbench.worker.pipeline import (
+    GlobalBatches,
+    iterate,
+    read_batches,
+    read_epoch,
+    write_epoch,
+)
+from distbench.worker.user_program import UserProgram
+
+
+class PipelineProgram(UserProgram):
+    """Trains on what the replicas of the cluster got from its pipeline."""
+
+    def __init__(self, subject: Any) -> None:
+        super().__init__(subject)
+        self._given: GlobalBatches | None = None
+
+    def read_data(
+        self, strategy: tf.distribute.Strategy, folder: Path, name: str, steps: int
+    ) -> None:
+        """See `Program`.
+
+        Raises:
+            BadInputError: The strategy is that of parameter servers, whose workers
+                each have a data set of their own.
+        """
+        if isinstance(strategy, tf.distribute.ParameterServerStrategy):
+            raise BadInputError(
+                f"The pipeline of '{self.name}' cannot be read under parameter servers "
+                "yet. Expected: data(step), or another strategy."
+            )
+        epoch = read_epoch(iterate(self._subject, strategy), strategy)
+        write_epoch(epoch, folder, name, steps)
+
+    def take_data(self, folder: Path, names: Sequence[str]) -> None:
+        """See `Program`."""
+        first = next(iterate(self._subject, tf.distribute.get_strategy()))
+        self._given = read_batches(folder, names, first)
+
+    def data(self, step: int) -> Any:
+        """What all replicas got in a step.
+
+        Raises:
+            BadInputError: The pipeline came to its end before, or gave the replicas
+                another number of examples than in the first step.
+        """
+        batches = () if self._given is None else self._given.batches
+        if step >= len(batches):
+            raise BadInputError(
+                f"The pipeline of '{self.name}' must give every replica as many "
+                f"examples in step {step} as in the first one. It did so for "
+                f"{len(batches)} steps. Ask for so many with --steps, or give it more "
+                "examples."
+            )
+        return batches[step]
+
+    def split(
+        self,
+        scenario: Scenario,  # noqa: ARG002  # the pipeline decides
+        examples: int,  # noqa: ARG002
+        replicas: int,  # noqa: ARG002
+    ) -> tuple[int, ...]:
+        """What each replica got."""
+        return () if self._given is None else self._given.shards

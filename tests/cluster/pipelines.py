@@ -1,0 +1,165 @@
+"""Train programs that bring an input pipeline; tests check them by their targets."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+EXAMPLES = 24
+GLOBAL_BATCH = 8
+
+
+def make_examples() -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and targets of an epoch."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(EXAMPLES, 3)).astype("float32")
+    return x, x.sum(axis=1, keepdims=True)
+
+
+class Trained:
+    """A layer and SGD; the loss is the replica's share of the mean."""
+
+    loss_reduction = "sum"
+
+    def build(self, strategy: Any) -> None:
+        import tensorflow as tf
+        import tf_keras
+
+        del strategy
+        self.weights = tf.Variable(tf.zeros((3, 1)), name="dense/kernel")
+        self.sgd = tf_keras.optimizers.legacy.SGD(0.1, momentum=0.9)
+
+    def replica_step(self, batch: Any) -> Any:
+        import tensorflow as tf
+
+        x, y = batch
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((x @ self.weights - y) ** 2) / GLOBAL_BATCH
+        gradient = tape.gradient(loss, self.weights)
+        self.sgd.apply_gradients([(gradient, self.weights)])
+        return loss
+
+    def variables(self) -> Any:
+        return [self.weights]
+
+    def optimizer(self) -> Any:
+        return self.sgd
+
+
+class Sharded(Trained):
+    """Each pipeline takes every n-th example, each replica its part of the batch."""
+
+    def dataset_fn(self, context: Any) -> Any:
+        import tensorflow as tf
+
+        examples = tf.data.Dataset.from_tensor_slices(make_examples())
+        examples = examples.shard(
+            context.num_input_pipelines, context.input_pipeline_id
+        )
+        return examples.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))
+
+
+class Shuffled(Trained):
+    """Shuffled in another order by every pipeline: whatever one device reads first."""
+
+    def dataset_fn(self, context: Any) -> Any:
+        import tensorflow as tf
+
+        examples = tf.data.Dataset.from_tensor_slices(make_examples())
+        examples = examples.shard(
+            context.num_input_pipelines, context.input_pipeline_id
+        )
+        examples = examples.shuffle(EXAMPLES, seed=7 + context.input_pipeline_id)
+        return examples.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))
+
+
+class Endless(Sharded):
+    """The same without an end."""
+
+    def dataset_fn(self, context: Any) -> Any:
+        return super().dataset_fn(context).repeat()
+
+
+class NotSharded(Trained):
+    """Every pipeline reads everything."""
+
+    def dataset_fn(self, context: Any) -> Any:
+        import tensorflow as tf
+
+        examples = tf.data.Dataset.from_tensor_slices(make_examples())
+        return examples.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))
+
+
+class EndlesslyNotSharded(NotSharded):
+    """The same without an end."""
+
+    def dataset_fn(self, context: Any) -> Any:
+        return super().dataset_fn(context).repeat()
+
+
+class OneShardTooMany(Trained):
+    """A shard for a worker that does not exist."""
+
+    def dataset_fn(self, context: Any) -> Any:
+        import tensorflow as tf
+
+        pipelines = context.num_input_pipelines
+        shards = pipelines + 1 if pipelines > 1 else 1
+        examples = tf.data.Dataset.from_tensor_slices(make_examples())
+        examples = examples.shard(shards, context.input_pipeline_id)
+        return examples.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))
+
+
+class Distributed(Trained):
+    """A data set of global batches, which the strategy shards by a policy."""
+
+    policy = "DATA"
+
+    def make_dataset(self) -> Any:
+        import tensorflow as tf
+
+        return tf.data.Dataset.from_tensor_slices(make_examples())
+
+    def dataset(self) -> Any:
+        import tensorflow as tf
+
+        options = tf.data.Options()
+        policies = tf.data.experimental.AutoShardPolicy
+        options.experimental_distribute.auto_shard_policy = policies[self.policy]
+        return self.make_dataset().batch(GLOBAL_BATCH).with_options(options)
+
+
+class SwitchedOff(Distributed):
+    """Nobody shards: with the policy OFF every worker gets the whole batches."""
+
+    policy = "OFF"
+
+
+class FromFiles(Distributed):
+    """Two files of text, one for each worker."""
+
+    policy = "FILE"
+
+    def make_dataset(self) -> Any:
+        import tensorflow as tf
+
+        folder = Path(tempfile.gettempdir()) / f"distbench-pipelines-{EXAMPLES}"
+        folder.mkdir(exist_ok=True)
+        names = []
+        for number, part in enumerate(np.split(make_examples()[0], 2)):
+            path = folder / f"part-{number}.csv"
+            if not path.exists():
+                temporary = path.with_suffix(f".{os.getpid()}")
+                np.savetxt(temporary, part, delimiter=",")
+                temporary.replace(path)
+            names.append(str(path))
+
+        def parse(line: Any) -> Any:
+            x = tf.stack(tf.io.decode_csv(line, [0.0] * 3))
+            return x, tf.reduce_sum(x, keepdims=True)
+
+        return tf.data.TextLineDataset(names).map(parse)

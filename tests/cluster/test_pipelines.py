@@ -1,0 +1,60 @@
+"""A program may bring an input pipeline: what it gives is counted and trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import distbench
+from distbench.errors import BadInputError
+from distbench.verdict import Status, describe_verdict
+
+pytestmark = pytest.mark.cluster
+PIPELINES = Path(__file__).with_name("pipelines.py")
+
+
+def _check(name: str, cluster: str, **options):
+    return distbench.check(f"{PIPELINES}:{name}", cluster, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [
+        ("Sharded", "mwms:2"),
+        ("Sharded", "mirrored:2"),
+        ("Shuffled", "mwms:2"),
+        ("Endless", "mwms:2"),
+        ("Distributed", "mwms:2"),
+        ("FromFiles", "mwms:2"),
+    ],
+)
+def test_pipelines_that_give_each_example_once_pass(name: str, cluster: str) -> None:
+    verdict = _check(name, cluster)
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    assert {"loss", "variable"} <= set(verdict.runs[0].references)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "ratio", "replicas"),
+    [
+        ("NotSharded", "examples-repeated", 2.0, (0, 1)),
+        ("EndlesslyNotSharded", "examples-repeated", 2.0, (0, 1)),
+        ("SwitchedOff", "examples-repeated", 2.0, (0, 1)),
+        ("OneShardTooMany", "examples-missed", 2 / 3, ()),
+    ],
+)
+def test_examples_that_come_twice_or_never_are_counted(
+    name: str, code: str, ratio: float, replicas: tuple[int, ...]
+) -> None:
+    verdict = _check(name, "mwms:2", steps=2)
+    assert verdict.status is Status.FAIL, describe_verdict(verdict)
+    first, *others = verdict.runs[0].findings
+    assert (first.code, first.phase, first.replicas) == (code, "loss", replicas)
+    assert first.ratio == pytest.approx(ratio)
+    assert not others, describe_verdict(verdict)
+
+
+def test_a_pipeline_that_ends_too_early_says_so() -> None:
+    with pytest.raises(BadInputError, match="for 3 steps"):
+        _check("Sharded", "mwms:2", steps=4)
