@@ -39,6 +39,7 @@ from distbench.worker.controls import make_control
 from distbench.worker.environment import describe_environment
 from distbench.worker.failures import SubjectError, classify_failure
 from distbench.worker.families import describe_control
+from distbench.worker.naming import pair_names
 from distbench.worker.program import Program, count_batch
 from distbench.worker.reference import Reference, cut_batch, split_examples
 from distbench.worker.replay import Replay
@@ -172,6 +173,8 @@ class Worker:
                 f"process. Expected {sum(payload['shards'])} examples, as on one "
                 f"device. Received: {sum(shards)}."
             )
+        first = _read_reference(payload, payload["tiers"][0])
+        session.table.rename(pair_names(session.variables, first.variables))
         initial = session.read_state()
         for tier in payload["tiers"]:
             session.restore_state(initial)
