@@ -36,6 +36,7 @@ from distbench.origin import (
     plan_control,
 )
 from distbench.scenario import PROGRAM, Scenario, scenario_to_json
+from distbench.stuck import find_overflowing, make_mismatch, read_parts
 from distbench.target import TargetRef
 from distbench.trace import Phase
 from distbench.verdict import Finding, Run, Status, Verdict
@@ -44,6 +45,9 @@ DEFAULT_WORKLOADS = ("linear", "embedding")
 """One where every sum is exact, and one with sparse gradients. Both need no extra."""
 
 
+_COLLECTIVE_SHARE = 0.25
+"""Share of a run's deadline that a worker may spend in one collective, where a run has
+passed its deadline: a wait as long as this is no matter of speed."""
 _CONTROLS: dict[tuple[object, ...], Control] = {}
 """What stock optimizers showed in this process: the same whoever asks again."""
 
@@ -208,6 +212,14 @@ class Checker:
     ) -> Iterator[Run]:
         if failure.kind == "input":
             raise BadInputError(failure.message)
+        if failure.kind == "timeout" and item.spec.kind == "mwms":
+            finding = self._find_mismatch(item)
+            if finding is not None:
+                for run in self._end(
+                    item, Status.FAIL, "", seen.seconds, failure.detail, seen.tiers
+                ):
+                    yield replace(run, findings=(finding,))
+                return
         if failure.kind != "subject":
             yield from self._end(
                 item, Status.ERROR, str(failure), seen.seconds, failure.detail
@@ -228,6 +240,34 @@ class Checker:
             item, Status.FAIL, "", seen.seconds, failure.traceback, seen.tiers
         ):
             yield replace(run, findings=(finding,))
+
+    def _find_mismatch(self, item: _Planned) -> Finding | None:
+        """Run once more with a deadline on each collective: is one of them missed?
+
+        None where none is, and the workers were slow, or wait for something else.
+        """
+        timeout_s = item.scenario.timeout_s
+        timed = replace(self._launch, collective_s=timeout_s * _COLLECTIVE_SHARE)
+        # Until it hangs it may take as long as the first time.
+        item = replace(item, scenario=replace(item.scenario, timeout_s=2 * timeout_s))
+        try:
+            seen = observe(
+                self._target, item.scenario, item.spec, self._tiers, timed, None
+            )
+        except (BadInputError, ClusterError):
+            return None
+        if seen.failure is None or seen.failure.kind != "collective":
+            return None
+        parts = read_parts(seen.folder, item.spec, seen.failure.phase)
+        finding = make_mismatch(seen.failure, item.spec, parts)
+        overflows = bool(find_overflowing(parts, finding.step))
+        control = self._run_control(
+            item, seen.control, overflows=overflows, launch=timed
+        )
+        if control is None or control.failure is None:
+            return finding
+        alike = control.failure.kind == seen.failure.kind
+        return replace(finding, origin="framework" if alike else "subject")
 
     def _end(
         self,
@@ -262,7 +302,10 @@ class Checker:
         if not may_be_framework(item.scenario, findings):
             return tuple(findings)
         is_sparse = has_sparse_gradients(seen.evidence[tier])
-        control = self._run_control(item, seen.control, is_sparse=is_sparse)
+        overflows = any(finding.code == "nonfinite" for finding in findings)
+        control = self._run_control(
+            item, seen.control, is_sparse=is_sparse, overflows=overflows
+        )
         if control is None:
             return tuple(findings)
         return find_origins(findings, control.findings.get(tier, ()))
@@ -292,18 +335,33 @@ class Checker:
         return confirm_first(findings, evidence, rerun)
 
     def _run_control(
-        self, item: _Planned, control: TargetRef | None, *, is_sparse: bool = False
+        self,
+        item: _Planned,
+        control: TargetRef | None,
+        *,
+        is_sparse: bool = False,
+        overflows: bool = False,
+        launch: Launch | None = None,
     ) -> Control | None:
         """What the stock optimizer shows in the place of the subject."""
         if control is None:
             return None
-        scenario = plan_control(item.scenario, control, is_sparse=is_sparse)
+        launch = launch or self._launch
+        scenario = plan_control(
+            item.scenario, control, is_sparse=is_sparse, overflows=overflows
+        )
         # The target lies in a folder of this check; what is in it says what it is.
         content = Path(control.path).read_bytes()
-        key = (content, scenario_to_json(scenario), str(item.spec), self._tiers)
+        key = (
+            content,
+            scenario_to_json(scenario),
+            str(item.spec),
+            self._tiers,
+            launch.collective_s,
+        )
         if key not in _CONTROLS:
             try:
-                seen = observe(control, scenario, item.spec, self._tiers, self._launch)
+                seen = observe(control, scenario, item.spec, self._tiers, launch)
             except (BadInputError, ClusterError) as error:
                 self._launch.log(f"The control of {item.scenario.id} failed: {error}")
                 return None

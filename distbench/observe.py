@@ -66,6 +66,9 @@ class Launch:
         jit: Whether XLA compiles; None leaves it to TensorFlow.
         start: `fork` or `spawn`; None takes what is safe here.
         log: Told what the user should know.
+        collective_s: How long a worker waits for the others in a collective; None is
+            for ever. With a deadline a run that hangs says where, and every step's
+            part of a trace is written at once.
     """
 
     directory: RunDirectory
@@ -73,6 +76,7 @@ class Launch:
     jit: bool | None = None
     start: Start | None = None
     log: Callable[[str], None] = lambda _: None
+    collective_s: float | None = None
 
     def start_cluster(self, spec: ClusterSpec, first: Job) -> Group:
         """Start the tasks of a cluster and run their first job."""
@@ -119,8 +123,11 @@ def describe_subject(target: TargetRef, one: Group) -> str:
     return str(next(iter(answers.values()))["kind"])
 
 
-def _make_opening(seed: int, jit: bool | None) -> Job:
-    return Job(name="open", payload={"seed": seed, "jit": jit}, timeout_s=_OPEN_S)
+def _make_opening(
+    seed: int, jit: bool | None, collective_s: float | None = None
+) -> Job:
+    payload = {"seed": seed, "jit": jit, "collective_s": collective_s}
+    return Job(name="open", payload=payload, timeout_s=_OPEN_S)
 
 
 def observe(
@@ -155,8 +162,9 @@ def observe(
         "replicas": spec.replicas,
         "tiers": list(tiers),
         "cluster": str(spec),
+        "partly": launch.collective_s is not None,
     }
-    opening = _make_opening(scenario.seed, scenario.jit)
+    opening = _make_opening(scenario.seed, scenario.jit, launch.collective_s)
 
     def left() -> float:
         return max(0.1, deadline_s - time.monotonic())
@@ -192,6 +200,7 @@ def observe(
                 control=control,
                 seconds=time.monotonic() - start_s,
                 environment=environment,
+                folder=folder,
                 tiers=found,
             )
         replayed = one.call(

@@ -12,7 +12,13 @@ _RATE = 0.125
 _MOMENTUM = 0.5
 
 
-def make_control(name: str, options: Mapping[str, float]) -> Any:
+Wrap = tuple[type, Mapping[str, Any]]
+"""The class of an optimizer around another, and what it is made with beside that."""
+
+
+def make_control(
+    name: str, options: Mapping[str, float], wrap: Wrap | None = None
+) -> Any:
     """A stock optimizer with options of its base class.
 
     They are set as attributes, which the families read when they build or apply: a
@@ -21,11 +27,15 @@ def make_control(name: str, options: Mapping[str, float]) -> Any:
     Args:
         name: A function of this module.
         options: Values by attribute.
+        wrap: The framework's own optimizer around the subject's.
     """
     optimizer = globals()[name]()
     for option, value in options.items():
         setattr(optimizer, option, value)
-    return optimizer
+    if wrap is None:
+        return optimizer
+    around, settings = wrap
+    return around(optimizer, **settings)
 
 
 def make_legacy_sgd() -> Any:

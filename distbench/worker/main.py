@@ -92,7 +92,7 @@ class Worker:
         if self._spec.kind == "ps" and task.role != "chief":
             self._server = serve_forever(self._spec, task)
         else:
-            self._strategy = make_strategy(self._spec)
+            self._strategy = make_strategy(self._spec, payload.get("collective_s"))
         return {"environment": describe_environment()}
 
     def describe(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -191,20 +191,29 @@ class Worker:
                     session.board.fed = _select_gradients(reference, corrected, step)
                     session.board.set_feeds()
                 self._run_step(session, runner, step, shards, values)
-            trace = Trace(
-                name=str(self._spec),
-                replicas=self._spec.replicas,
-                shards=shards,
-                variables=session.variables,
-                values=values,
-                notes={
-                    "tier": tier,
-                    "micro_steps": session.board.count_gradients(),
-                },
-            )
+                if payload.get("partly"):
+                    partly = self._make_trace(session, tier, shards, values)
+                    write_trace(partly, folder, f"partly-{tier}-{self._context.task}")
+            trace = self._make_trace(session, tier, shards, values)
             name = "corrected" if payload.get("corrected") else "observed"
             write_trace(trace, folder, f"{name}-{tier}-{self._context.task}")
         return {}
+
+    def _make_trace(
+        self,
+        session: Session,
+        tier: Tier,
+        shards: tuple[int, ...],
+        values: dict[TraceKey, Value],
+    ) -> Trace:
+        return Trace(
+            name=str(self._spec),
+            replicas=self._spec.replicas,
+            shards=shards,
+            variables=session.variables,
+            values=dict(values),
+            notes={"tier": tier, "micro_steps": session.board.count_gradients()},
+        )
 
     def _run_step(
         self,
@@ -313,10 +322,10 @@ def _write_control(session: Session, folder: Path) -> str | None:
     """Have the stock optimizer of the first optimizer's family ready as a subject."""
     if not session.optimizers:
         return None
-    name, options = describe_control(session.optimizers[0])
+    name, options, wrap = describe_control(session.optimizers[0])
     return target_to_json(
         write_pickled_target(
-            functools.partial(make_control, name, options),
+            functools.partial(make_control, name, options, wrap),
             folder,
             f"distbench.worker.controls:{name}",
         )
