@@ -224,6 +224,9 @@ def observe(
                 read_trace(folder, f"repeated-{tier}-{number}")
                 for number in range(replies["repeated"][tier])
             ),
+            turns=read_trace(folder, f"turns-{tier}")
+            if tier in replies["turns"]
+            else None,
             twins=tuple(
                 read_trace(folder, f"twin-{tier}-{number}")
                 for number in range(answer["twins"][tier])
@@ -296,7 +299,7 @@ def observe_corrected(
     merged = merge_traces(str(spec), parts)
     left = {key: v for key, v in merged.values.items() if key.phase in _LEFT_BEHIND}
     left_behind = replace(merged, values=left)
-    return replace(evidence, observed=left_behind, replays={}, repeated=())
+    return replace(evidence, observed=left_behind, replays={}, repeated=(), turns=None)
 
 
 def _call_reference(

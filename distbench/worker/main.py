@@ -236,6 +236,7 @@ class Worker:
         folder = Path(payload["folder"])
         written: dict[str, list[str]] = {}
         repeated: dict[str, int] = {}
+        turns: list[str] = []
         for tier in payload["tiers"]:
             parts = [
                 read_trace(folder, f"observed-{tier}-{task}")
@@ -249,9 +250,13 @@ class Worker:
             for number, trace in enumerate(followed.repeated):
                 write_trace(trace, folder, f"repeated-{tier}-{number}")
             repeated[tier] = len(followed.repeated)
+            if followed.turns is not None:
+                write_trace(followed.turns, folder, f"turns-{tier}")
+                turns.append(tier)
         return {
             "replays": written,
             "repeated": repeated,
+            "turns": turns,
             "drawn_anew": self._find_drawn_anew(
                 payload, observed, self._replay.reference
             ),
