@@ -4,6 +4,8 @@ A test asks for scenarios with the marker `scenarios(workloads=..., optimizers=.
 clusters=..., paths=...)`: it runs for each element of the product, with an id such as
 `mlp-adam-mwms:2-aggregator`. `--optimizer` and `--clusters` replace those of every
 test; `kinds=...` limits a test to some kinds of clusters whatever was asked for.
+`programs=...` takes train programs in place of optimizers under workloads; they say
+nothing of another optimizer, so `--optimizer` leaves them out.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ class Case:
 
     @property
     def id(self) -> str:
-        """Reads like `mlp-adam-mwms:2-aggregator`."""
+        """Reads like `mlp-adam-mwms:2-aggregator`, of a program `Name-mwms:2`."""
+        if not self.workload:
+            return f"{self.optimizer}-{self.cluster}"
         return f"{self.workload}-{self.optimizer}-{self.cluster}-{self.path}"
 
 
@@ -100,13 +104,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _list_cases(
     config: pytest.Config,
     *,
-    workloads: Sequence[str],
+    workloads: Sequence[str] = (),
+    programs: Sequence[str] = (),
     optimizers: Sequence[str] = ("adam",),
     clusters: Sequence[str] = CLUSTERS,
     paths: Sequence[str] = ("default",),
     kinds: Sequence[str] = ("one", "mirrored", "mwms", "central", "ps"),
 ) -> list[Case]:
-    if target := config.getoption("optimizer"):
+    if programs:
+        workloads = () if config.getoption("optimizer") else ("",)
+        targets = {
+            program.rpartition(":")[2]: str(_HERE / "programs" / program)
+            for program in programs
+        }
+    elif target := config.getoption("optimizer"):
         targets = {target.rpartition(":")[2].removeprefix("make_"): target}
     else:
         targets = {
@@ -143,7 +154,11 @@ def check(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Callabl
         target = parse_target(case.target, request.config.invocation_params.dir)
         try:
             verdict = distbench.check(
-                target, case.cluster, path=case.path, workload=case.workload, **options
+                target,
+                case.cluster,
+                path=case.path,
+                workload=case.workload or None,
+                **options,
             )
         except BadInputError as error:
             if not request.config.getoption("optimizer"):

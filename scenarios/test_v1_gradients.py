@@ -8,38 +8,39 @@ reduction that is a mean (`get_loss_reduction` in distribute_utils.py); otherwis
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-PROGRAMS = Path(__file__).parent / "programs" / "v1.py"
 
-
-@pytest.mark.parametrize(
-    ("name", "cluster"),
-    [
-        ("TellsMean", "mwms:2"),
-        ("DifferentiatesTensor", "mirrored:2"),
-        ("Minimizes", "mwms:2"),
-    ],
+@pytest.mark.scenarios(
+    programs=["v1.py:TellsMean", "v1.py:DifferentiatesTensor"], clusters=["mwms:2"]
 )
-def test_what_the_optimizer_differentiates_is_not_scaled(distbench, name, cluster):
-    verdict = distbench.check(f"{PROGRAMS}:{name}", cluster, tier="bounded")
-    verdict.raise_for_status()
-    assert all(run.checked > 100 for run in verdict.runs)
+def test_what_the_optimizer_differentiates_is_not_scaled(check):
+    check(tier="bounded").raise_for_status()
 
 
-@pytest.mark.parametrize(
-    ("name", "cluster", "code", "ratio"),
-    [
-        ("MeanOverOwnBatch", "mirrored:2", "loss-not-scaled", None),
-        ("ScaledForEstimator", "mwms:2", "loss-scaled-twice", 0.5),
-    ],
+@pytest.mark.scenarios(programs=["v1.py:Minimizes"], clusters=["mirrored:2"])
+def test_minimizing_is_differentiating_and_applying(check):
+    check(tier="bounded").raise_for_status()
+
+
+@pytest.mark.scenarios(
+    programs=["v1.py:MeanOverOwnBatch"],
+    clusters=["mirrored:2"],
+    kinds=["mirrored", "central", "mwms"],
 )
-def test_a_loss_scaled_wrongly_is_named(distbench, name, cluster, code, ratio):
-    verdict = distbench.check(f"{PROGRAMS}:{name}", cluster, tier="bounded")
-    (found,) = verdict.findings
-    assert (found.code, found.origin) == (code, "subject")
+def test_a_mean_over_the_own_batch_is_named(check):
+    (found,) = check(tier="bounded").findings
+    assert (found.code, found.origin) == ("loss-not-scaled", "subject")
     assert set(found.variables) >= {"table", "kernel"}
-    if ratio is not None:
-        assert found.ratio == pytest.approx(ratio, rel=1e-6)
+
+
+@pytest.mark.scenarios(
+    programs=["v1.py:ScaledForEstimator"],
+    clusters=["mwms:2"],
+    kinds=["mirrored", "mwms"],
+)
+def test_a_loss_that_both_divide_is_named(check, case):
+    (found,) = check(tier="bounded").findings
+    assert (found.code, found.origin) == ("loss-scaled-twice", "subject")
+    replicas = int(case.cluster.partition(":")[2])
+    assert found.ratio == pytest.approx(1 / replicas, rel=1e-6)

@@ -8,80 +8,57 @@ replica is https://github.com/horovod/horovod/issues/2715.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-PROGRAMS = Path(__file__).parent / "programs" / "v1.py"
+NAMED = {
+    "SumsTwice": ("double-reduction", "reduced_gradient", ("table", "kernel")),
+    "FinishesForReplicas": ("slot-repeated", "slot", ("power",)),
+    "CountsReplicas": ("update-repeated", "variable", ("steps",)),
+}
+"""Code, phase and variables of what is done once for each replica."""
 
 
-@pytest.mark.parametrize(
-    ("name", "cluster"),
-    [
-        ("NoCounter", "mirrored:2"),
-        ("SkipsAggregation", "mirrored:2"),
-        ("DistributedApply", "mwms:2"),
-        ("WithOwnRule", "mirrored:2"),
-    ],
+@pytest.mark.scenarios(
+    programs=["v1.py:NoCounter", "v1.py:SkipsAggregation", "v1.py:WithOwnRule"],
+    clusters=["mirrored:2"],
+    kinds=["mirrored", "mwms"],
 )
-def test_each_step_is_applied_and_counted_once(distbench, name, cluster):
-    verdict = distbench.check(f"{PROGRAMS}:{name}", cluster, tier="bounded")
-    verdict.raise_for_status()
-    assert all(run.checked > 100 for run in verdict.runs)
+def test_each_step_is_applied_and_counted_once(check):
+    check(tier="bounded").raise_for_status()
 
 
-def test_a_rule_that_needs_rows_added_up_is_noted(distbench):
-    verdict = distbench.check(
-        f"{PROGRAMS}:LeavesRowsApart", "mirrored:2", tier="bounded"
-    )
+@pytest.mark.scenarios(programs=["v1.py:DistributedApply"], clusters=["mwms:2"])
+def test_what_runs_across_the_replicas_runs_once(check):
+    check(tier="bounded").raise_for_status()
+
+
+@pytest.mark.scenarios(programs=["v1.py:LeavesRowsApart"], clusters=["mirrored:2"])
+def test_a_rule_that_needs_rows_added_up_is_noted(check):
+    verdict = check(tier="bounded")
     verdict.raise_for_status()
     assert "if the repeated rows of a sparse gradient" in verdict.runs[0].message
 
 
-@pytest.mark.parametrize(
-    ("name", "cluster", "code", "phase", "variables", "ratio"),
-    [
-        (
-            "SumsTwice",
-            "mirrored:2",
-            "double-reduction",
-            "reduced_gradient",
-            ("table", "kernel"),
-            2.0,
-        ),
-        (
-            "FinishesForReplicas",
-            "mwms:2",
-            "slot-repeated",
-            "slot",
-            ("power",),
-            2.0,
-        ),
-        (
-            "CountsReplicas",
-            "mirrored:2",
-            "update-repeated",
-            "variable",
-            ("steps",),
-            2.0,
-        ),
-    ],
+@pytest.mark.scenarios(
+    programs=[f"v1.py:{name}" for name in NAMED],
+    clusters=["mirrored:2"],
+    kinds=["mirrored", "mwms"],
 )
-def test_what_is_done_once_for_each_replica_is_named(
-    distbench, name, cluster, code, phase, variables, ratio
-):
-    verdict = distbench.check(f"{PROGRAMS}:{name}", cluster, tier="bounded")
-    (found,) = verdict.findings
-    assert (found.code, found.phase, found.variables) == (code, phase, variables)
-    assert found.ratio == pytest.approx(ratio, rel=1e-6)
+def test_what_is_done_once_for_each_replica_is_named(check, case):
+    (found,) = check(tier="bounded").findings
+    assert (found.code, found.phase, found.variables) == NAMED[case.optimizer]
+    replicas = int(case.cluster.partition(":")[2])
+    assert found.ratio == pytest.approx(replicas, rel=1e-6)
     assert found.origin == "subject"
 
 
-def test_a_sum_missing_where_variables_are_shared_is_the_sum_alone(distbench):
+@pytest.mark.scenarios(
+    programs=["v1.py:NobodySums"], clusters=["central:2"], kinds=["central"]
+)
+def test_where_variables_are_shared_a_missing_sum_is_all_that_is_wrong(check):
     """The first update changes what the second replica computes from."""
-    verdict = distbench.check(f"{PROGRAMS}:NobodySums", "central:2", tier="bounded")
-    first = verdict.findings[0]
-    assert (first.code, first.phase) == ("missing-reduction", "reduced_gradient")
-    assert first.replicas == (0, 1)
-    assert not {"loss", "local_gradient"} & {f.phase for f in verdict.findings}
-    assert "unexplained" not in {f.code for f in verdict.findings}
+    found = check(tier="bounded").findings
+    assert (found[0].code, found[0].phase) == ("missing-reduction", "reduced_gradient")
+    assert found[0].replicas == (0, 1)
+    assert not {"loss", "local_gradient"} & {f.phase for f in found}
+    assert "unexplained" not in {f.code for f in found}

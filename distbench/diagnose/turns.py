@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from distbench.compare.comparison import Judged
 from distbench.compare.values import are_equal, densify
 from distbench.evidence import Evidence
-from distbench.trace import Trace
+from distbench.trace import Phase, Trace
 
 _COMPUTED = ("loss", "local_gradient")
-_STATE = ("slot", "variable", "iterations")
+_STATE: tuple[Phase, ...] = ("slot", "variable", "iterations")
 
 
-def leave_out_turns(
-    judged: Sequence[Judged], evidence: Evidence
-) -> tuple[Judged, ...]:
+def leave_out_turns(judged: Sequence[Judged], evidence: Evidence) -> tuple[Judged, ...]:
     """Without the wrong comparisons that follow from updates in turn.
 
     That the replicas did take turns is proved for each step: on one device the update

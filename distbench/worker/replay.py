@@ -95,7 +95,8 @@ class Replay:
         session = self.reference.session
         board = session.board
         values: dict[TraceKey, Value] = {}
-        board.feeding = phase = "reduced_gradient"
+        phase: Phase = "reduced_gradient"
+        board.feeding = phase
         try:
             for step, before in enumerate(self.reference.starts[tier]):
                 batch = self.reference.draw(step)
