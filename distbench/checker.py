@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from distbench.cluster import ClusterSpec
 from distbench.confirm import confirm_first
+from distbench.controls import Controls
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
@@ -27,15 +27,13 @@ from distbench.observe import (
 )
 from distbench.options import CheckOptions, Progress
 from distbench.origin import (
-    Control,
     are_alike,
     find_origins,
     has_sparse_gradients,
     is_deliberate,
     may_be_framework,
-    plan_control,
 )
-from distbench.scenario import PROGRAM, Scenario, scenario_to_json
+from distbench.scenario import PROGRAM, Scenario
 from distbench.stuck import find_overflowing, make_mismatch, read_parts
 from distbench.target import TargetRef
 from distbench.trace import Phase
@@ -45,11 +43,9 @@ DEFAULT_WORKLOADS = ("linear", "embedding")
 """One where every sum is exact, and one with sparse gradients. Both need no extra."""
 
 
-_COLLECTIVE_SHARE = 0.25
+_COLLECTIVE_SHARE = 0.5
 """Share of a run's deadline that a worker may spend in one collective, where a run has
 passed its deadline: a wait as long as this is no matter of speed."""
-_CONTROLS: dict[tuple[object, ...], Control] = {}
-"""What stock optimizers showed in this process: the same whoever asks again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +79,7 @@ class Checker:
         self._environment: dict[str, object] = {}
         self._tried: set[str] = set()
         self._tiers: tuple[Tier, ...] = options.tiers  # type: ignore[assignment]  # validated by the options
+        self._controls = Controls(launch, self._tiers)
         self._machine: Machine = inspect_machine()
 
     def run(self) -> Verdict:
@@ -225,7 +222,7 @@ class Checker:
                 item, Status.ERROR, str(failure), seen.seconds, failure.detail
             )
             return
-        control = self._run_control(item, seen.control)
+        control = self._controls.run(item.scenario, item.spec, seen.control)
         alike = control is not None and are_alike(control.failure, failure)
         # A program may do what its control does not: there the type must tell.
         is_known = alike or failure.exception == "NotImplementedError"
@@ -261,8 +258,8 @@ class Checker:
         parts = read_parts(seen.folder, item.spec, seen.failure.phase)
         finding = make_mismatch(seen.failure, item.spec, parts)
         overflows = bool(find_overflowing(parts, finding.step))
-        control = self._run_control(
-            item, seen.control, overflows=overflows, launch=timed
+        control = self._controls.run(
+            item.scenario, item.spec, seen.control, overflows=overflows, launch=timed
         )
         if control is None or control.failure is None:
             return finding
@@ -303,8 +300,12 @@ class Checker:
             return tuple(findings)
         is_sparse = has_sparse_gradients(seen.evidence[tier])
         overflows = any(finding.code == "nonfinite" for finding in findings)
-        control = self._run_control(
-            item, seen.control, is_sparse=is_sparse, overflows=overflows
+        control = self._controls.run(
+            item.scenario,
+            item.spec,
+            seen.control,
+            is_sparse=is_sparse,
+            overflows=overflows,
         )
         if control is None:
             return tuple(findings)
@@ -333,43 +334,6 @@ class Checker:
             )
 
         return confirm_first(findings, evidence, rerun)
-
-    def _run_control(
-        self,
-        item: _Planned,
-        control: TargetRef | None,
-        *,
-        is_sparse: bool = False,
-        overflows: bool = False,
-        launch: Launch | None = None,
-    ) -> Control | None:
-        """What the stock optimizer shows in the place of the subject."""
-        if control is None:
-            return None
-        launch = launch or self._launch
-        scenario = plan_control(
-            item.scenario, control, is_sparse=is_sparse, overflows=overflows
-        )
-        # The target lies in a folder of this check; what is in it says what it is.
-        content = Path(control.path).read_bytes()
-        key = (
-            content,
-            scenario_to_json(scenario),
-            str(item.spec),
-            self._tiers,
-            launch.collective_s,
-        )
-        if key not in _CONTROLS:
-            try:
-                seen = observe(control, scenario, item.spec, self._tiers, launch)
-            except (BadInputError, ClusterError) as error:
-                self._launch.log(f"The control of {item.scenario.id} failed: {error}")
-                return None
-            _CONTROLS[key] = Control(
-                failure=seen.failure,
-                findings={t: judge(e).findings for t, e in seen.evidence.items()},
-            )
-        return _CONTROLS[key]
 
 
 def check_target(

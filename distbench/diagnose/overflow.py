@@ -111,12 +111,12 @@ def explain_by_own_skip(context: Context) -> Iterator[Hypothesis]:
         for number in gone_on
         for replica in bad
     )
-    skipped = f"only {_name(bad)}, whose own gradients overflowed, skips it"
-    none = f"no replica does, though the gradients of {_name(bad)} overflowed"
+    skipped = f"of the replicas only {_name(bad)}, whose own gradients overflowed"
+    none = f"none of the replicas, though the gradients of {_name(bad)} overflowed"
     yield Hypothesis(
         code="nonfinite",
         predicted=gone_on,
-        detail=f"one device skips the step, and {skipped if alone else none}",
+        detail=f"one device skips the step, {skipped if alone else none}",
     )
 
 

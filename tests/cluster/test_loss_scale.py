@@ -31,12 +31,20 @@ def test_a_step_that_all_replicas_skip_passes(name: str, cluster: str) -> None:
     [
         ("keras2-scale-not-undone", "mirrored:2"),
         ("overflow-left-out", "mwms:2"),
-        ("skips-alone", "mwms:2"),
     ],
 )
 def test_a_mistake_with_a_loss_scale_is_named(name: str, cluster: str) -> None:
     (cell,) = run_selftest(plan_selftest([name], [cluster])).faults
     assert mark_cell(cell) == "ok", (cell.found, cell.explanation)
+
+
+def test_a_replica_that_skips_alone_is_named() -> None:
+    verdict = distbench.check(
+        "distbench.faults.loss_scale:SkipsAlone", "mirrored:2", tier="bounded"
+    )
+    (found,) = verdict.findings
+    assert (found.code, found.replicas, found.step) == ("nonfinite", (0,), 1)
+    assert "of the replicas only replica 1, whose own" in found.explanation
 
 
 LAST = "distbench.faults.loss_scale:Keras3LastOverflows"
@@ -52,7 +60,7 @@ def test_keras_3_asks_one_replica_and_its_own_sgd_shows_it() -> None:
 
 def test_workers_that_wait_for_one_that_skipped_are_named() -> None:
     """Keras 3 again: worker 1 skips what worker 0 waits in."""
-    verdict = distbench.check(LAST, "mwms:2", tier="bounded", timeout_s=20)
+    verdict = distbench.check(LAST, "mwms:2", tier="bounded", timeout_s=12)
     (found,) = verdict.findings
     assert (found.code, found.origin) == ("collective-mismatch", "framework")
     assert found.step == 1
