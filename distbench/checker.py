@@ -43,11 +43,6 @@ DEFAULT_WORKLOADS = ("linear", "embedding")
 """One where every sum is exact, and one with sparse gradients. Both need no extra."""
 
 
-_COLLECTIVE_SHARE = 0.5
-"""Share of a run's deadline that a worker may spend in one collective, where a run has
-passed its deadline: a wait as long as this is no matter of speed."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned:
     scenario: Scenario
@@ -243,9 +238,10 @@ class Checker:
 
         None where none is, and the workers were slow, or wait for something else.
         """
+        # Who waits in one collective for as long as the whole run was given does not
+        # wait for a slow worker. Until it hangs it may take as long as the first time.
         timeout_s = item.scenario.timeout_s
-        timed = replace(self._launch, collective_s=timeout_s * _COLLECTIVE_SHARE)
-        # Until it hangs it may take as long as the first time.
+        timed = replace(self._launch, collective_s=timeout_s)
         item = replace(item, scenario=replace(item.scenario, timeout_s=2 * timeout_s))
         try:
             seen = observe(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import tensorflow as tf
 import tf_keras
@@ -147,4 +149,19 @@ class ExitsOnCluster(Regression):
     def replica_step(self, batch):
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
             raise SystemExit(3)
+        return super().replica_step(batch)
+
+
+class SlowWorker(Regression):
+    """Correct: on a cluster the first replica sleeps in every step."""
+
+    nap_s = 3.0
+
+    def replica_step(self, batch):
+        context = tf.distribute.get_replica_context()
+        first = tf.get_static_value(context.replica_id_in_sync_group) == 0
+        if first and context.num_replicas_in_sync > 1:
+            nap = tf.py_function(lambda: time.sleep(self.nap_s) or 0.0, [], tf.float32)
+            with tf.control_dependencies([nap]):
+                batch = tf.nest.map_structure(tf.identity, batch)
         return super().replica_step(batch)

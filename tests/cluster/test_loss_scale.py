@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import distbench
@@ -60,12 +62,21 @@ def test_keras_3_asks_one_replica_and_its_own_sgd_shows_it() -> None:
 
 def test_workers_that_wait_for_one_that_skipped_are_named() -> None:
     """Keras 3 again: worker 1 skips what worker 0 waits in."""
-    verdict = distbench.check(LAST, "mwms:2", tier="bounded", timeout_s=12)
+    verdict = distbench.check(LAST, "mwms:2", tier="bounded", timeout_s=8)
     (found,) = verdict.findings
     assert (found.code, found.origin) == ("collective-mismatch", "framework")
     assert found.step == 1
     assert "worker-0 waits" in found.explanation, describe_verdict(verdict)
     assert "gradients of replica 1 alone overflowed" in found.explanation
+
+
+def test_workers_that_wait_for_a_slow_one_are_blamed_on_nobody() -> None:
+    programs = Path(__file__).with_name("odd_programs.py")
+    verdict = distbench.check(
+        f"{programs}:SlowWorker", "mwms:2", tier="bounded", timeout_s=7
+    )
+    assert verdict.status is Status.ERROR, describe_verdict(verdict)
+    assert not verdict.findings
 
 
 def test_what_a_loss_scale_refuses_is_refused() -> None:
