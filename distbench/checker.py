@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from distbench.cluster import ClusterSpec
 from distbench.confirm import confirm_first
+from distbench.controls import Controls
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
@@ -27,25 +27,20 @@ from distbench.observe import (
 )
 from distbench.options import CheckOptions, Progress
 from distbench.origin import (
-    Control,
     are_alike,
     find_origins,
     has_sparse_gradients,
     is_deliberate,
     may_be_framework,
-    plan_control,
 )
-from distbench.scenario import MODEL, PIPELINE, PROGRAM, Scenario, scenario_to_json
+from distbench.scenario import MODEL, PIPELINE, PROGRAM, Scenario
+from distbench.stuck import find_overflowing, make_mismatch, read_parts
 from distbench.target import TargetRef
 from distbench.trace import Phase
 from distbench.verdict import Finding, Run, Status, Verdict
 
 DEFAULT_WORKLOADS = ("linear", "embedding")
 """One where every sum is exact, and one with sparse gradients. Both need no extra."""
-
-
-_CONTROLS: dict[tuple[object, ...], Control] = {}
-"""What stock optimizers showed in this process: the same whoever asks again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +74,7 @@ class Checker:
         self._environment: dict[str, object] = {}
         self._tried: set[str] = set()
         self._tiers: tuple[Tier, ...] = options.tiers  # type: ignore[assignment]  # validated by the options
+        self._controls = Controls(launch, self._tiers)
         self._machine: Machine = inspect_machine()
 
     def run(self) -> Verdict:
@@ -208,12 +204,20 @@ class Checker:
     ) -> Iterator[Run]:
         if failure.kind == "input":
             raise BadInputError(failure.message)
+        if failure.kind == "timeout" and item.spec.kind == "mwms":
+            finding = self._find_mismatch(item)
+            if finding is not None:
+                for run in self._end(
+                    item, Status.FAIL, "", seen.seconds, failure.detail, seen.tiers
+                ):
+                    yield replace(run, findings=(finding,))
+                return
         if failure.kind != "subject":
             yield from self._end(
                 item, Status.ERROR, str(failure), seen.seconds, failure.detail
             )
             return
-        control = self._run_control(item, seen.control)
+        control = self._controls.run(item.scenario, item.spec, seen.control)
         alike = control is not None and are_alike(control.failure, failure)
         # A program may do what its control does not: there the type must tell.
         is_known = alike or failure.exception == "NotImplementedError"
@@ -228,6 +232,35 @@ class Checker:
             item, Status.FAIL, "", seen.seconds, failure.traceback, seen.tiers
         ):
             yield replace(run, findings=(finding,))
+
+    def _find_mismatch(self, item: _Planned) -> Finding | None:
+        """Run once more with a deadline on each collective: is one of them missed?
+
+        None where none is, and the workers were slow, or wait for something else.
+        """
+        # Who waits in one collective for as long as the whole run was given does not
+        # wait for a slow worker. Until it hangs it may take as long as the first time.
+        timeout_s = item.scenario.timeout_s
+        timed = replace(self._launch, collective_s=timeout_s)
+        item = replace(item, scenario=replace(item.scenario, timeout_s=2 * timeout_s))
+        try:
+            seen = observe(
+                self._target, item.scenario, item.spec, self._tiers, timed, None
+            )
+        except (BadInputError, ClusterError):
+            return None
+        if seen.failure is None or seen.failure.kind != "collective":
+            return None
+        parts = read_parts(seen.folder, item.spec, seen.failure.phase)
+        finding = make_mismatch(seen.failure, item.spec, parts)
+        overflows = bool(find_overflowing(parts, finding.step))
+        control = self._controls.run(
+            item.scenario, item.spec, seen.control, overflows=overflows, launch=timed
+        )
+        if control is None or control.failure is None:
+            return finding
+        alike = control.failure.kind == seen.failure.kind
+        return replace(finding, origin="framework" if alike else "subject")
 
     def _end(
         self,
@@ -262,7 +295,14 @@ class Checker:
         if not may_be_framework(item.scenario, findings):
             return tuple(findings)
         is_sparse = has_sparse_gradients(seen.evidence[tier])
-        control = self._run_control(item, seen.control, is_sparse=is_sparse)
+        overflows = any(finding.code == "nonfinite" for finding in findings)
+        control = self._controls.run(
+            item.scenario,
+            item.spec,
+            seen.control,
+            is_sparse=is_sparse,
+            overflows=overflows,
+        )
         if control is None:
             return tuple(findings)
         return find_origins(findings, control.findings.get(tier, ()))
@@ -290,28 +330,6 @@ class Checker:
             )
 
         return confirm_first(findings, evidence, rerun)
-
-    def _run_control(
-        self, item: _Planned, control: TargetRef | None, *, is_sparse: bool = False
-    ) -> Control | None:
-        """What the stock optimizer shows in the place of the subject."""
-        if control is None:
-            return None
-        scenario = plan_control(item.scenario, control, is_sparse=is_sparse)
-        # The target lies in a folder of this check; what is in it says what it is.
-        content = Path(control.path).read_bytes()
-        key = (content, scenario_to_json(scenario), str(item.spec), self._tiers)
-        if key not in _CONTROLS:
-            try:
-                seen = observe(control, scenario, item.spec, self._tiers, self._launch)
-            except (BadInputError, ClusterError) as error:
-                self._launch.log(f"The control of {item.scenario.id} failed: {error}")
-                return None
-            _CONTROLS[key] = Control(
-                failure=seen.failure,
-                findings={t: judge(e).findings for t, e in seen.evidence.items()},
-            )
-        return _CONTROLS[key]
 
 
 def check_target(

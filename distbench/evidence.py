@@ -50,6 +50,9 @@ class Evidence:
             one step to each replica's observed reduced gradient, to all state or, with
             the slots put back in between, to the variables alone. Empty where the
             state is what follows from applying it once.
+        turns: The single-device update fed with the observed reduced gradient of one
+            replica after the other in one step, where all share their variables: the
+            state that this leaves, as replica 0. None where it is of no interest.
         twins: The reference again, mathematically equal (examples permuted, split in
             another way, variables perturbed by one rounding): what they differ by is
             noise. Only `WHOLE` values.
@@ -82,6 +85,7 @@ class Evidence:
     reference: Trace
     replays: Mapping[Phase, Trace] = field(default_factory=dict)
     repeated: tuple[Trace, ...] = ()
+    turns: Trace | None = None
     twins: tuple[Trace, ...] = ()
     penalty: Trace | None = None
     probes: Mapping[str, Trace] = field(default_factory=dict)

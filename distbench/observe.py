@@ -67,6 +67,9 @@ class Launch:
         jit: Whether XLA compiles; None leaves it to TensorFlow.
         start: `fork` or `spawn`; None takes what is safe here.
         log: Told what the user should know.
+        collective_s: How long a worker waits for the others in a collective; None is
+            for ever. With a deadline a run that hangs says where, and every step's
+            part of a trace is written at once.
     """
 
     directory: RunDirectory
@@ -74,6 +77,7 @@ class Launch:
     jit: bool | None = None
     start: Start | None = None
     log: Callable[[str], None] = lambda _: None
+    collective_s: float | None = None
 
     def start_cluster(self, spec: ClusterSpec, first: Job) -> Group:
         """Start the tasks of a cluster and run their first job."""
@@ -122,8 +126,11 @@ def describe_subject(target: TargetRef, one: Group) -> tuple[str, bool]:
     return str(answer["kind"]), bool(answer["is_fresh"])
 
 
-def _make_opening(seed: int, jit: bool | None) -> Job:
-    return Job(name="open", payload={"seed": seed, "jit": jit}, timeout_s=_OPEN_S)
+def _make_opening(
+    seed: int, jit: bool | None, collective_s: float | None = None
+) -> Job:
+    payload = {"seed": seed, "jit": jit, "collective_s": collective_s}
+    return Job(name="open", payload=payload, timeout_s=_OPEN_S)
 
 
 def observe(
@@ -159,8 +166,9 @@ def observe(
         "tiers": list(tiers),
         "cluster": str(spec),
         "tasks": [str(task) for task in _list_trainers(spec)],
+        "partly": launch.collective_s is not None,
     }
-    opening = _make_opening(scenario.seed, scenario.jit)
+    opening = _make_opening(scenario.seed, scenario.jit, launch.collective_s)
 
     def left() -> float:
         return max(0.1, deadline_s - time.monotonic())
@@ -199,6 +207,7 @@ def observe(
                 control=control,
                 seconds=time.monotonic() - start_s,
                 environment=environment,
+                folder=folder,
                 tiers=found,
             )
         replayed = one.call("replay", payload, timeout_s=left())
@@ -222,6 +231,9 @@ def observe(
                 read_trace(folder, f"repeated-{tier}-{number}")
                 for number in range(replies["repeated"][tier])
             ),
+            turns=read_trace(folder, f"turns-{tier}")
+            if tier in replies["turns"]
+            else None,
             twins=tuple(
                 read_trace(folder, f"twin-{tier}-{number}")
                 for number in range(answer["twins"][tier])
@@ -297,7 +309,7 @@ def observe_corrected(
     merged = merge_traces(str(spec), parts)
     left = {key: v for key, v in merged.values.items() if key.phase in _LEFT_BEHIND}
     left_behind = replace(merged, values=left)
-    return replace(evidence, observed=left_behind, replays={}, repeated=())
+    return replace(evidence, observed=left_behind, replays={}, repeated=(), turns=None)
 
 
 def read_examples(folder: Path, tasks: Sequence[str]) -> Examples:

@@ -61,13 +61,26 @@ def may_be_framework(scenario: Scenario, findings: Sequence[Finding]) -> bool:
 
 
 def plan_control(
-    scenario: Scenario, control: TargetRef, *, is_sparse: bool
+    scenario: Scenario,
+    control: TargetRef,
+    *,
+    is_sparse: bool = False,
+    overflows: bool = False,
 ) -> Scenario:
-    """The scenario of the control."""
+    """The scenario of the control.
+
+    Args:
+        scenario: That of the subject.
+        control: The stock optimizer.
+        is_sparse: Whether the subject has sparse gradients.
+        overflows: Whether what is wrong has to do with an overflow on one replica.
+    """
     scenario = replace(scenario, target=control.describe())
     if scenario.workload not in (PROGRAM, PIPELINE):
         return scenario  # the control of a model is a model
-    return replace(scenario, workload="embedding" if is_sparse else "linear")
+    dense = "overflow" if overflows else "linear"
+    sparse = is_sparse and not overflows
+    return replace(scenario, workload="embedding" if sparse else dense)
 
 
 def has_sparse_gradients(evidence: Evidence) -> bool:
@@ -79,13 +92,19 @@ def find_origins(
     findings: Sequence[Finding], of_control: Sequence[Finding]
 ) -> tuple[Finding, ...]:
     """Lay at the framework's door what the control shows too."""
-    shown = {(finding.code, finding.phase) for finding in of_control}
+    shown = {_name_place(finding) for finding in of_control}
     return tuple(
         replace(finding, origin="framework")
-        if (finding.code, finding.phase) in shown
+        if _name_place(finding) in shown
         else finding
         for finding in findings
     )
+
+
+def _name_place(finding: Finding) -> tuple[str, str]:
+    """Code and phase; what overflows shows in slots first, if a rule has any."""
+    is_state = finding.code == "nonfinite" and finding.phase == "slot"
+    return finding.code, "variable" if is_state else finding.phase
 
 
 def is_deliberate(traceback: str) -> bool:

@@ -50,6 +50,7 @@ WORKLOADS: Mapping[str, str] = MappingProxyType(
         "constrained": (
             "a model with a constrained variable and one that gets no gradient"
         ),
+        "overflow": "a linear model, and in one step an example that overflows",
     }
 )
 """Model, data and loss that the bench brings when the subject is an optimizer."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import Array, align_values, name_dtype
+from distbench.compare.values import Array, align_values, densify, name_dtype
 from distbench.trace import WHOLE, Trace, TraceKey
 
 
@@ -25,21 +25,30 @@ def find_factor(reference: Trace, key: TraceKey) -> float | None:
         reference: The single-device run.
         key: Step, call and variable of the gradient.
     """
-    factor = _find_factor_at(reference, key)
-    if factor is None or is_power_of_two(factor):
-        return factor
-    u = find_roundoff("float32")
     others = [
         _find_factor_at(reference, replace(key, step=step))
         for step in range(reference.steps)
         if step != key.step
     ]
+    reduced = reference.get(_at_sum(key))
+    if reduced is None or not np.isfinite(densify(reduced)).all():
+        # One device skipped the step, or it overflowed: what it would have multiplied
+        # by is known only if it never does.
+        return 1.0 if all(other == 1 for other in others) else None
+    factor = _find_factor_at(reference, key)
+    if factor is None or is_power_of_two(factor):
+        return factor
+    u = find_roundoff("float32")
     alike = [other is not None and abs(other / factor - 1) < 8 * u for other in others]
     return factor if alike and all(alike) else None
 
 
+def _at_sum(key: TraceKey) -> TraceKey:
+    return replace(key, phase="reduced_gradient", replica=WHOLE)
+
+
 def _find_factor_at(reference: Trace, key: TraceKey) -> float | None:
-    whole = replace(key, phase="reduced_gradient", replica=WHOLE)
+    whole = _at_sum(key)
     reduced = reference.get(whole)
     local = reference.get(replace(whole, phase="local_gradient"))
     if reduced is None or local is None:

@@ -14,6 +14,7 @@ from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import (
     Array,
     align_values,
+    measure_finite,
     measure_norm,
     measure_size,
     name_dtype,
@@ -55,7 +56,12 @@ step; None stands for all steps."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """Largest absolute value and norm of the reference's value for the whole batch."""
+    """Largest absolute value and norm of the reference's value for the whole batch.
+
+    Where some elements are Inf or NaN, the size is that of the others: they may be rows
+    of examples that did not overflow, and are held against what they are due. Such a
+    value tells nothing of the noise.
+    """
 
     size: float
     norm: float
@@ -94,7 +100,7 @@ class Noise:
         error, ratio = limits
         if not math.isfinite(error):
             return Margin(bound=math.inf)
-        bound = error * max(whole.size, measure_size(expected))
+        bound = error * max(whole.size, measure_finite(expected))
         if key.phase in STATE or key.phase == "loss":
             return Margin(bound=bound)
         norm = measure_norm(expected)
@@ -136,10 +142,10 @@ def _compare_twin(
         expected, seen = (a.total for a in align_values((base, value)))
         whole = wholes.get(key)
         if whole is None:
-            whole = Whole(size=measure_size(expected), norm=measure_norm(expected))
+            whole = Whole(size=measure_finite(expected), norm=measure_norm(expected))
             wholes[key] = whole
         size = whole.size
-        if expected.shape != seen.shape or not math.isfinite(size):
+        if expected.shape != seen.shape or not math.isfinite(whole.norm):
             continue
         u = find_roundoff(name_dtype(base, declared.get(key.variable)))
         error = _measure_noise(seen, expected, size) + u

@@ -126,6 +126,12 @@ def measure_size(array: Array) -> float:
     return float(np.maximum.reduce(np.abs(array), axis=None, initial=0.0))
 
 
+def measure_finite(array: Array) -> float:
+    """Largest absolute value of the elements that are finite; 0 if there are none."""
+    size = measure_size(array)
+    return size if math.isfinite(size) else measure_size(array[np.isfinite(array)])
+
+
 def measure_norm(array: Array) -> float:
     """Euclidean norm over all elements, without overflow."""
     size = measure_size(array)

@@ -10,6 +10,7 @@ import numpy as np
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.overflow import tell_source
 from distbench.trace import SparseRows, TraceKey
 
 _SAME = 1e-3
@@ -28,7 +29,8 @@ def explain_by_nonfinite(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(
             code="nonfinite",
             predicted=predicted,
-            detail=f"Inf or NaN where one device has numbers{_tell_scale(context)}",
+            detail="Inf or NaN where one device has numbers"
+            f"{tell_source(context)}{_tell_scale(context)}",
         )
 
 

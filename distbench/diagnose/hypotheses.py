@@ -10,6 +10,7 @@ from distbench.diagnose import (
     generic,
     loss,
     nonlinear,
+    overflow,
     precision,
     reduction,
     repeated,
@@ -25,6 +26,8 @@ Explain = Callable[[Context], Iterable[Hypothesis]]
 
 CAUSES: tuple[Explain, ...] = (
     generic.explain_by_nonfinite,
+    overflow.explain_by_omission,
+    overflow.explain_by_own_skip,
     loss.explain_by_equal_gradients,
     # A program that is run on a shard alone brings its whole penalty, so that a wrong
     # share of the penalty looks like a wrong share of the loss: the narrower first.

@@ -17,6 +17,7 @@ from distbench.diagnose.links import Chain, judge_chain
 from distbench.diagnose.owners import name_owners
 from distbench.diagnose.readings import Reading, list_readings, repeats
 from distbench.diagnose.stages import explain_chain
+from distbench.diagnose.turns import leave_out_turns
 from distbench.evidence import Evidence
 from distbench.trace import PHASES
 from distbench.verdict import Finding, Status, Worst
@@ -121,7 +122,7 @@ def _tells(reading: Reading, judgement: Judgement) -> bool:
 
 def _judge_reading(reading: Reading, noise: Noise) -> Judgement:
     evidence = reading.evidence
-    judged = compare_evidence(evidence, noise)
+    judged = leave_out_turns(compare_evidence(evidence, noise), evidence)
     infos = {v.path: v for v in evidence.observed.variables}
     chain = judge_chain(judged, infos, free=evidence.tier == "free")
     findings = explain_chain(evidence, chain)

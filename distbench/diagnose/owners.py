@@ -59,6 +59,7 @@ def name_owners(evidence: Evidence) -> Evidence:
         reference=tell(evidence.reference),
         replays={phase: tell(trace) for phase, trace in evidence.replays.items()},
         repeated=tuple(tell(trace) for trace in evidence.repeated),
+        turns=None if evidence.turns is None else tell(evidence.turns),
         twins=tuple(tell(trace) for trace in evidence.twins),
     )
 

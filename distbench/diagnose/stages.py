@@ -42,10 +42,9 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
         if phase != root and by_phase[phase]:
             context = make_context(evidence, chain, phase, by_phase[phase])
             findings += _report(context, explain_cases(context), by_phase[phase])
-    repeated = {f.step for f in findings if f.code == "update-repeated"}
-    findings = [
-        f for f in findings if f.phase != "iterations" or f.step not in repeated
-    ]
+    # An update that is applied again, or that should have been skipped, is counted.
+    told = {f.step for f in findings if f.code in ("update-repeated", "nonfinite")}
+    findings = [f for f in findings if f.phase != "iterations" or f.step not in told]
     if not any(not finding.warning for finding in findings):
         findings += _explain_apart(evidence, chain)
     if totals:
@@ -106,7 +105,9 @@ def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explaine
     """Without slots that nothing explains, of variables that have one explained.
 
     A rule may make one slot from another; what is made from a wrong one follows it. So
-    does every slot from a wrong number that the rule is given.
+    does every slot from a wrong number that the rule is given. Where what overflowed
+    was used, a loss scale and its counter, which belong to no variable, went the way of
+    a step that is not skipped.
     """
     infos = context.infos
     named = [
@@ -116,6 +117,8 @@ def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explaine
         for case in cause.cases
     ]
     known = {info.of for info in named}
+    if any(cause.code == "nonfinite" for cause in causes):
+        known.add("")
     all_follow = any(is_number(info) for info in named)
     kept = []
     for cause in causes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,13 @@ _RATE = 0.125
 _MOMENTUM = 0.5
 
 
-def make_control(name: str, options: Mapping[str, float]) -> Any:
+Wrap = tuple[type, Mapping[str, Any]]
+"""The class of an optimizer around another, and what it is made with beside that."""
+
+
+def make_control(
+    name: str, options: Mapping[str, float], wrap: Wrap | None = None
+) -> Any:
     """A stock optimizer with options of its base class.
 
     They are set as attributes, which the families read when they build or apply: a
@@ -24,11 +31,15 @@ def make_control(name: str, options: Mapping[str, float]) -> Any:
     Args:
         name: A function of this module.
         options: Values by attribute.
+        wrap: The framework's own optimizer around the subject's.
     """
     optimizer = globals()[name]()
     for option, value in options.items():
         setattr(optimizer, option, value)
-    return optimizer
+    if wrap is None:
+        return optimizer
+    around, settings = wrap
+    return around(optimizer, **settings)
 
 
 class ModelControl:
@@ -37,6 +48,7 @@ class ModelControl:
     Args:
         name: See `make_control`.
         options: See `make_control`.
+        wrap: See `make_control`.
         keras: The package of the model, `tf_keras` or `keras`.
         examples: Size of the global batch.
         normalised: Whether a layer keeps statistics of its inputs.
@@ -46,13 +58,13 @@ class ModelControl:
         self,
         name: str,
         options: Mapping[str, float],
+        wrap: Wrap | None = None,
         *,
         keras: str,
         examples: int,
         normalised: bool,
     ) -> None:
-        self._name = name
-        self._options = options
+        self._make_optimizer = partial(make_control, name, options, wrap)
         self._keras = keras
         self._examples = examples
         self._normalised = normalised
@@ -64,7 +76,7 @@ class ModelControl:
         if self._normalised:
             layers.append(keras.layers.BatchNormalization())
         model = keras.Sequential(layers)
-        model.compile(make_control(self._name, self._options), "mse")
+        model.compile(self._make_optimizer(), "mse")
         return model
 
     def data(self, step: int) -> Any:

@@ -7,6 +7,8 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
+import tensorflow as tf
+
 from distbench.errors import BadInputError
 
 _LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
@@ -17,6 +19,7 @@ _MAPPED_FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<number>\d+), in (?P<name>\S+).*\n\s*(?P<line>.*)'
 )
 
+_COLLECTIVE = re.compile(r"Detected at node (?P<node>\S*Collective\S*) ")
 _MESSAGE_LENGTH = 600
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -44,6 +47,8 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
         return {"kind": "port"}
     if isinstance(error, SubjectError) and error.__cause__ is not None:
         cause = find_original(error.__cause__)
+        if (waited := _find_collective(error)) is not None:
+            return {"kind": "collective", "message": waited}
         return {
             "kind": "subject",
             "exception": type(cause).__name__,
@@ -53,6 +58,13 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
             "traceback": format_traceback(error.__cause__),
         }
     return {"kind": "bench"}
+
+
+def _find_collective(error: BaseException) -> str | None:
+    """The collective in which a task waited until its deadline, None if in none."""
+    late = find_cause(error, tf.errors.DeadlineExceededError)
+    found = None if late is None else _COLLECTIVE.search(str(late))
+    return None if found is None else found["node"]
 
 
 def find_cause(error: BaseException, kind: type[BaseException]) -> Any:

@@ -173,10 +173,8 @@ class KerasModelProgram(Program):
 
     def make_control(self, optimizers: Sequence[Any]) -> Any:
         """A stock model with a stock optimizer of the same family."""
-        name, options = describe_control(optimizers[0])
         return ModelControl(
-            name,
-            options,
+            *describe_control(optimizers[0]),
             keras=name_keras(self._model) or "",
             examples=count_batch(self.data(0)),
             normalised=bool(self._model.non_trainable_weights),

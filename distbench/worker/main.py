@@ -37,6 +37,7 @@ from distbench.worker.batches import check_batches
 from distbench.worker.environment import describe_environment
 from distbench.worker.failures import SubjectError, classify_failure
 from distbench.worker.families import describe_control
+from distbench.worker.naming import pair_names
 from distbench.worker.program import Program, count_batch
 from distbench.worker.reference import Reference, cut_batch
 from distbench.worker.replay import Replay
@@ -91,7 +92,7 @@ class Worker:
         if self._spec.kind == "ps" and task.role != "chief":
             self._server = serve_forever(self._spec, task)
         else:
-            self._strategy = make_strategy(self._spec)
+            self._strategy = make_strategy(self._spec, payload.get("collective_s"))
         return {"environment": describe_environment()}
 
     def describe(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -207,6 +208,8 @@ class Worker:
                 f"process. Expected {sum(payload['shards'])} examples, as on one "
                 f"device. Received: {sum(shards)}."
             )
+        first = _read_reference(payload, payload["tiers"][0])
+        session.table.rename(pair_names(session.variables, first.variables))
         initial = session.read_state()
         for tier in payload["tiers"]:
             session.restore_state(initial)
@@ -223,20 +226,29 @@ class Worker:
                     session.board.fed = _select_gradients(reference, corrected, step)
                     session.board.set_feeds()
                 self._run_step(session, trained, step, shards, values)
-            trace = Trace(
-                name=str(self._spec),
-                replicas=self._spec.replicas,
-                shards=shards,
-                variables=session.variables,
-                values=values,
-                notes={
-                    "tier": tier,
-                    "micro_steps": session.board.count_gradients(),
-                },
-            )
+                if payload.get("partly"):
+                    partly = self._make_trace(session, tier, shards, values)
+                    write_trace(partly, folder, f"partly-{tier}-{self._context.task}")
+            trace = self._make_trace(session, tier, shards, values)
             name = "corrected" if payload.get("corrected") else "observed"
             write_trace(trace, folder, f"{name}-{tier}-{self._context.task}")
         return {}
+
+    def _make_trace(
+        self,
+        session: Session,
+        tier: Tier,
+        shards: tuple[int, ...],
+        values: dict[TraceKey, Value],
+    ) -> Trace:
+        return Trace(
+            name=str(self._spec),
+            replicas=self._spec.replicas,
+            shards=shards,
+            variables=session.variables,
+            values=dict(values),
+            notes={"tier": tier, "micro_steps": session.board.count_gradients()},
+        )
 
     def _run_step(
         self,
@@ -260,6 +272,7 @@ class Worker:
         folder = Path(payload["folder"])
         written: dict[str, list[str]] = {}
         repeated: dict[str, int] = {}
+        turns: list[str] = []
         for tier in payload["tiers"]:
             parts = [
                 read_trace(folder, f"observed-{tier}-{task}")
@@ -273,9 +286,13 @@ class Worker:
             for number, trace in enumerate(followed.repeated):
                 write_trace(trace, folder, f"repeated-{tier}-{number}")
             repeated[tier] = len(followed.repeated)
+            if followed.turns is not None:
+                write_trace(followed.turns, folder, f"turns-{tier}")
+                turns.append(tier)
         return {
             "replays": written,
             "repeated": repeated,
+            "turns": turns,
             "drawn_anew": self._find_drawn_anew(
                 payload, observed, self._replay.reference
             ),
@@ -347,7 +364,7 @@ def _write_control(session: Session, folder: Path) -> str | None:
     if not session.optimizers:
         return None
     control = session.program.make_control(session.optimizers)
-    name, _ = describe_control(session.optimizers[0])
+    name, *_ = describe_control(session.optimizers[0])
     label = f"distbench.worker.controls:{name}"
     return target_to_json(write_pickled_target(control, folder, label))
 

@@ -34,10 +34,13 @@ class Followed:
             each replica's local gradient.
         repeated: The update applied several times in one step; empty where the state
             is what follows from applying it once.
+        turns: The update with one replica's gradient after the other, where all
+            replicas share their variables and the state is not what follows.
     """
 
     fed: Mapping[Phase, Trace] = field(default_factory=dict)
     repeated: tuple[Trace, ...] = ()
+    turns: Trace | None = None
 
 
 class Replay:
@@ -71,7 +74,11 @@ class Replay:
             [fed["local_gradient"]] = self._feed(
                 tier, observed, "reduced_gradient", source="local_gradient"
             )
-        return Followed(fed=fed, repeated=tuple(self._repeat(tier, observed)))
+        return Followed(
+            fed=fed,
+            repeated=tuple(self._repeat(tier, observed)),
+            turns=self._take_turns(tier, observed) if _is_shared(observed) else None,
+        )
 
     def _repeat(self, tier: Tier, observed: Trace) -> Iterator[Trace]:
         """Apply the update to observed reduced gradients 2, 3, … times in one step.
@@ -84,6 +91,35 @@ class Replay:
                 yield from self._feed(
                     tier, observed, "reduced_gradient", times=times, kept=kept
                 )[1:]
+
+    def _take_turns(self, tier: Tier, observed: Trace) -> Trace | None:
+        """Apply the update once for each replica in a step, with its own gradient."""
+        session = self.reference.session
+        board = session.board
+        values: dict[TraceKey, Value] = {}
+        phase: Phase = "reduced_gradient"
+        board.feeding = phase
+        try:
+            for step, before in enumerate(self.reference.starts[tier]):
+                batch = self.reference.draw(step)
+                session.restore_state(before)
+                for replica in range(observed.replicas):
+                    board.fed = {
+                        (key.call, phase, key.variable): value
+                        for key, value in observed.select(
+                            step=step, phase=phase, replica=replica
+                        )
+                    }
+                    if not board.fed:
+                        break
+                    self._run_fed(self._make_fed_step(phase), batch)
+                session.board.read()
+                session.collect_state(step, session.read_state(), values, replica=0)
+        except SubjectError:
+            return None
+        finally:
+            board.feeding, board.fed = None, {}
+        return self.reference.make_trace("turns", tier, values)
 
     def add_repeated_rows(self, tier: Tier, reference: Trace) -> Trace | None:
         """The first step's update with repeated rows of its gradients added up.
@@ -229,6 +265,12 @@ def _repeat_first(batch: Any) -> Any:
     return tf.nest.map_structure(
         lambda a: np.repeat(np.asarray(a)[:1], len(a), axis=0), batch
     )
+
+
+def _is_shared(observed: Trace) -> bool:
+    """Whether one copy of the model's variables serves several replicas."""
+    holders = {key.replica for key in observed.values if key.phase == "variable"}
+    return observed.replicas > 1 and holders == {0}
 
 
 def _went_on_by_one(

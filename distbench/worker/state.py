@@ -7,7 +7,7 @@ import functools
 import types
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,17 @@ class VariableTable:
             for stand_in in (variable.container, *variable.components):
                 self._by_id[id(stand_in)] = variable
                 self._by_id[id(_unwrap_cast(stand_in))] = variable
+
+    def rename(self, paths: Mapping[str, str]) -> None:
+        """Give variables other paths, by those that they have."""
+        self.replace(
+            StateVariable(
+                replace(v.info, path=paths.get(v.info.path, v.info.path)),
+                v.container,
+                v.components,
+            )
+            for v in self.state
+        )
 
     def find_path(self, variable: Any) -> str:
         """The path of a variable that the subject or the framework passes around.

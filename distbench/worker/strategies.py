@@ -63,8 +63,16 @@ def count_inter_op_threads(spec: ClusterSpec) -> int:
     return max(2, spec.workers + 1, spec.replicas_per_worker + 1)
 
 
-def make_strategy(spec: ClusterSpec) -> tf.distribute.Strategy:
-    """The strategy of the calling task, which is no parameter server."""
+def make_strategy(
+    spec: ClusterSpec, collective_s: float | None = None
+) -> tf.distribute.Strategy:
+    """The strategy of the calling task, which is no parameter server.
+
+    Args:
+        spec: Its cluster.
+        collective_s: How long a worker waits for the others in a collective; without,
+            for ever. TensorFlow spends a sleeping thread on each that has a deadline.
+    """
     devices = [f"{spec.device}:{i}" for i in range(spec.replicas_per_worker)]
     if spec.kind == "one":
         return tf.distribute.get_strategy()
@@ -79,7 +87,8 @@ def make_strategy(spec: ClusterSpec) -> tf.distribute.Strategy:
         options = tf.distribute.experimental.CommunicationOptions(
             implementation=implementation.AUTO
             if spec.device == "gpu"
-            else implementation.RING
+            else implementation.RING,
+            timeout_seconds=collective_s,
         )
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()

@@ -4,6 +4,9 @@ Where: `LossScaleOptimizer._tf_apply` in keras/src/optimizers/loss_scale_optimiz
 takes `finite` of the first replica; its comment says that gradients have been summed
 by then, which they have not. So an Inf on another replica reaches every variable. On
 several workers one of them may apply what the others skip, and they wait for ever.
+
+distbench: `nonfinite` at `slot` or `variable` in one process, `collective-mismatch` on
+several workers, origin `framework`.
 """
 
 import keras

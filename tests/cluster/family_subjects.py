@@ -40,3 +40,17 @@ def make_v1_adam():
 
 def make_v1_sgd():
     return tf.compat.v1.train.GradientDescentOptimizer(0.125)
+
+
+def make_legacy_scaled():
+    inner = tf_keras.optimizers.legacy.Adam(0.1)
+    return tf_keras.mixed_precision.LossScaleOptimizer(inner)
+
+
+def make_keras2_scaled():
+    inner = tf_keras.optimizers.Adam(0.1)
+    return tf_keras.mixed_precision.LossScaleOptimizer(inner)
+
+
+def make_keras3_scaled():
+    return keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.1))

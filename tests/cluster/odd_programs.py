@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import tensorflow as tf
 import tf_keras
@@ -188,3 +190,18 @@ class TwiceOnClusters(legacy.SGD):
             return done
         with tf.control_dependencies([done]):
             return var.assign_add(self.get_slot(var, "momentum"))
+
+
+class SlowWorker(Regression):
+    """Correct: on a cluster the first replica sleeps in every step."""
+
+    nap_s = 3.0
+
+    def replica_step(self, batch):
+        context = tf.distribute.get_replica_context()
+        first = tf.get_static_value(context.replica_id_in_sync_group) == 0
+        if first and context.num_replicas_in_sync > 1:
+            nap = tf.py_function(lambda: time.sleep(self.nap_s) or 0.0, [], tf.float32)
+            with tf.control_dependencies([nap]):
+                batch = tf.nest.map_structure(tf.identity, batch)
+        return super().replica_step(batch)

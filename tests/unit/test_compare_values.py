@@ -9,6 +9,7 @@ import pytest
 from training_simulator import KERNEL, TABLE, Fault, observe, reduce_with, to_array
 
 from distbench.compare.comparison import compare_evidence
+from distbench.compare.noise import measure_noise
 from distbench.compare.vacuity import find_weak_phases
 from distbench.compare.values import (
     align_values,
@@ -18,7 +19,7 @@ from distbench.compare.values import (
     round_to,
 )
 from distbench.diagnose.judge import judge
-from distbench.trace import SparseRows
+from distbench.trace import WHOLE, SparseRows
 from distbench.verdict import Status
 
 ROWS = SparseRows(
@@ -51,6 +52,32 @@ def test_a_dense_value_makes_all_dense():
     dense, sparse = align_values([ROWS.to_dense(), ROWS])
     assert are_equal(dense.total, sparse.total)
     assert sparse.total.shape == (1000, 2)
+
+
+def test_rows_that_did_not_overflow_have_a_bound():
+    """The others are Inf and NaN on one device too, and say nothing of these."""
+    evidence = observe(Fault())
+    key = next(
+        key
+        for key, _ in evidence.reference.select(
+            step=1, phase="local_gradient", variable=TABLE, replica=WHOLE
+        )
+    )
+
+    def overflow(trace):
+        value = trace.values[key]
+        spoilt = value.values.copy()
+        spoilt[0], spoilt[1] = np.inf, np.nan
+        values = {**trace.values, key: replace(value, values=spoilt)}
+        return replace(trace, values=values)
+
+    spoilt = replace(
+        evidence,
+        reference=overflow(evidence.reference),
+        twins=tuple(overflow(twin) for twin in evidence.twins),
+    )
+    margin = measure_noise(spoilt).find_margin(key, np.array([[1.0], [np.nan]]))
+    assert 0 < margin.widest < 1e-4
 
 
 def test_the_order_of_the_rows_says_nothing():

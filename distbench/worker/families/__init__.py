@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from distbench.errors import BadInputError
+from distbench.worker.controls import Wrap
 from distbench.worker.families import keras2, keras3, legacy, v1
 from distbench.worker.families.family import Family
 from distbench.worker.state import VariableTable
@@ -48,17 +49,34 @@ def find_family(optimizer: Any) -> Family:
     return _BY_BASE[base]
 
 
-def describe_control(optimizer: Any) -> tuple[str, dict[str, float]]:
+def describe_control(optimizer: Any) -> tuple[str, dict[str, float], Wrap | None]:
     """The stock optimizer of an optimizer's family, and the options that it shares.
 
     Returns:
         Arguments of `distbench.worker.controls.make_control`.
     """
+    wrap = _describe_wrap(optimizer)
+    if wrap is not None:
+        optimizer = optimizer.inner_optimizer
     base = name_family(optimizer)
     family = find_family(optimizer)
     given = {name: getattr(optimizer, name, None) for name in family.options}
     options = {k: v for k, v in given.items() if isinstance(v, (int, float)) and v}
-    return family.controls[base or ""], options
+    return family.controls[base or ""], options, wrap
+
+
+def _describe_wrap(optimizer: Any) -> Wrap | None:
+    """The framework's own optimizer around another, a loss scale say."""
+    if name_family(getattr(optimizer, "inner_optimizer", None)) is None:
+        return None
+    stock = next(c for c in type(optimizer).__mro__ if _is_stock(c))
+    made = ("name", "inner_optimizer")
+    settings = {k: v for k, v in optimizer.get_config().items() if k not in made}
+    return stock, settings
+
+
+def _is_stock(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in ("keras", "tf_keras", "tensorflow")
 
 
 def find_counter(optimizer: Any) -> Any:

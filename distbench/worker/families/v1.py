@@ -5,6 +5,8 @@ Order of its phases (tensorflow/python/training/optimizer.py, 2.21): the argumen
 `_distributed_apply`, which sums with `batch_reduce_to` -> `_prepare` ->
 `_resource_apply_dense` or `_resource_apply_sparse_duplicate_indices` on every copy of
 the variable -> `_finish` -> `global_step`. Nothing happens to the sums on the way.
+Before it, `compute_gradients` divides a loss by N only for a strategy in Estimator's
+mode whose graph saw a mean last (`_scale_loss`).
 """
 
 from __future__ import annotations

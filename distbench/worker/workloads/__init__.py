@@ -7,6 +7,7 @@ from distbench.worker.workloads.constrained import Constrained
 from distbench.worker.workloads.embedding import Embedding
 from distbench.worker.workloads.linear import Linear
 from distbench.worker.workloads.mlp import Mlp
+from distbench.worker.workloads.overflow import Overflow
 from distbench.worker.workloads.regularized import Regularized
 
 WORKLOADS: dict[str, type[Workload]] = {
@@ -15,6 +16,7 @@ WORKLOADS: dict[str, type[Workload]] = {
     "embedding": Embedding,
     "regularized": Regularized,
     "constrained": Constrained,
+    "overflow": Overflow,
 }
 
 __all__ = ["WORKLOADS", "Workload"]

@@ -1,0 +1,76 @@
+"""Runs controls: the stock optimizer of a subject's family in the subject's place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from distbench.cluster import ClusterSpec
+from distbench.diagnose.judge import judge
+from distbench.errors import BadInputError, ClusterError
+from distbench.evidence import Tier
+from distbench.observe import Launch, observe
+from distbench.origin import Control, plan_control
+from distbench.scenario import Scenario, scenario_to_json
+from distbench.target import TargetRef
+
+_KNOWN: dict[tuple[object, ...], Control] = {}
+"""What stock optimizers showed in this process: the same whoever asks again."""
+
+
+class Controls:
+    """Runs each control once.
+
+    Args:
+        launch: How tasks are started.
+        tiers: Those of the check.
+    """
+
+    def __init__(self, launch: Launch, tiers: tuple[Tier, ...]) -> None:
+        self._launch = launch
+        self._tiers = tiers
+
+    def run(
+        self,
+        scenario: Scenario,
+        spec: ClusterSpec,
+        control: TargetRef | None,
+        *,
+        is_sparse: bool = False,
+        overflows: bool = False,
+        launch: Launch | None = None,
+    ) -> Control | None:
+        """What the stock optimizer shows in the place of the subject.
+
+        Args:
+            scenario: That of the subject.
+            spec: Its resolved cluster spec.
+            control: The stock optimizer; None where the subject has none.
+            is_sparse: See `distbench.origin.plan_control`.
+            overflows: See there.
+            launch: How its tasks are started, if otherwise than the subject's.
+        """
+        if control is None:
+            return None
+        launch = launch or self._launch
+        planned = plan_control(
+            scenario, control, is_sparse=is_sparse, overflows=overflows
+        )
+        # The target lies in a folder of this check; what is in it says what it is.
+        key = (
+            Path(control.path).read_bytes(),
+            scenario_to_json(planned),
+            str(spec),
+            self._tiers,
+            launch.collective_s,
+        )
+        if key not in _KNOWN:
+            try:
+                seen = observe(control, planned, spec, self._tiers, launch)
+            except (BadInputError, ClusterError) as error:
+                launch.log(f"The control of {scenario.id} failed: {error}")
+                return None
+            _KNOWN[key] = Control(
+                failure=seen.failure,
+                findings={t: judge(e).findings for t, e in seen.evidence.items()},
+            )
+        return _KNOWN[key]

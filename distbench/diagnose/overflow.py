@@ -1,0 +1,130 @@
+"""Causes that show where the gradients of some replicas alone are not finite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.bounds import bound_sum, find_roundoff
+from distbench.compare.pairs import Pair
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.values import Array, align_value, are_equal, densify
+from distbench.diagnose.context import Context, Hypothesis
+
+
+def find_overflowing(context: Context, step: int) -> tuple[int, ...]:
+    """Replicas whose own gradients overflowed at a step; none if all of them did."""
+    finite: dict[int, bool] = {}
+    observed = context.evidence.observed
+    for key, value in observed.select(step=step, phase="local_gradient"):
+        seen = bool(np.isfinite(densify(value)).all())
+        finite[key.replica] = finite.get(key.replica, True) and seen
+    bad = tuple(replica for replica in sorted(finite) if not finite[replica])
+    return bad if len(bad) < len(finite) else ()
+
+
+def tell_source(context: Context) -> str:
+    """Whose gradients spoilt the others' state, as the end of a clause."""
+    bad = find_overflowing(context, min(case.key.step for case in context.cases))
+    if not bad:
+        return ""
+    return f": the gradients of {_name(bad)} alone overflowed, and not all skip"
+
+
+def explain_by_omission(context: Context) -> Iterator[Hypothesis]:
+    """The sum is that of the replicas that did not overflow."""
+    if context.phase != "reduced_gradient":
+        return
+    steps = {case.key.step for case in context.cases}
+    bad = {step: find_overflowing(context, step) for step in steps}
+    predicted = {
+        number: total
+        for number, case in enumerate(context.cases)
+        if (total := _add_finite(context, case, bad[case.key.step])) is not None
+    }
+    if predicted:
+        lost = bad[min(context.cases[number].key.step for number in predicted)]
+        yield Hypothesis(
+            code="replica-dropped",
+            predicted=predicted,
+            detail=f"the sum leaves out {_name(lost)}, whose own gradients overflowed, "
+            "where one device has no finite gradient",
+            replicas=lost,
+        )
+
+
+def _add_finite(context: Context, case: Pair, bad: tuple[int, ...]) -> Array | None:
+    """What the replicas that did not overflow add up to, if that was observed.
+
+    A loss scale may be divided out on the way: a power of two makes no difference.
+    """
+    if not bad or not np.isfinite(case.observed).all():
+        return None
+    rows = None if case.rows is None else case.rows.astype(np.int64)
+    slices = context.find_slices(case)
+    if slices and rows is None:
+        rows = np.arange(len(case.observed))
+    terms = [align_value(v, rows) for v in slices or context.find_terms(case)]
+    kept = [term for replica, term in enumerate(terms) if replica not in bad]
+    if not kept:
+        return None
+    total = np.asarray(np.sum([term.total for term in kept], axis=0))
+    fit = fit_ratio(case.observed, total)
+    if fit is None or fit.ratio <= 0:
+        return None
+    scale = 2.0 ** round(math.log2(fit.ratio))
+    magnitude = scale * np.asarray(np.sum([term.magnitude for term in kept], axis=0))
+    # A row may be met several times by one replica: every slice is an addend.
+    addends = sum(1 if t.counts is None else int(t.counts.max(initial=1)) for t in kept)
+    bound = bound_sum(magnitude, addends, find_roundoff(case.dtype))
+    near = np.all(np.abs(case.observed - scale * total) <= bound)
+    # What lies within the rounding of the sum is that sum; no share of an error that
+    # is infinite would tell.
+    return case.observed if near else None
+
+
+def explain_by_own_skip(context: Context) -> Iterator[Hypothesis]:
+    """One device skips the step; of the replicas only those that overflowed, or none.
+
+    A step is skipped where it leaves all bits of a value as they were.
+    """
+    if context.phase not in ("slot", "variable"):
+        return
+    step = min(case.key.step for case in context.cases)
+    bad = find_overflowing(context, step)
+    if not bad:
+        return
+    gone_on = {
+        number: case.observed
+        for number, case in enumerate(context.cases)
+        if case.key.step == step
+        and np.isfinite(case.observed).all()
+        and are_equal(case.expected, np.broadcast_to(case.base, case.expected.shape))
+    }
+    if not gone_on:
+        return
+    alone = all(
+        _stood_still(context, context.cases[number], replica)
+        for number in gone_on
+        for replica in bad
+    )
+    skipped = f"of the replicas only {_name(bad)}, whose own gradients overflowed"
+    none = f"none of the replicas, though the gradients of {_name(bad)} overflowed"
+    yield Hypothesis(
+        code="nonfinite",
+        predicted=gone_on,
+        detail=f"one device skips the step, {skipped if alone else none}",
+    )
+
+
+def _stood_still(context: Context, case: Pair, replica: int) -> bool:
+    seen = context.evidence.observed.get(replace(case.key, replica=replica))
+    return seen is not None and are_equal(densify(seen), case.expected)
+
+
+def _name(replicas: tuple[int, ...]) -> str:
+    numbers = ", ".join(map(str, replicas))
+    return f"replica{'s' if len(replicas) > 1 else ''} {numbers}"

@@ -1,0 +1,110 @@
+"""Mistakes around a loss scale in float32, and with steps that overflow."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import keras2, tf
+from distbench.samples.loss_scale import Keras3Scaled, Scaled, find_finite, spoil
+from distbench.samples.program import TRAINED, ByHand
+from distbench.samples.replicas import all_reduce, count_replicas, update
+
+_LAST = slice(-1, None)
+
+
+class _Keras2(Scaled):
+    def make_inner(self):
+        return keras2.SGD(0.05, momentum=0.9)
+
+
+@fault(
+    "scale-error",
+    "reduced_gradient",
+    TRAINED,
+    like="deepspeedai/DeepSpeed#2695",
+)
+class Keras2ScaleNotUndone(_Keras2):
+    """On a cluster nobody divides by the loss scale."""
+
+    def unscale(self, gradients):
+        return gradients if count_replicas() > 1 else super().unscale(gradients)
+
+
+@fault(
+    "scale-error",
+    "reduced_gradient",
+    TRAINED,
+    like="deepspeedai/DeepSpeed#2695",
+    clusters=WIDE,
+)
+class UnscaledTwice(Scaled):
+    """On a cluster the gradients are divided by the loss scale twice."""
+
+    def unscale(self, gradients):
+        gradients = super().unscale(gradients)
+        return super().unscale(gradients) if count_replicas() > 1 else gradients
+
+
+@fault(
+    "nonfinite",
+    "slot",
+    tuple(f"sgd/{name.replace('/', '_')}_0_momentum" for name in TRAINED),
+    like="keras-team/keras#20541",
+    clusters=("mirrored:2",),
+)
+class Keras3LastOverflows(Keras3Scaled):
+    """Only the last replica overflows, and Keras 3 asks the first one."""
+
+    spoilt = _LAST
+
+
+@fault(
+    "replica-dropped",
+    "reduced_gradient",
+    TRAINED,
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+    replicas=(-1,),
+)
+class OverflowLeftOut(Scaled):
+    """A replica whose gradients overflow gives zeros to the sum, and all go on."""
+
+    spoilt = _LAST
+
+    def apply(self, gradients):
+        if count_replicas() > 1:
+            finite = find_finite(gradients)
+            gradients = [
+                tf.where(finite, g, tf.zeros_like(g))
+                for g in map(tf.convert_to_tensor, gradients)
+            ]
+        super().apply(gradients)
+
+
+@fault(
+    "nonfinite",
+    "variable",
+    TRAINED,
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+    replicas=(0,),
+)
+class SkipsAlone(ByHand):
+    """A replica whose gradients overflow leaves its own copy as it is."""
+
+    def data(self, step):
+        return spoil(super().data(step), step, _LAST)
+
+    def reduce_losses(self, losses, batch):
+        return Scaled.scale * super().reduce_losses(losses, batch)
+
+    def transform(self, gradients):
+        return [tf.convert_to_tensor(g) / Scaled.scale for g in gradients]
+
+    def apply(self, gradients):
+        finite = find_finite(gradients)
+        for gradient, variable in zip(gradients, self.trained(), strict=True):
+            gradient = tf.convert_to_tensor(gradient)
+            total = all_reduce("sum", tf.where(finite, gradient, 0.0 * variable))
+            update(variable, self.step, total, finite)
+
+    def step(self, copy, gradient, finite):
+        """One copy's step, if its replica's gradients were finite."""
+        copy.assign_sub(tf.where(finite, self.rate * gradient, 0.0 * gradient))

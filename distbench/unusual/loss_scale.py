@@ -1,0 +1,57 @@
+"""Correct programs with a loss scale that has to skip a step."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import keras2, keras3, tf
+from distbench.samples.loss_scale import Keras3Scaled, Scaled
+from distbench.unusual.program import unusual
+
+
+@unusual()
+class LastOverflows(Scaled):
+    """An example of the last replica overflows: all of them skip the step."""
+
+    spoilt = slice(-1, None)
+
+
+@unusual()
+class AllOverflow(Scaled):
+    """Every replica overflows, and the next step starts from half the scale."""
+
+    spoilt = slice(None)
+
+
+@unusual()
+class Keras2LastOverflows(LastOverflows):
+    """An example of the last replica overflows under the new base class."""
+
+    def make_inner(self):
+        return keras2.SGD(0.05, momentum=0.9)
+
+
+@unusual()
+class FixedScale(Scaled):
+    """The scale never changes."""
+
+    dynamic = False
+
+
+@unusual()
+class Keras3AllOverflow(Keras3Scaled):
+    """Every replica overflows: each finds it by itself."""
+
+    spoilt = slice(None)
+
+
+@unusual()
+class Keras3FixedScale(Keras3Scaled):
+    """The scale is an option of the optimizer, and never changes."""
+
+    def make_optimizer(self):
+        optimizer = keras3.SGD(0.05, momentum=0.9, loss_scale_factor=self.scale)
+        optimizer.build(self.trained())
+        return optimizer
+
+    def unscale(self, gradients):
+        # Keras 3.15 divides by the factor what must be a tensor.
+        return [tf.convert_to_tensor(gradient) for gradient in gradients]

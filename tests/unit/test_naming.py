@@ -1,0 +1,55 @@
+"""State that goes by another path on the cluster is found again."""
+
+from __future__ import annotations
+
+import pytest
+
+from distbench.trace import VariableInfo
+from distbench.worker.naming import pair_names
+
+
+def make(path: str, of: str = "", role: str = "slot", shape: tuple[int, ...] = (3,)):
+    return VariableInfo(path=path, role=role, of=of, shape=shape, dtype="float32")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "paired"),
+    [
+        (["cond_3/SGD/w/m"], ["cond_1/SGD/w/m"], {"cond_3/SGD/w/m": "cond_1/SGD/w/m"}),
+        (["SGD/w/m"], ["cond/SGD/w/m"], {"SGD/w/m": "cond/SGD/w/m"}),
+        (["SGD/w/m"], ["SGD/w/m"], {}),
+        (["a/m", "b/m"], ["c/m", "d/m"], {"a/m": "c/m", "b/m": "d/m"}),
+        (["a/m", "b/m"], ["c/m"], {}),
+        (["a/m"], ["c/v"], {}),
+        (["x/A/m", "x/B/m"], ["y/B/m", "y/A/m"], {"x/A/m": "y/A/m", "x/B/m": "y/B/m"}),
+    ],
+    ids=[
+        "other-number",
+        "no-scope",
+        "equal",
+        "order",
+        "fewer",
+        "other-tail",
+        "longest",
+    ],
+)
+def test_slots_are_paired_by_the_end_of_their_path(ours, theirs, paired):
+    assert pair_names([make(p) for p in ours], [make(p) for p in theirs]) == paired
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        make("b/m", of="v"),
+        make("b/m", shape=(4,)),
+        make("b/m", role="iterations"),
+    ],
+    ids=["owner", "shape", "role"],
+)
+def test_what_is_something_else_is_not_paired(other):
+    assert pair_names([make("a/m", of="w")], [other]) == {}
+
+
+def test_variables_of_the_model_keep_their_paths():
+    ours, theirs = make("a/w", role="variable"), make("b/w", role="variable")
+    assert pair_names([ours], [theirs]) == {}
