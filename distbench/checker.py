@@ -73,7 +73,13 @@ class Checker:
         self._progress = progress
         self._environment: dict[str, object] = {}
         self._tried: set[str] = set()
-        self._tiers: tuple[Tier, ...] = options.tiers  # type: ignore[assignment]  # validated by the options
+        # What was trained before is not dyadic any more.
+        left_out = ("exact",) if options.restore_from else ()
+        self._tiers: tuple[Tier, ...] = tuple(
+            tier  # type: ignore[misc]  # validated by the options
+            for tier in options.tiers
+            if tier not in left_out
+        )
         self._controls = Controls(launch, self._tiers)
         self._machine: Machine = inspect_machine()
 
@@ -101,6 +107,11 @@ class Checker:
             environment={"python": sys.version.split()[0], **self._environment},
         )
 
+    def _resolve(self, cluster: str) -> ClusterSpec:
+        return ClusterSpec.parse(cluster).resolve(
+            gpus=self._machine.gpus, cpus=self._machine.cores
+        )
+
     def _plan(self, kind: str) -> Iterator[_Planned]:
         options = self._options
         brought = {"model": MODEL, "pipeline": PIPELINE}
@@ -109,17 +120,18 @@ class Checker:
         if kind == "optimizer":
             workloads = options.workloads or DEFAULT_WORKLOADS
             paths = options.paths
+        before = ""
+        if options.restore_from is not None:
+            before = _name_spec(self._resolve(options.restore_from))
         found: list[_Planned] = []
         for workload in workloads:
             for cluster in options.clusters:
-                spec = ClusterSpec.parse(cluster).resolve(
-                    gpus=self._machine.gpus, cpus=self._machine.cores
-                )
+                spec = self._resolve(cluster)
                 for path in paths:
                     scenario = Scenario(
                         target=self._target.describe(),
                         workload=workload,
-                        cluster=str(spec).removesuffix("@cpu"),
+                        cluster=_name_spec(spec),
                         path=path,
                         steps=options.steps,
                         dtype=options.dtype,
@@ -127,6 +139,7 @@ class Checker:
                         keras=options.keras,
                         jit=options.jit,
                         timeout_s=options.timeout_s,
+                        restore_from=before,
                     )
                     found.append(
                         _Planned(
@@ -147,10 +160,14 @@ class Checker:
 
     def _run_one(self, item: _Planned, one: Group | None) -> Iterator[Run]:
         scenario = item.scenario
-        if lack := self._machine.find_lack(item.spec):
+        specs = [item.spec]
+        if scenario.restore_from:
+            specs.append(ClusterSpec.parse(scenario.restore_from))
+        lacks = [lack for spec in specs if (lack := self._machine.find_lack(spec))]
+        if lacks:
             too_few = self._options.require_gpus > self._machine.gpus
             status = Status.ERROR if too_few else Status.SKIPPED
-            yield from self._end(item, status, lack)
+            yield from self._end(item, status, lacks[0])
             return
         try:
             seen = observe(
@@ -354,6 +371,11 @@ def check_target(
             start=options.start,  # type: ignore[arg-type]  # validated by the options
         )
         return Checker(target, options, launch, progress).run()
+
+
+def _name_spec(spec: ClusterSpec) -> str:
+    """As users write it: CPU devices need not be told."""
+    return str(spec).removesuffix("@cpu")
 
 
 def _make_raises(

@@ -78,6 +78,8 @@ class Evidence:
             gradients and other examples. No replay tells what it has to be.
         loss_reduction: How the replicas' losses combine; None accepts sum and mean.
         examples: What the input pipeline gave, where the subject brings one.
+        restored: Whether the cluster restored its state from a checkpoint; the
+            reference starts from what was saved.
     """
 
     tier: Tier
@@ -96,6 +98,7 @@ class Evidence:
     data_driven: tuple[str, ...] = ()
     loss_reduction: Literal["sum", "mean"] | None = "sum"
     examples: Examples | None = None
+    restored: bool = False
 
     def get_before(self, step: int, phase: Phase, variable: str) -> Value | None:
         """The reference's state before a step: what the step started from.

@@ -158,6 +158,7 @@ def observe(
     start_s = time.monotonic()
     deadline_s = start_s + scenario.timeout_s
     folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
+    trainers = _list_trainers(spec)
     payload = {
         "target": target_to_json(target),
         "scenario": scenario_to_json(scenario),
@@ -165,7 +166,7 @@ def observe(
         "replicas": spec.replicas,
         "tiers": list(tiers),
         "cluster": str(spec),
-        "tasks": [str(task) for task in _list_trainers(spec)],
+        "tasks": [str(task) for task in trainers],
         "partly": launch.collective_s is not None,
     }
     opening = _make_opening(scenario.seed, scenario.jit, launch.collective_s)
@@ -178,8 +179,10 @@ def observe(
     with one or launch.start_cluster(_ONE, opening) as one:
         environment = dict(next(iter(one.first.values()))["environment"])
         try:
+            if scenario.restore_from:
+                saved = _train_before(target, scenario, folder, launch, left)
+                payload = {**payload, **saved}
             with launch.start_cluster(spec, opening) as cluster:
-                trainers = _list_trainers(spec)
                 if scenario.workload == PIPELINE:
                     # One device trains on what the replicas got.
                     cluster.call("read", payload, timeout_s=left(), tasks=trainers)
@@ -247,6 +250,7 @@ def observe(
             data_driven=tuple(answer["data_driven"]),
             loss_reduction=answer["loss_reduction"],
             examples=examples,
+            restored=bool(scenario.restore_from),
         )
 
     evidence = {tier: read_evidence(tier) for tier in found}
@@ -258,6 +262,38 @@ def observe(
         folder=folder,
         tiers=found,
     )
+
+
+def _train_before(
+    target: TargetRef,
+    scenario: Scenario,
+    folder: Path,
+    launch: Launch,
+    left: Callable[[], float],
+) -> dict[str, Any]:
+    """Train on another cluster and save; returns what the payload has to say of it."""
+    spec = ClusterSpec.parse(scenario.restore_from)
+    before = replace(scenario, cluster=scenario.restore_from, restore_from="", split=())
+    trainers = _list_trainers(spec)
+    place = folder / "saved"
+    place.mkdir(mode=0o700)
+    payload = {
+        "target": target_to_json(target),
+        "scenario": scenario_to_json(before),
+        "folder": str(place),
+        "tasks": [str(task) for task in trainers],
+    }
+    jobs = (
+        ("read", "prepare", "save")
+        if scenario.workload == PIPELINE
+        else ("prepare", "save")
+    )
+    with launch.start_cluster(
+        spec, _make_opening(scenario.seed, scenario.jit)
+    ) as cluster:
+        for job in jobs:
+            cluster.call(job, payload, timeout_s=left(), tasks=trainers)
+    return {"restored": str(place), "saved_by": str(trainers[0])}
 
 
 def observe_corrected(
@@ -298,6 +334,8 @@ def observe_corrected(
         "corrected": phase,
         "tasks": [str(task) for task in _list_trainers(spec)],
     }
+    if scenario.restore_from:
+        payload["restored"] = str(folder / "saved")
     opening = _make_opening(scenario.seed, scenario.jit)
     trainers = _list_trainers(spec)
     deadline_s = time.monotonic() + scenario.timeout_s

@@ -37,6 +37,8 @@ class CheckOptions:
         timeout_s: Deadline of each cluster, in seconds.
         engine: Who starts the processes.
         start: `fork` or `spawn`; None takes what the machine allows.
+        restore_from: The cluster that trains first and saves a checkpoint, from which
+            each of `clusters` goes on; None starts afresh.
     """
 
     clusters: tuple[str, ...] = ("mirrored:2", "mwms:2")
@@ -54,6 +56,7 @@ class CheckOptions:
     timeout_s: float = 120.0
     engine: str = "local"
     start: str | None = None
+    restore_from: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("clusters", "paths", "tiers"):
@@ -61,6 +64,7 @@ class CheckOptions:
                 raise BadInputError(f"{name} must name at least one. Received: none.")
         for cluster in self.clusters:
             ClusterSpec.parse(cluster)
+        self._check_restore()
         for path in self.paths:
             check_path(path)
         for tier in self.tiers:
@@ -82,6 +86,16 @@ class CheckOptions:
                 f"require_gpus must not be negative. Received: {self.require_gpus}."
             )
         self._check_engine()
+
+    def _check_restore(self) -> None:
+        if self.restore_from is None:
+            return
+        ClusterSpec.parse(self.restore_from)
+        if self.tiers == ("exact",):
+            raise BadInputError(
+                "What was trained before is no data of the exact tier. Expected the "
+                "tier bounded or free with restore_from."
+            )
 
     def _check_engine(self) -> None:
         if self.engine not in ENGINES:

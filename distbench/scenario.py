@@ -87,6 +87,8 @@ class Scenario:
         examples: Size of the global batch; 0 takes four for each replica, rounded up
             to a power of two, so that dividing by it is exact.
         split: Examples of each replica; empty splits the batch unevenly.
+        restore_from: The cluster that trains first and saves what this one restores
+            and goes on from; empty starts afresh.
     """
 
     target: str
@@ -101,6 +103,7 @@ class Scenario:
     timeout_s: float = 120.0
     examples: int = 0
     split: tuple[int, ...] = ()
+    restore_from: str = ""
 
     def __post_init__(self) -> None:
         if not self.target:
@@ -116,6 +119,8 @@ class Scenario:
             keras=self.keras,
         )
         self._check_split(ClusterSpec.parse(self.cluster))
+        if self.restore_from:
+            ClusterSpec.parse(self.restore_from)
 
     def _check_split(self, spec: ClusterSpec) -> None:
         if not self.split and not self.examples:
@@ -144,10 +149,14 @@ class Scenario:
     @property
     def id(self) -> str:
         """Unique within a check: `mlp-adam-mwms:2-aggregator`, `program-mwms:2`."""
-        if self.workload in BROUGHT:
-            path = () if self.path == "default" else (self.path,)
-            return "-".join((self.subject, self.cluster, *path))
-        return "-".join((self.workload, self.subject, self.cluster, self.path))
+        parts = [self.subject, self.cluster]
+        if self.workload not in BROUGHT:
+            parts = [self.workload, *parts, self.path]
+        elif self.path != "default":
+            parts.append(self.path)
+        if self.restore_from:
+            parts += ["from", self.restore_from]
+        return "-".join(parts)
 
     @property
     def subject(self) -> str:

@@ -76,6 +76,13 @@ def check(
     jit: Annotated[
         Text, typer.Option(metavar="on|off", help="Compile the step with XLA.")
     ] = None,
+    restore_from: Annotated[
+        Text,
+        typer.Option(
+            metavar="SPEC",
+            help="Train on this cluster first, save a checkpoint, and go on from it.",
+        ),
+    ] = None,
     expect: Annotated[
         Names,
         typer.Option(
@@ -124,6 +131,7 @@ def check(
         jit=_parse_switch("--jit", jit),
         expect=_distinct(expect),
         require_gpus=require_gpus,
+        restore_from=restore_from,
         timeout_s=timeout,
         engine=engine,
     )

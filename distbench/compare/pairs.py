@@ -45,6 +45,7 @@ Members = tuple[tuple[TraceKey, Value], ...]
 SHARD = "one device, the same shard"
 GLOBAL = "one device, the global batch"
 START = "one device, before the first step"
+SAVED = "what was saved"
 SUM = "sum of the observed local gradients"
 UPDATES: dict[Phase, str] = {
     "reduced_gradient": "one-device update with the observed reduced gradient",
@@ -306,7 +307,8 @@ class Pairs:
                     yield from self._pair_replay(key, value, source)
                 yield from self._pair_whole(key, value)
             elif start is not None and key.variable not in self.evidence.drawn_anew:
-                yield self._make(key, "reference", START, value, start, BITWISE)
+                name = SAVED if self.evidence.restored else START
+                yield self._make(key, "reference", name, value, start, BITWISE)
             if key != first:
                 name = f"replica {first.replica}"
                 yield self._make(key, "replicas", name, value, other, BITWISE)

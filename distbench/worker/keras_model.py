@@ -155,6 +155,10 @@ class KerasModelProgram(Program):
             )
         return tf.nest.map_structure(lambda array: array[:kept], batch)
 
+    def make_checkpoint(self) -> tf.train.Checkpoint:
+        """The model, which holds its optimizers."""
+        return tf.train.Checkpoint(model=self._model)
+
     def split(
         self, scenario: Scenario, examples: int, replicas: int
     ) -> tuple[int, ...]:

@@ -52,6 +52,8 @@ from distbench.worker.strategies import (
 from distbench.worker.subjects import find_data, make_program, recognise_subject
 from distbench.worker.taps import Fed
 
+_CHECKPOINT = "checkpoint"
+
 
 def run_task(channel: TaskChannel, context: TaskContext) -> None:
     """Entry of every task that the bench starts."""
@@ -65,6 +67,7 @@ def run_task(channel: TaskChannel, context: TaskContext) -> None:
             "reference": worker.make_reference,
             "prepare": worker.prepare,
             "train": worker.train,
+            "save": worker.save,
             "replay": worker.replay,
             "call": worker.call,
         },
@@ -133,6 +136,9 @@ class Worker:
         self._read_data(session, payload, scenario, "one")
         self._take_data(session, payload)
         reference = Reference(session, scenario, payload["replicas"])
+        if restored := payload.get("restored"):
+            saved = f"saved-{payload['saved_by']}"
+            reference.start_from(read_trace(Path(restored), saved))
         self._replay = replay = Replay(reference)
         program = session.program
         folder = Path(payload["folder"])
@@ -189,6 +195,12 @@ class Worker:
             reference = _read_reference(payload, payload["tiers"][0])
             session.board.feeding = corrected
             session.board.fed = _select_gradients(reference, corrected, 0)
+        if restored := payload.get("restored"):
+            # Before the first step, which makes the slots: they are restored when they
+            # come into being.
+            with session.guard("restore"), session.strategy.scope():
+                checkpoint = session.program.make_checkpoint()
+                checkpoint.restore(str(Path(restored) / _CHECKPOINT))
         self._channel.report_progress(phase="first step")
         step = session.make_step()
         session.prepare(step, list(cut_batch(batch, shards)))
@@ -249,6 +261,27 @@ class Worker:
             values=dict(values),
             notes={"tier": tier, "micro_steps": session.board.count_gradients()},
         )
+
+    def save(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Train on the cluster and save what came of it, for another to restore."""
+        if self._prepared is None:
+            raise RuntimeError("save was asked for before prepare")
+        session, trained, shards = self._prepared
+        folder = Path(payload["folder"])
+        for step in range(scenario_from_json(payload["scenario"]).steps):
+            self._channel.report_progress(step=step, phase="before the restore")
+            self._run_step(session, trained, step, shards, {})
+        values: dict[TraceKey, Value] = {}
+        session.collect_state(INITIAL, session.read_state(), values)
+        trace = self._make_trace(session, "free", shards, values)
+        write_trace(trace, folder, f"saved-{self._context.task}")
+        # All tasks write, since some variables are read over all of them, but only the
+        # first one's is kept.
+        is_first = str(self._context.task) == payload["tasks"][0]
+        name = _CHECKPOINT if is_first else f"checkpoint-of-{self._context.task}"
+        with session.guard("save"), session.strategy.scope():
+            session.program.make_checkpoint().write(str(folder / name))
+        return {}
 
     def _run_step(
         self,

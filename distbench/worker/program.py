@@ -14,7 +14,7 @@ from distbench.errors import BadInputError
 from distbench.scenario import Scenario
 from distbench.split import split_unevenly
 from distbench.worker.controls import make_control
-from distbench.worker.families import describe_control
+from distbench.worker.families import describe_control, find_counter
 from distbench.worker.steps import ReplicaStep, ScheduledStep, Step
 
 if TYPE_CHECKING:
@@ -104,6 +104,16 @@ class Program:
     ) -> tuple[int, ...]:
         """The examples of each replica: as the scenario says, or unevenly."""
         return scenario.split or split_unevenly(examples, replicas)
+
+    def make_checkpoint(self) -> tf.train.Checkpoint:
+        """What saves the program, and what a fresh one is restored from."""
+        optimizers = list(self.optimizers())
+        counters = [find_counter(optimizer) for optimizer in optimizers]
+        return tf.train.Checkpoint(
+            variables=list(self.variables()),
+            optimizers=optimizers,
+            counters=[counter for counter in counters if counter is not None],
+        )
 
     def make_control(self, optimizers: Sequence[Any]) -> Any:
         """A subject in which nothing is the user's: the stock optimizer of the family.

@@ -16,6 +16,7 @@ from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value
 from distbench.worker.batches import digest_batch
 from distbench.worker.failures import SubjectError
+from distbench.worker.naming import pair_names
 from distbench.worker.optimizer_program import OptimizerProgram
 from distbench.worker.program import count_batch
 from distbench.worker.session import Session, State
@@ -71,6 +72,15 @@ class Reference:
             runs.append(values)
         first, second = runs
         return all(are_equal(first.get(key), second[key]) for key in second)
+
+    def start_from(self, saved: Trace) -> None:
+        """Start from the state that a cluster had when it was saved."""
+        names = pair_names(saved.variables, self.session.variables)
+        known = {v.path for v in self.session.variables if v.synchronised}
+        for key, value in saved.select():
+            path = names.get(key.variable, key.variable)
+            if path in known and isinstance(value, np.ndarray):
+                self.initial[path, 0] = value
 
     def draw(self, step: int) -> Any:
         """The global batch of a step."""

@@ -74,6 +74,11 @@ class UserProgram(Program):
             return []
         return list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
 
+    def make_checkpoint(self) -> tf.train.Checkpoint:
+        """The user's own, if there is one."""
+        own = getattr(self._subject, "checkpoint", None)
+        return own() if callable(own) else super().make_checkpoint()
+
     def data(self, step: int) -> Any:
         """The user's global batch of a step: the same however often it is asked for."""
         return self._batches.get(step)
