@@ -26,6 +26,8 @@ state itself has no later place in the step where its right value could be put i
 _WITHOUT = (
     "loss-misreported",
     "metric-wrong",
+    "examples-repeated",
+    "examples-missed",
     "raises",
     "collective-mismatch",
     "unexplained",
