@@ -122,7 +122,7 @@ class Checker:
             paths = options.paths
         before = ""
         if options.restore_from is not None:
-            before = _name_spec(self._resolve(options.restore_from))
+            before = str(self._resolve(options.restore_from))
         found: list[_Planned] = []
         for workload in workloads:
             for cluster in options.clusters:
@@ -131,7 +131,7 @@ class Checker:
                     scenario = Scenario(
                         target=self._target.describe(),
                         workload=workload,
-                        cluster=_name_spec(spec),
+                        cluster=str(spec).removesuffix("@cpu"),
                         path=path,
                         steps=options.steps,
                         dtype=options.dtype,
@@ -371,11 +371,6 @@ def check_target(
             start=options.start,  # type: ignore[arg-type]  # validated by the options
         )
         return Checker(target, options, launch, progress).run()
-
-
-def _name_spec(spec: ClusterSpec) -> str:
-    """As users write it: CPU devices need not be told."""
-    return str(spec).removesuffix("@cpu")
 
 
 def _make_raises(

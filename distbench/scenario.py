@@ -155,7 +155,7 @@ class Scenario:
         elif self.path != "default":
             parts.append(self.path)
         if self.restore_from:
-            parts += ["from", self.restore_from]
+            parts += ["from", self.restore_from.removesuffix("@cpu")]
         return "-".join(parts)
 
     @property

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from distbench.cluster import ClusterSpec
@@ -25,7 +24,6 @@ from distbench.target import (
 )
 from distbench.trace import (
     INITIAL,
-    WHOLE,
     Trace,
     TraceKey,
     Value,
@@ -33,10 +31,12 @@ from distbench.trace import (
     read_trace,
     write_trace,
 )
+from distbench.worker.anew import find_drawn_anew
 from distbench.worker.batches import check_batches
 from distbench.worker.environment import describe_environment
 from distbench.worker.failures import SubjectError, classify_failure
 from distbench.worker.families import describe_control
+from distbench.worker.given import select_gradients, select_state
 from distbench.worker.naming import pair_names
 from distbench.worker.program import Program, count_batch
 from distbench.worker.reference import Reference, cut_batch
@@ -46,11 +46,9 @@ from distbench.worker.steps import Step
 from distbench.worker.strategies import (
     configure_runtime,
     make_strategy,
-    seed_chance,
     serve_forever,
 )
 from distbench.worker.subjects import find_data, make_program, recognise_subject
-from distbench.worker.taps import Fed
 
 _CHECKPOINT = "checkpoint"
 
@@ -194,7 +192,7 @@ class Worker:
         if corrected := payload.get("corrected"):
             reference = _read_reference(payload, payload["tiers"][0])
             session.board.feeding = corrected
-            session.board.fed = _select_gradients(reference, corrected, 0)
+            session.board.fed = select_gradients(reference, corrected, 0)
         if restored := payload.get("restored"):
             # Before the first step, which makes the slots: they are restored when they
             # come into being.
@@ -233,9 +231,9 @@ class Worker:
             for step in range(scenario.steps):
                 self._channel.report_progress(step=step, phase=tier)
                 if tier != "free" or step == 0:
-                    session.write_state(_select_state(reference, tier, step))
+                    session.write_state(select_state(reference, tier, step))
                 if corrected := payload.get("corrected"):
-                    session.board.fed = _select_gradients(reference, corrected, step)
+                    session.board.fed = select_gradients(reference, corrected, step)
                     session.board.set_feeds()
                 self._run_step(session, trained, step, shards, values)
                 if payload.get("partly"):
@@ -302,6 +300,8 @@ class Worker:
         """Feed what the cluster observed into the single-device update."""
         if self._replay is None:
             raise RuntimeError("replay was asked for before the reference")
+        reference = self._replay.reference
+        scenario = reference.scenario
         folder = Path(payload["folder"])
         written: dict[str, list[str]] = {}
         repeated: dict[str, int] = {}
@@ -326,41 +326,10 @@ class Worker:
             "replays": written,
             "repeated": repeated,
             "turns": turns,
-            "drawn_anew": self._find_drawn_anew(
-                payload, observed, self._replay.reference
+            "drawn_anew": find_drawn_anew(
+                observed, reference, lambda: self._make_session(payload, scenario)
             ),
         }
-
-    def _find_drawn_anew(
-        self, payload: Mapping[str, Any], observed: Trace, reference: Reference
-    ) -> list[str]:
-        """Variables with another start on the cluster, and in a second build here.
-
-        The subject draws them from chance that no seed governs.
-        """
-        initial = reference.initial
-        differing = {
-            key.variable
-            for key, value in observed.select(step=INITIAL, phase="variable")
-            if (start := initial.get((key.variable, 0))) is not None
-            and not np.array_equal(np.asarray(value), start, equal_nan=True)
-        }
-        if not differing:
-            return []
-        scenario = scenario_from_json(payload["scenario"])
-        seed_chance(scenario.seed)
-        again = self._make_session(payload, scenario)
-        state = again.read_state()
-        # Keras numbers the layers of a process, so that the paths are other ones.
-        paths = zip(reference.session.variables, again.variables, strict=False)
-        return sorted(
-            old.path
-            for old, new in paths
-            if old.path in differing
-            and not np.array_equal(
-                state[new.path, 0], initial[old.path, 0], equal_nan=True
-            )
-        )
 
     def call(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run a function of the user's in this task; writes what it returns."""
@@ -404,30 +373,3 @@ def _write_control(session: Session, folder: Path) -> str | None:
 
 def _read_reference(payload: Mapping[str, Any], tier: str) -> Trace:
     return read_trace(Path(payload["folder"]), f"reference-{tier}")
-
-
-def _select_gradients(reference: Trace, phase: Any, step: int) -> Fed:
-    """What a phase of a step has to hold on every replica."""
-    return {
-        (key.call, key.phase, key.variable): value
-        for key, value in reference.select(step=step, phase=phase, replica=WHOLE)
-    }
-
-
-def _select_state(reference: Trace, tier: str, step: int) -> dict[str, Any]:
-    """The synchronised state from which a step starts."""
-    state: dict[str, Any] = {}
-    for variable in reference.variables:
-        if not variable.synchronised:
-            continue
-        restart = step == 0 or (tier == "exact" and variable.role == "variable")
-        key = TraceKey(
-            step=INITIAL if restart else step - 1,
-            phase=variable.role,
-            variable=variable.path,
-            replica=WHOLE,
-        )
-        value = reference.get(key)
-        if value is not None:
-            state[variable.path] = value
-    return state

@@ -1,0 +1,71 @@
+"""The cluster once more, with the right value in the place of a wrong one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from distbench.cluster import ClusterSpec
+from distbench.evidence import Evidence, Tier
+from distbench.observe.launching import Launch, list_trainers, make_opening
+from distbench.observe.saved import SAVED
+from distbench.scenario import Scenario, scenario_to_json
+from distbench.target import TargetRef, target_to_json
+from distbench.trace import Phase, merge_traces, read_trace
+
+_LEFT_BEHIND = ("slot", "variable", "iterations")
+
+
+def observe_corrected(
+    target: TargetRef,
+    scenario: Scenario,
+    spec: ClusterSpec,
+    tier: Tier,
+    phase: Phase,
+    evidence: Evidence,
+    folder: Path,
+    launch: Launch,
+) -> Evidence:
+    """Run the cluster once more, with the reference's value in place of a wrong one.
+
+    Args:
+        target: The subject.
+        scenario: What to run.
+        spec: Its resolved cluster spec.
+        tier: In which tier.
+        phase: Where on its way the reference's gradient is put in.
+        evidence: That of the run that was wrong.
+        folder: Its traces.
+        launch: How tasks are started.
+
+    Returns:
+        The evidence with what the corrected run left behind: slots, variables and
+        iterations.
+
+    Raises:
+        ClusterError: The run did not get to its end.
+    """
+    payload = {
+        "target": target_to_json(target),
+        "scenario": scenario_to_json(scenario),
+        "folder": str(folder),
+        "tiers": [tier],
+        "shards": list(evidence.reference.shards),
+        "corrected": phase,
+        "tasks": [str(task) for task in list_trainers(spec)],
+    }
+    if scenario.restore_from:
+        payload["restored"] = str(folder / SAVED)
+    opening = make_opening(scenario.seed, scenario.jit)
+    trainers = list_trainers(spec)
+    deadline_s = time.monotonic() + scenario.timeout_s
+    with launch.start_cluster(spec, opening) as cluster:
+        for job in ("prepare", "train"):
+            left_s = max(0.1, deadline_s - time.monotonic())
+            cluster.call(job, payload, timeout_s=left_s, tasks=trainers)
+    parts = [read_trace(folder, f"corrected-{tier}-{task}") for task in trainers]
+    merged = merge_traces(str(spec), parts)
+    left = {key: v for key, v in merged.values.items() if key.phase in _LEFT_BEHIND}
+    left_behind = replace(merged, values=left)
+    return replace(evidence, observed=left_behind, replays={}, repeated=(), turns=None)

@@ -1,0 +1,79 @@
+"""Evidence, put together from the traces that the tasks of a run wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from distbench.evidence import Evidence, Examples, Tier
+from distbench.scenario import PIPELINE, Scenario
+from distbench.trace import merge_traces, read_trace
+
+
+def read_evidence(
+    folder: Path,
+    tier: Tier,
+    scenario: Scenario,
+    tasks: Sequence[str],
+    answer: Mapping[str, Any],
+    replies: Mapping[str, Any],
+) -> Evidence:
+    """What a tier of a run showed.
+
+    Args:
+        folder: Where the traces are.
+        tier: Which one.
+        scenario: What was run.
+        tasks: Those that trained, in their order.
+        answer: What the job `reference` returned.
+        replies: What the job `replay` returned.
+    """
+    examples = None
+    if scenario.workload == PIPELINE:
+        examples = read_examples(folder, tasks)
+    parts = [read_trace(folder, f"observed-{tier}-{task}") for task in tasks]
+    return Evidence(
+        tier=tier,
+        observed=merge_traces(scenario.cluster, parts),
+        reference=read_trace(folder, f"reference-{tier}"),
+        replays={
+            phase: read_trace(folder, f"replay-{tier}-{phase}")
+            for phase in replies["replays"][tier]
+        },
+        repeated=tuple(
+            read_trace(folder, f"repeated-{tier}-{number}")
+            for number in range(replies["repeated"][tier])
+        ),
+        turns=read_trace(folder, f"turns-{tier}") if tier in replies["turns"] else None,
+        twins=tuple(
+            read_trace(folder, f"twin-{tier}-{number}")
+            for number in range(answer["twins"][tier])
+        ),
+        penalty=read_trace(folder, "penalty") if answer["penalty"] else None,
+        probes={name: read_trace(folder, f"probe-{name}") for name in answer["probes"]},
+        shards_known=answer["shards_known"],
+        drawn_anew=tuple(replies["drawn_anew"]),
+        data_driven=tuple(answer["data_driven"]),
+        loss_reduction=answer["loss_reduction"],
+        examples=examples,
+        restored=bool(scenario.restore_from),
+    )
+
+
+def read_examples(folder: Path, tasks: Sequence[str]) -> Examples:
+    """What was read of an epoch, on one device and by the tasks of a cluster."""
+    one, *parts = (
+        json.loads((folder / f"examples-{name}.json").read_text("utf-8"))
+        for name in ("one", *tasks)
+    )
+    return Examples(
+        expected=tuple(tuple(step) for replica in one["seen"] for step in replica),
+        seen=tuple(
+            tuple(tuple(step) for step in replica)
+            for part in parts
+            for replica in part["seen"]
+        ),
+        is_whole=all(part["is_whole"] for part in (one, *parts)),
+    )

@@ -1,0 +1,154 @@
+"""Runs one scenario: single-device reference, cluster, replay; returns the evidence.
+
+This is where scenario, launcher and worker program meet. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from distbench.cluster import ClusterSpec
+from distbench.evidence import Evidence, Tier
+from distbench.launch.failure import TaskFailedError
+from distbench.launch.group import Group
+from distbench.observe.launching import ONE, Launch, list_trainers, make_opening
+from distbench.observe.reading import read_evidence
+from distbench.observe.saved import train_before
+from distbench.observe.subject import translate_failure
+from distbench.scenario import PIPELINE, Scenario, scenario_to_json
+from distbench.target import TargetRef, target_from_json, target_to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What became of a scenario.
+
+    Attributes:
+        evidence: By tier, where the run got to its end.
+        failure: The task that failed on the cluster, if one did.
+        seconds: Wall time.
+        environment: Versions, devices and settings of the tasks.
+        control: The stock optimizer of the subject's family.
+        folder: Where the traces are.
+        tiers: Those that the subject can have; empty where that is not known.
+    """
+
+    evidence: Mapping[Tier, Evidence] = field(default_factory=dict)
+    failure: TaskFailedError | None = None
+    seconds: float = 0.0
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    control: TargetRef | None = None
+    folder: Path | None = None
+    tiers: tuple[Tier, ...] = ()
+
+
+def observe(
+    target: TargetRef,
+    scenario: Scenario,
+    spec: ClusterSpec,
+    tiers: tuple[Tier, ...],
+    launch: Launch,
+    one: Group | None = None,
+) -> Observation:
+    """Run a scenario on one device and on its cluster.
+
+    Args:
+        target: The subject.
+        scenario: What to run.
+        spec: Its resolved cluster spec.
+        tiers: Which tiers; those that the workload cannot have are left out.
+        launch: How tasks are started.
+        one: A single-device task that has computed nothing yet; it is ended here.
+
+    Raises:
+        BadInputError: The subject fails on one device already.
+        ClusterError: The bench's own part failed.
+    """
+    start_s = time.monotonic()
+    deadline_s = start_s + scenario.timeout_s
+    folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
+    trainers = list_trainers(spec)
+    payload = {
+        "target": target_to_json(target),
+        "scenario": scenario_to_json(scenario),
+        "folder": str(folder),
+        "replicas": spec.replicas,
+        "tiers": list(tiers),
+        "cluster": str(spec),
+        "tasks": [str(task) for task in trainers],
+        "partly": launch.collective_s is not None,
+    }
+    opening = make_opening(scenario.seed, scenario.jit, launch.collective_s)
+
+    def left() -> float:
+        return max(0.1, deadline_s - time.monotonic())
+
+    control: TargetRef | None = None
+    found: tuple[Tier, ...] = ()
+    with one or launch.start_cluster(ONE, opening) as one:
+        environment = dict(next(iter(one.first.values()))["environment"])
+        try:
+            if scenario.restore_from:
+                saved = train_before(target, scenario, folder, launch, left)
+                payload = {**payload, **saved}
+            with launch.start_cluster(spec, opening) as cluster:
+                if scenario.workload == PIPELINE:
+                    # One device trains on what the replicas got.
+                    cluster.call("read", payload, timeout_s=left(), tasks=trainers)
+                # Building and tracing needs no reference, so both go on at once. What
+                # fails on one device already is said of that, not of the cluster.
+                wait_prepared = cluster.submit(
+                    "prepare", payload, timeout_s=left(), tasks=trainers
+                )
+                answer = _call_reference(one, payload, target, left())
+                if answer["control"] is not None:
+                    control = target_from_json(answer["control"])
+                found = tuple(answer["twins"])
+                if not found:
+                    return Observation(environment=environment)
+                payload = {
+                    **payload,
+                    "shards": answer["shards"],
+                    "tiers": list(found),
+                }
+                wait_prepared()
+                cluster.call("train", payload, timeout_s=left(), tasks=trainers)
+        except TaskFailedError as error:
+            return Observation(
+                failure=error,
+                control=control,
+                seconds=time.monotonic() - start_s,
+                environment=environment,
+                folder=folder,
+                tiers=found,
+            )
+        replayed = one.call("replay", payload, timeout_s=left())
+        replies = next(iter(replayed.values()))
+
+    tasks = [str(task) for task in trainers]
+    return Observation(
+        evidence={
+            tier: read_evidence(folder, tier, scenario, tasks, answer, replies)
+            for tier in found
+        },
+        control=control,
+        seconds=time.monotonic() - start_s,
+        environment={**environment, "python": sys.version.split()[0]},
+        folder=folder,
+        tiers=found,
+    )
+
+
+def _call_reference(
+    one: Group, payload: Mapping[str, Any], target: TargetRef, timeout_s: float
+) -> dict[str, Any]:
+    try:
+        answers = one.call("reference", payload, timeout_s=timeout_s)
+    except TaskFailedError as error:
+        raise translate_failure(error, target) from error
+    return next(iter(answers.values()))

@@ -1,0 +1,48 @@
+"""A cluster that trains before, and saves what another one restores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from distbench.cluster import ClusterSpec
+from distbench.observe.launching import Launch, list_trainers, make_opening
+from distbench.scenario import PIPELINE, Scenario, scenario_to_json
+from distbench.target import TargetRef, target_to_json
+
+SAVED = "saved"
+"""The folder, in that of the scenario, with the checkpoint and what it has to hold."""
+
+
+def train_before(
+    target: TargetRef,
+    scenario: Scenario,
+    folder: Path,
+    launch: Launch,
+    left: Callable[[], float],
+) -> dict[str, Any]:
+    """Train on another cluster and save; returns what the payload has to say of it."""
+    spec = ClusterSpec.parse(scenario.restore_from)
+    before = replace(scenario, cluster=scenario.restore_from, restore_from="", split=())
+    trainers = list_trainers(spec)
+    place = folder / SAVED
+    place.mkdir(mode=0o700)
+    payload = {
+        "target": target_to_json(target),
+        "scenario": scenario_to_json(before),
+        "folder": str(place),
+        "tasks": [str(task) for task in trainers],
+    }
+    jobs = (
+        ("read", "prepare", "save")
+        if scenario.workload == PIPELINE
+        else ("prepare", "save")
+    )
+    with launch.start_cluster(
+        spec, make_opening(scenario.seed, scenario.jit)
+    ) as cluster:
+        for job in jobs:
+            cluster.call(job, payload, timeout_s=left(), tasks=trainers)
+    return {"restored": str(place), "saved_by": str(trainers[0])}
