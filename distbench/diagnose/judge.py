@@ -88,7 +88,9 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
             told = other
         if not reading.first_known:
             told = told or other
-    return judgement if told is None or _is_clear(judgement) else told
+    if told is None or (_is_clear(judgement) and not _names_cause(told)):
+        return judgement
+    return told
 
 
 def _is_clear(judgement: Judgement) -> bool:
@@ -100,8 +102,14 @@ def _is_clear(judgement: Judgement) -> bool:
     if judgement.status is not Status.FAIL or "loss" not in judgement.references:
         return False
     first = judgement.findings[0]
-    is_named = first.code not in ("unexplained", "replicas-diverged")
-    return is_named and first.confidence >= _ALL and first.phase != "loss"
+    is_whole = first.confidence >= _ALL and first.phase != "loss"
+    return is_whole and _names_cause(judgement)
+
+
+def _names_cause(judgement: Judgement) -> bool:
+    """Whether it says more than that something is wrong."""
+    generic = ("unexplained", "replicas-diverged")
+    return any(finding.code not in generic for finding in judgement.findings[:1])
 
 
 def _tells(reading: Reading, judgement: Judgement) -> bool:

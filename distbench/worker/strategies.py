@@ -15,7 +15,7 @@ _INTRA_OP_THREADS = 1
 """One thread within an op: with several, how TensorFlow splits a product among them
 decides in which order it is summed, and the same shard would not give the same bits."""
 
-_REWRITES = ("arithmetic_optimization", "constant_folding", "remapping")
+_REWRITES = ("arithmetic_optimization", "remapping")
 """Passes of TensorFlow's graph optimizer that put other formulas in the place of those
 of the program, which round otherwise. Which they find depends on the graph around: the
 same update of RMSprop came out one ulp apart on one device and on two replicas."""

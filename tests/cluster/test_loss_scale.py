@@ -62,7 +62,7 @@ def test_keras_3_asks_one_replica_and_its_own_sgd_shows_it() -> None:
 
 def test_workers_that_wait_for_one_that_skipped_are_named() -> None:
     """Keras 3 again: worker 1 skips what worker 0 waits in."""
-    verdict = distbench.check(LAST, "mwms:2", tier="bounded", timeout_s=8)
+    verdict = distbench.check(LAST, "mwms:2", tier="bounded", timeout_s=15)
     (found,) = verdict.findings
     assert (found.code, found.origin) == ("collective-mismatch", "framework")
     assert found.step == 1
