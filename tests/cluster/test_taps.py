@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 import distbench
-from distbench.scenario import Scenario
+from distbench.scenario import MODEL, Scenario
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
 SUBJECTS = Path(__file__).with_name("family_subjects.py")
+MODELS = Path(__file__).with_name("keras_models.py")
 FAMILIES = ("make_keras2_adam", "make_keras3_adam", "make_v1_adam")
 SCALED = {
     "overflow": ("make_legacy_scaled", "make_keras2_scaled"),
@@ -41,14 +42,16 @@ def _train(scenario: Scenario, spec_text: str, *, tapped: bool, scale: float = 1
     return _train_in(place, factory, scenario, tapped=tapped)
 
 
-def _train_families(scenario: Scenario, spec_text: str, names=FAMILIES):
-    """Runs in a task: digests of each family without taps and with them."""
+def _train_families(
+    scenario: Scenario, spec_text: str, names=FAMILIES, file: Path = SUBJECTS
+):
+    """Runs in a task: digests of each subject without taps and with them."""
     from distbench.target import load_target, parse_target
 
     place = _find_place(spec_text)
     if place is None:
         return {}
-    makers = {n: load_target(parse_target(f"{SUBJECTS}:{n}")) for n in names}
+    makers = {n: load_target(parse_target(f"{file}:{n}")) for n in names}
     # A second optimizer of a name gets another one: compared by their order.
     return {
         (tapped, name): list(_train_in(place, make, scenario, tapped=tapped).values())
@@ -75,15 +78,17 @@ def _find_place(spec_text: str):
 
 
 def _train_in(place, factory, scenario: Scenario, *, tapped: bool):
-    from distbench.split import split_unevenly
-    from distbench.worker.optimizer_program import count_examples
+    from distbench.worker.program import count_batch
     from distbench.worker.reference import cut_batch
     from distbench.worker.session import Session
+    from distbench.worker.strategies import seed_chance
     from distbench.worker.subjects import make_program
 
+    seed_chance(scenario.seed)
     program = make_program(factory, scenario)
     session = Session(program, *place, tapped=tapped)
-    shards = split_unevenly(count_examples(scenario), place[1].replicas)
+    examples = count_batch(program.data(0))
+    shards = program.split(scenario, examples, place[1].replicas)
     trained = session.make_step()
     session.prepare(trained, list(cut_batch(program.data(0), shards)))
     for step in range(3):
@@ -144,6 +149,21 @@ def test_taps_leave_a_loss_scale_as_it_is(cluster: str, workload: str) -> None:
             # Two or three variables with two slots of each, a scale and two counters.
             assert len(trained[True, name]) >= 9
             assert trained[True, name] == trained[False, name], name
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"), [("make_dense", "mwms:2"), ("make_keras3", "mirrored:2")]
+)
+def test_taps_leave_a_model_as_it_is(name: str, cluster: str) -> None:
+    scenario = Scenario(target=name, workload=MODEL, cluster=cluster)
+    results = distbench.run(
+        lambda: _train_families(scenario, f"{cluster}@cpu", (name,), MODELS), cluster
+    )
+    assert results
+    for trained in results.values():
+        # Four variables, two slots or an average of each, two metrics, a counter.
+        assert len(trained[True, name]) >= 9
+        assert trained[True, name] == trained[False, name]
 
 
 @pytest.mark.parametrize("path", ["user", "aggregator-two-stage", "global-clipnorm"])
