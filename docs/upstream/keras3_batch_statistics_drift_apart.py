@@ -8,7 +8,8 @@ keras/src/backend/tensorflow/core.py mirrors them with `VariableAggregation.NONE
 own replica's batches, and what is read and saved is the first one. tf_keras makes them
 `ON_READ` with a mean, which is what is read and saved there.
 
-distbench: `statistics-not-synchronized` at `variable`, origin `framework`.
+distbench: `statistics-not-synchronized` at `variable`, origin `framework`. No thread
+on Keras 3 was found.
 """
 
 import keras

@@ -5,7 +5,8 @@ Where: keras/src/backend/tensorflow/trainer.py. `_maybe_symbolic_build` hands th
 a model whose losses and metrics were built before, `reduce_per_replica` takes
 `strategy.reduce("MEAN", value, axis=0)` of scalars, which have no axis 0.
 
-distbench: `raises` at the first step, origin `framework`.
+distbench: `raises` at the first step, origin `framework`. Thread:
+https://github.com/keras-team/keras/issues/20585 (found open).
 """
 
 import json
