@@ -2,7 +2,8 @@
 
 Each is shown alone by a file of docs/upstream; here the bench finds it in what a user
 would bring. The tests are expected to fail, strictly: one that passes says that an
-entry, and what the bench knows of it, is out of date.
+entry, and what the bench knows of it, is out of date. Of some the framework's authors
+know: https://github.com/keras-team/keras/issues/20585 has `fit` on workers.
 """
 
 from __future__ import annotations
