@@ -103,6 +103,17 @@ def test_a_shared_variable_is_updated_once(expect_fault):
     )
 
 
+@shown_by("keras3_muon_decays_on_each_replica")
+@pytest.mark.programs(
+    "upstream.py", "make_muon", clusters=["central:2"], kinds=["central"]
+)
+def test_a_shared_variable_decays(expect_fault):
+    # The control is a stock SGD, whose decay goes another way.
+    expect_fault(
+        "raises", "local_gradient", origin="subject", workload="linear", tier="bounded"
+    )
+
+
 @shown_by("keras3_batch_statistics_drift_apart")
 @pytest.mark.programs(
     "upstream.py", "make_normalised", clusters=["mirrored:2"], kinds=["mirrored"]

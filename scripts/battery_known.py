@@ -54,6 +54,18 @@ def _needs_keras_variables(row: Mapping[str, Any]) -> bool:
     return "'ResourceVariable' object has no attribute 'path'" in row["message"]
 
 
+def _decays_shared_variable(row: Mapping[str, Any]) -> bool:
+    # The decay is what comes between a replica's own gradients and their sum.
+    places = {(f["code"], f["phase"]) for f in row["findings"]}
+    return places == {("raises", "local_gradient")} and _assigns_shared_variable(row)
+
+
+def _assigns_shared_variable(row: Mapping[str, Any]) -> bool:
+    words = [row["message"], *(f["explanation"] for f in row["findings"])]
+    refusal = "You must specify an aggregation method to update a AggregatingVariable"
+    return any(refusal in text for text in words)
+
+
 KNOWN: tuple[Known, ...] = (
     Known(
         title="Clips before the sum",
@@ -77,5 +89,23 @@ KNOWN: tuple[Known, ...] = (
         "optimizers of Keras 3 take them. With `exclude_embeddings=False` it does "
         "not ask.",
         fits=_needs_keras_variables,
+    ),
+    Known(
+        title="Decays on each replica",
+        says="`Muon._apply_weight_decay` in keras/src/optimizers/muon.py assigns the "
+        "variables in replica context, which replicas that share them refuse. The "
+        "stock SGD, which tells whose fault a finding is, decays in another way.",
+        fits=_decays_shared_variable,
+        entry="keras3_muon_decays_on_each_replica.py",
+    ),
+    Known(
+        title="Assigns a shared variable on a replica",
+        says="`_update_model_variables_moving_average` in "
+        "keras/src/optimizers/base_optimizer.py and `_tf_apply` in "
+        "keras/src/optimizers/loss_scale_optimizer.py assign averages and counters in "
+        "replica context. Where replicas share a variable that needs an aggregation, "
+        "and `AggregatingVariable._assign_func` in "
+        "tensorflow/python/distribute/ps_values.py refuses it.",
+        fits=_assigns_shared_variable,
     ),
 )

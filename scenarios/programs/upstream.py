@@ -44,6 +44,12 @@ def make_v1_sgd() -> Any:
     return tf.compat.v1.train.GradientDescentOptimizer(0.125)
 
 
+def make_muon() -> Any:
+    """keras3_muon_decays_on_each_replica."""
+    # By default it asks a variable for its path, which only those of Keras have.
+    return keras.optimizers.Muon(0.125, weight_decay=0.5, exclude_embeddings=False)
+
+
 def make_normalised() -> Any:
     """keras3_batch_statistics_drift_apart."""
     return _make_model(keras.layers.BatchNormalization(), loss="mse")
