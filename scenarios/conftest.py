@@ -172,7 +172,8 @@ def check(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Callabl
             options["workload"] = case.workload
         target = parse_target(case.target, request.config.invocation_params.dir)
         try:
-            verdict = distbench.check(target, case.cluster, path=case.path, **options)
+            options.setdefault("path", case.path)
+            verdict = distbench.check(target, case.cluster, **options)
         except BadInputError as error:
             if not request.config.getoption("optimizer"):
                 raise

@@ -3,7 +3,7 @@
 Each of these files shows one fault of TensorFlow or Keras with nothing else installed;
 its docstring says where the fault lies and what is due.
 
-    .venv/bin/python scripts/write_upstream.py          # half a minute
+    .venv/bin/python scripts/write_upstream.py          # minutes
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "upstream"
 PAGE = ROOT / "docs" / "upstream-findings.md"
-_TIMEOUT_S = 120
+_TIMEOUT_S = 240
 _HEAD = """\
 <!-- Written by scripts/write_upstream.py from the files in docs/upstream. -->
 

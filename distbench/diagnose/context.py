@@ -156,6 +156,14 @@ class Hypothesis:
     phase: Phase | None = None
 
 
+def is_number(info: VariableInfo) -> bool:
+    """Whether a slot is one of the numbers that the rule is given.
+
+    A single number that belongs to no variable is no average of gradients.
+    """
+    return not info.of and not info.shape
+
+
 def take_rows(value: Value, case: Pair) -> Array:
     """A value in the rows of a case: all, or those that the case consists of."""
     if case.rows is None:

@@ -12,7 +12,8 @@ from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.pairs import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, align_value, are_equal, densify
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context, Hypothesis, is_number
+from distbench.trace import WHOLE, Phase, Value
 
 
 def find_overflowing(context: Context, step: int) -> tuple[int, ...]:
@@ -104,6 +105,17 @@ def explain_by_own_skip(context: Context) -> Iterator[Hypothesis]:
         and np.isfinite(case.observed).all()
         and are_equal(case.expected, np.broadcast_to(case.base, case.expected.shape))
     }
+    if (
+        context.phase == "slot"
+        and is_applied_to_some(context, step)
+        and not _differs(context, step, "slot")
+    ):
+        # The scale and its counter are all that shows it before the variables do.
+        gone_on |= {
+            number: case.observed
+            for number, case in context.list_cases()
+            if case.key.step == step and is_number(context.infos[case.key.variable])
+        }
     if not gone_on:
         return
     alone = all(
@@ -118,6 +130,39 @@ def explain_by_own_skip(context: Context) -> Iterator[Hypothesis]:
         predicted=gone_on,
         detail=f"one device skips the step, {skipped if alone else none}",
     )
+
+
+def is_applied_to_some(context: Context, step: int) -> bool:
+    """Whether one device skips a step that overflows and some replica applies it.
+
+    A loss scale and its counter then are what a step makes of them that is not skipped.
+    """
+    if not find_overflowing(context, step):
+        return False
+    trace = context.evidence.reference
+    before, due = (
+        dict(trace.select(step=at, phase="variable", replica=WHOLE))
+        for at in (step - 1, step)
+    )
+    stood = all(
+        _is_same(value, before.get(replace(key, step=step - 1)))
+        for key, value in due.items()
+    )
+    return stood and _differs(context, step, "variable")
+
+
+def _differs(context: Context, step: int, phase: Phase) -> bool:
+    """Whether some replica's variables, or their slots, are not what one device has."""
+    reference, infos = context.evidence.reference, context.infos
+    return any(
+        not _is_same(value, reference.get(key.at(WHOLE)))
+        for key, value in context.evidence.observed.select(step=step, phase=phase)
+        if phase == "variable" or not is_number(infos[key.variable])
+    )
+
+
+def _is_same(left: Value, right: Value | None) -> bool:
+    return right is not None and are_equal(densify(left), densify(right))
 
 
 def _stood_still(context: Context, case: Pair, replica: int) -> bool:

@@ -9,10 +9,11 @@ import numpy as np
 
 from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, densify, measure_norm
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context, Hypothesis, is_number
 from distbench.diagnose.fit import Row, fit_weights, predict_rows
+from distbench.diagnose.overflow import is_applied_to_some
 from distbench.diagnose.reduction import list_subsets
-from distbench.trace import TraceKey, Value, VariableInfo
+from distbench.trace import TraceKey, Value
 
 
 def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
@@ -239,6 +240,7 @@ def explain_by_number(context: Context) -> Iterator[Hypothesis]:
         number: case.observed
         for number, case in context.list_cases()
         if is_number(context.infos[case.key.variable])
+        and not is_applied_to_some(context, case.key.step)
     }
     if predicted:
         yield Hypothesis(
@@ -246,14 +248,6 @@ def explain_by_number(context: Context) -> Iterator[Hypothesis]:
             predicted=predicted,
             detail="the number is another than on one device",
         )
-
-
-def is_number(info: VariableInfo) -> bool:
-    """Whether a slot is one of the numbers that the rule is given.
-
-    A single number that belongs to no variable is no average of gradients.
-    """
-    return not info.of and not info.shape
 
 
 def are_some(context: Context) -> bool:

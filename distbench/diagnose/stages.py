@@ -9,12 +9,11 @@ import numpy as np
 
 from distbench.compare.comparison import Judged
 from distbench.compare.pairs import Pair
-from distbench.diagnose.context import Context
+from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.explain import Explained, make_finding
 from distbench.diagnose.hypotheses import list_hypotheses
 from distbench.diagnose.links import Chain
 from distbench.diagnose.rank import Ranked, find_best
-from distbench.diagnose.slots import is_number
 from distbench.diagnose.totals import explain_totals
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, PHASES, Phase, VariableInfo

@@ -54,3 +54,7 @@ def make_keras2_scaled():
 
 def make_keras3_scaled():
     return keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.1))
+
+
+def make_keras3_scaled_sgd():
+    return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.125))

@@ -60,6 +60,22 @@ def test_keras_3_asks_one_replica_and_its_own_sgd_shows_it() -> None:
     assert "dynamic_scale' stayed at 1024" in found.explanation
 
 
+def test_a_scale_whose_optimizer_has_no_slots_tells_of_the_step_by_itself() -> None:
+    """Its number and its counter are those of a step that is not skipped."""
+    target = Path(__file__).with_name("family_subjects.py")
+    verdict = distbench.check(
+        f"{target}:make_keras3_scaled_sgd",
+        "mirrored:2",
+        workload="overflow",
+        tier="bounded",
+    )
+    (found,) = verdict.findings
+    assert (found.code, found.phase, found.origin) == ("nonfinite", "slot", "framework")
+    assert "none of the replicas, though the gradients of replica 1" in (
+        found.explanation
+    )
+
+
 def test_workers_that_wait_for_one_that_skipped_are_named() -> None:
     """Keras 3 again: worker 1 skips what worker 0 waits in."""
     verdict = distbench.check(LAST, "mwms:2", tier="bounded", timeout_s=15)

@@ -1,0 +1,84 @@
+"""Stock optimizers and models that are right, where TensorFlow or Keras is not.
+
+Each shows the fault that the file of docs/upstream in its docstring shows alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+
+def make_clipped() -> Any:
+    """keras3_clips_before_the_sum."""
+    return keras.optimizers.SGD(0.125, global_clipnorm=0.125)
+
+
+def make_accumulating() -> Any:
+    """keras3_conditional_updates_raise."""
+    return keras.optimizers.SGD(0.125, gradient_accumulation_steps=2)
+
+
+def make_scaled() -> Any:
+    """keras3_loss_scale_asks_one_replica."""
+    inner = keras.optimizers.SGD(0.125)
+    return keras.optimizers.LossScaleOptimizer(inner)
+
+
+def make_adam() -> Any:
+    """keras3_repeated_rows."""
+    return keras.optimizers.Adam(0.125)
+
+
+def make_clipped_rows() -> Any:
+    """clips_ignore_repeated_rows."""
+    return tf_keras.optimizers.legacy.SGD(0.125, clipnorm=0.125)
+
+
+def make_v1_sgd() -> Any:
+    """v1_updates_once_per_replica."""
+    return tf.compat.v1.train.GradientDescentOptimizer(0.125)
+
+
+def make_muon() -> Any:
+    """keras3_muon_decays_on_each_replica."""
+    # By default it asks a variable for its path, which only those of Keras have.
+    return keras.optimizers.Muon(0.125, weight_decay=0.5, exclude_embeddings=False)
+
+
+def make_normalised() -> Any:
+    """keras3_batch_statistics_drift_apart."""
+    return _make_model(keras.layers.BatchNormalization(), loss="mse")
+
+
+def make_dense() -> Any:
+    """keras3_fit_raises_on_workers."""
+    return _make_model(loss="mse")
+
+
+def make_scalar_loss() -> Any:
+    """keras3_scalar_loss_is_not_divided."""
+    return _make_model(loss=_compute_mean)
+
+
+def _compute_mean(true: Any, predicted: Any) -> Any:
+    return keras.ops.mean((true - predicted) ** 2)
+
+
+def _make_model(*layers: Any, loss: Any) -> Any:
+    inputs = keras.layers.Input((3,))
+    model = keras.Sequential([inputs, *layers, keras.layers.Dense(2)])
+    model.compile(keras.optimizers.SGD(0.125), loss)
+    return model
+
+
+def data(step: int) -> tuple[Any, Any]:
+    """Inputs [8, 3] and targets [8, 2] of the models."""
+    rng = np.random.default_rng(step)
+    shapes = ((8, 3), (8, 2))
+    inputs, targets = (rng.normal(size=shape).astype("float32") for shape in shapes)
+    return inputs, targets

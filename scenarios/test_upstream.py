@@ -1,0 +1,144 @@
+"""Would catch an upgrade of TensorFlow or Keras that does away with one of its faults.
+
+Each is shown alone by a file of docs/upstream; here the bench finds it in what a user
+would bring. The tests are expected to fail, strictly: one that passes says that an
+entry, and what the bench knows of it, is out of date. Of some the framework's authors
+know: https://github.com/keras-team/keras/issues/20585 has `fit` on workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+UPSTREAM = Path(__file__).parents[1] / "docs" / "upstream"
+CONTROLLED = "framework"
+
+
+class StillWrongError(Exception):
+    """The framework does what the entry says. Nothing else makes a test xfail."""
+
+
+def shown_by(entry: str) -> pytest.MarkDecorator:
+    assert (UPSTREAM / f"{entry}.py").is_file()
+    return pytest.mark.xfail(
+        strict=True, raises=StillWrongError, reason=f"docs/upstream/{entry}.py"
+    )
+
+
+@pytest.fixture
+def expect_fault(check: Callable) -> Callable:
+    """Runs the scenario, which is due to pass and shows one known fault instead."""
+
+    def run(code: str, phase: str, *, origin: str = CONTROLLED, **options) -> None:
+        verdict = check(**options)
+        if verdict:
+            return
+        first = verdict.findings[0]
+        assert (first.code, first.phase, first.origin) == (code, phase, origin)
+        raise StillWrongError(first.explanation)
+
+    return run
+
+
+@pytest.fixture
+def expect_note(check: Callable) -> Callable:
+    """Runs the scenario, which passes with a note on repeated rows."""
+
+    def run(**options) -> None:
+        verdict = check(**options)
+        verdict.raise_for_status()
+        message = verdict.runs[0].message
+        if "if the repeated rows of a sparse gradient" in message:
+            raise StillWrongError(message)
+
+    return run
+
+
+@shown_by("keras3_clips_before_the_sum")
+@pytest.mark.programs("upstream.py", "make_clipped", clusters=["mirrored:2"])
+def test_clips_follow_the_sum(expect_fault):
+    expect_fault(
+        "clip-before-reduction", "reduced_gradient", workload="linear", tier="bounded"
+    )
+
+
+@shown_by("keras3_conditional_updates_raise")
+@pytest.mark.programs(
+    "upstream.py", "make_accumulating", clusters=["mirrored:2"], kinds=["mirrored"]
+)
+def test_gradients_are_accumulated_on_replicas(expect_fault):
+    expect_fault("raises", "local_gradient", workload="linear", tier="bounded")
+
+
+@shown_by("keras3_loss_scale_asks_one_replica")
+@pytest.mark.programs(
+    "upstream.py", "make_scaled", clusters=["mirrored:2"], kinds=["mirrored"]
+)
+def test_any_replica_makes_all_skip_a_step(expect_fault):
+    expect_fault("nonfinite", "slot", workload="overflow", tier="bounded")
+
+
+@shown_by("keras3_repeated_rows")
+@pytest.mark.programs("upstream.py", "make_adam", clusters=["mirrored:2"])
+def test_repeated_rows_are_added_up_before_the_rule(expect_note):
+    expect_note(workload="embedding", tier="bounded")
+
+
+@shown_by("clips_ignore_repeated_rows")
+@pytest.mark.programs("upstream.py", "make_clipped_rows", clusters=["mirrored:2"])
+def test_repeated_rows_are_added_up_before_a_clip(expect_note):
+    expect_note(workload="embedding", tier="bounded")
+
+
+@shown_by("v1_updates_once_per_replica")
+@pytest.mark.programs(
+    "upstream.py", "make_v1_sgd", clusters=["central:2"], kinds=["central"]
+)
+def test_a_shared_variable_is_updated_once(expect_fault):
+    expect_fault(
+        "update-repeated", "variable", workload="linear", tier="bounded", path="user"
+    )
+
+
+@shown_by("keras3_muon_decays_on_each_replica")
+@pytest.mark.programs(
+    "upstream.py", "make_muon", clusters=["central:2"], kinds=["central"]
+)
+def test_a_shared_variable_decays(expect_fault):
+    # The control is a stock SGD, whose decay goes another way.
+    expect_fault(
+        "raises", "local_gradient", origin="subject", workload="linear", tier="bounded"
+    )
+
+
+@shown_by("keras3_batch_statistics_drift_apart")
+@pytest.mark.programs(
+    "upstream.py", "make_normalised", clusters=["mirrored:2"], kinds=["mirrored"]
+)
+def test_averages_of_a_batch_are_those_of_all_replicas(expect_fault):
+    expect_fault("statistics-not-synchronized", "variable")
+
+
+@shown_by("keras3_fit_raises_on_workers")
+@pytest.mark.programs("upstream.py", "make_dense", clusters=["mwms:2"], kinds=["mwms"])
+def test_fit_trains_on_workers(expect_fault):
+    expect_fault("raises", "first step")
+
+
+@shown_by("keras3_scalar_loss_is_not_divided")
+@pytest.mark.programs(
+    "upstream.py", "make_scalar_loss", clusters=["mirrored:2"], kinds=["mirrored"]
+)
+def test_a_mean_is_divided_by_the_replicas(expect_fault):
+    # A stock model has a stock loss, so the control does not show it.
+    expect_fault("loss-not-scaled", "loss", origin="subject")
+
+
+def test_every_entry_has_its_scenario():
+    source = Path(__file__).read_text("utf-8")
+    entries = {path.stem for path in UPSTREAM.glob("*.py")}
+    assert entries
+    assert {name for name in entries if f'shown_by("{name}")' not in source} == set()

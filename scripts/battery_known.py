@@ -1,0 +1,111 @@
+"""What is known of stock optimizers that do not pass: whose fault, and where.
+
+An entry recognises rows by what came out, never by the name of an optimizer alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Why some rows are no pass.
+
+    Attributes:
+        title: In a few words.
+        says: What happens, and in which file and function of the installed version.
+        fits: Whether a row is one of them.
+        entry: The file in docs/upstream that shows it without the bench.
+    """
+
+    title: str
+    says: str
+    fits: Callable[[Mapping[str, Any]], bool]
+    entry: str | None = None
+
+
+def split_case(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Family, class and option of a row."""
+    family, name, option = row["case"].split("/")
+    return family, name, option
+
+
+def find_known(row: Mapping[str, Any]) -> Known | None:
+    """The entry that explains a row, or None."""
+    return next((known for known in KNOWN if known.fits(row)), None)
+
+
+def _is_clip(row: Mapping[str, Any]) -> bool:
+    codes = {(f["code"], f["origin"]) for f in row["findings"]}
+    return codes == {("clip-before-reduction", "framework")}
+
+
+def _is_merge_in_conditional(row: Mapping[str, Any]) -> bool:
+    return any(
+        found["code"] == "raises" and "`merge_call` called" in found["explanation"]
+        for found in row["findings"]
+    )
+
+
+def _needs_keras_variables(row: Mapping[str, Any]) -> bool:
+    return "'ResourceVariable' object has no attribute 'path'" in row["message"]
+
+
+def _decays_shared_variable(row: Mapping[str, Any]) -> bool:
+    # The decay is what comes between a replica's own gradients and their sum.
+    places = {(f["code"], f["phase"]) for f in row["findings"]}
+    return places == {("raises", "local_gradient")} and _assigns_shared_variable(row)
+
+
+def _assigns_shared_variable(row: Mapping[str, Any]) -> bool:
+    words = [row["message"], *(f["explanation"] for f in row["findings"])]
+    refusal = "You must specify an aggregation method to update a AggregatingVariable"
+    return any(refusal in text for text in words)
+
+
+KNOWN: tuple[Known, ...] = (
+    Known(
+        title="Clips before the sum",
+        says="`BaseOptimizer.apply` in keras/src/optimizers/base_optimizer.py clips "
+        "each replica's gradients, and they are summed later.",
+        fits=_is_clip,
+        entry="keras3_clips_before_the_sum.py",
+    ),
+    Known(
+        title="Raises in a conditional",
+        says="`_backend_apply_gradients` in keras/src/optimizers/base_optimizer.py "
+        "updates variables in a branch of `ops.cond`, in which TensorFlow refuses "
+        "`merge_call`.",
+        fits=_is_merge_in_conditional,
+        entry="keras3_conditional_updates_raise.py",
+    ),
+    Known(
+        title="Takes variables of Keras alone",
+        says="`_should_use_adamw` in keras/src/optimizers/muon.py asks for a path, "
+        "which a `tf.Variable` has not, and the workloads have these; all other "
+        "optimizers of Keras 3 take them. With `exclude_embeddings=False` it does "
+        "not ask.",
+        fits=_needs_keras_variables,
+    ),
+    Known(
+        title="Decays on each replica",
+        says="`Muon._apply_weight_decay` in keras/src/optimizers/muon.py assigns the "
+        "variables in replica context, which replicas that share them refuse. The "
+        "stock SGD, which tells whose fault a finding is, decays in another way.",
+        fits=_decays_shared_variable,
+        entry="keras3_muon_decays_on_each_replica.py",
+    ),
+    Known(
+        title="Assigns a shared variable on a replica",
+        says="`_update_model_variables_moving_average` in "
+        "keras/src/optimizers/base_optimizer.py and `_tf_apply` in "
+        "keras/src/optimizers/loss_scale_optimizer.py assign averages and counters in "
+        "replica context. Where replicas share a variable that needs an aggregation, "
+        "and `AggregatingVariable._assign_func` in "
+        "tensorflow/python/distribute/ps_values.py refuses it.",
+        fits=_assigns_shared_variable,
+    ),
+)

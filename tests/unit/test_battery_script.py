@@ -1,0 +1,188 @@
+"""`scripts/battery` goes on where it stopped, and says what it cannot explain."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distbench.verdict import Finding, Run, Status
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("measured", "battery_cases", "battery_known", "battery_page", "battery")
+
+
+@pytest.fixture(scope="module")
+def scripts() -> Iterator[dict[str, Any]]:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        yield {name: importlib.import_module(name) for name in NAMES}
+    finally:
+        sys.path.remove(str(ROOT / "scripts"))
+        for name in NAMES:
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def cases(scripts: Any) -> list[Any]:
+    make = scripts["battery_cases"].Stock
+    return [
+        make(family="legacy", name="SGD", paths=("default", "user", "none")),
+        make(family="legacy", name="SGD", option="clipnorm", paths=("default", "user")),
+        make(family="keras3", name="SGD", paths=("default",)),
+    ]
+
+
+@pytest.fixture
+def files(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(scripts["battery"], "FIGURES", tmp_path / "stock.json")
+    monkeypatch.setattr(scripts["battery"], "PAGE", tmp_path / "page.md")
+    return tmp_path
+
+
+def make_run(tier: str, status: Status, **changes: Any) -> Run:
+    return Run(
+        scenario="x",
+        cluster="mwms:2",
+        path="default",
+        workload="linear",
+        tier=tier,
+        status=status,
+        seconds=1.0,
+        **changes,
+    )
+
+
+def make_finding(**changes: Any) -> Finding:
+    given = {
+        "code": "clip-before-reduction",
+        "phase": "reduced_gradient",
+        "step": 0,
+        "variable": "kernel",
+        "replicas": (0, 1),
+        "ratio": 1.4,
+        "error": 1.0,
+        "bound": 0.0,
+        "explanation": "every replica clips",
+        "confidence": 1.0,
+        "origin": "framework",
+        **changes,
+    }
+    return Finding(**given)
+
+
+def make_row(scripts: Any, case: Any, *runs: Run, cluster: str = "mwms:2") -> Any:
+    work = scripts["battery"].Work(case=case, cluster=cluster, path="default")
+    return scripts["battery"].make_row(work, "linear", runs, 0.0)
+
+
+def test_defaults_come_first_and_paths_are_those_of_the_family(
+    scripts: Any, cases: list[Any]
+) -> None:
+    planned = scripts["battery"].plan_work(cases)
+    first = [(w.case.id, w.cluster, w.path) for w in planned[:4]]
+    assert first == [
+        (case, cluster, "default")
+        for cluster in ("mirrored:2", "mwms:2")
+        for case in ("legacy/SGD/default", "keras3/SGD/default")
+    ]
+    assert planned[-1].case.option == "clipnorm"
+    by_hand = {w.case.id for w in planned if w.path == "user"}
+    assert by_hand == {"legacy/SGD/default"}
+    assert len(planned) == 4 * (3 + 1)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status"),
+    [
+        ((Status.PASS, Status.FAIL), "fail"),
+        ((Status.PASS, Status.UNDECIDABLE), "undecidable"),
+        ((Status.REFUSED, Status.REFUSED), "refused"),
+        ((Status.SKIPPED,), "skipped"),
+        ((Status.PASS, Status.SKIPPED), "pass"),
+        ((), "vacuous"),
+    ],
+    ids=["fail", "undecidable", "refused", "skipped", "pass", "nothing"],
+)
+def test_a_row_has_the_heaviest_of_its_tiers(
+    scripts: Any, cases: list[Any], statuses: tuple[Status, ...], status: str
+) -> None:
+    tiers = ("exact", "bounded")
+    runs = [make_run(t, s) for t, s in zip(tiers, statuses, strict=False)]
+    assert make_row(scripts, cases[0], *runs)["status"] == status
+
+
+def test_what_was_checked_is_read_back_until_a_version_changes(
+    scripts: Any, cases: list[Any], files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    battery = scripts["battery"]
+    row = make_row(scripts, cases[0], make_run("exact", Status.PASS))
+    made = battery.Battery(cases=cases, left_out=(), rows={battery.name_row(row): row})
+    made.write()
+    assert battery.read_rows() == made.rows
+    document = json.loads((files / "stock.json").read_text())
+    document["place"]["keras"] = "0.0"
+    (files / "stock.json").write_text(json.dumps(document))
+    assert battery.read_rows() == {}
+    assert "all of it is run again" in capsys.readouterr().out
+
+
+def test_the_page_counts_marks_and_explains(
+    scripts: Any, cases: list[Any], files: Path
+) -> None:
+    battery = scripts["battery"]
+    rows = [
+        make_row(scripts, cases[0], make_run("exact", Status.PASS)),
+        make_row(
+            scripts,
+            cases[2],
+            make_run("exact", Status.FAIL, findings=(make_finding(),)),
+        ),
+        make_row(
+            scripts,
+            cases[2],
+            make_run("exact", Status.FAIL, findings=(make_finding(code="nonfinite"),)),
+            cluster="mirrored:2",
+        ),
+    ]
+    battery.Battery(
+        cases=cases,
+        left_out=[
+            scripts["battery_cases"].LeftOut(family="v1", name="X", reason="needs y")
+        ],
+        rows={battery.name_row(row): row for row in rows},
+    ).write()
+    page = (files / "page.md").read_text()
+    assert "| keras3 | mwms:2 | default | 1 |" in page
+    assert "1. **Clips before the sum** (1)." in page
+    assert "1 runs are not explained yet." in page
+    assert "| SGD | default | nonfinite ? | clip-before-reduction 1 |" in page
+    assert "| `tensorflow.compat.v1.train.X` | needs y |" in page
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"origin": "subject"}, {"code": "missing-reduction"}],
+    ids=["origin", "code"],
+)
+def test_what_differs_from_what_is_known_is_not_explained(
+    scripts: Any, cases: list[Any], changes: dict[str, str]
+) -> None:
+    find = scripts["battery_known"].find_known
+    runs = [make_run("exact", Status.FAIL, findings=(make_finding(),))]
+    assert find(make_row(scripts, cases[2], *runs)) is not None
+    runs = [make_run("exact", Status.FAIL, findings=(make_finding(**changes),))]
+    assert find(make_row(scripts, cases[2], *runs)) is None
+
+
+def test_each_explanation_that_names_an_entry_has_it(scripts: Any) -> None:
+    known = scripts["battery_known"].KNOWN
+    assert known
+    for each in known:
+        if each.entry is not None:
+            assert (ROOT / "docs" / "upstream" / each.entry).is_file()
