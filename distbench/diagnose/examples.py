@@ -55,7 +55,21 @@ def _count_epoch(examples: Examples) -> Iterator[Finding]:
 
 
 def _compare_replicas(examples: Examples) -> Iterator[Finding]:
-    """Of an endless data set: whether all replicas read the same."""
+    """Of an endless data set: whether all replicas read the same, or all read less."""
+    expected = Counter(e for batch in examples.expected for e in batch)
+    seen = Counter(e for own in examples.seen for batch in own for e in batch)
+    # What was read at least twice has come round: nothing else is to come.
+    if expected and seen and min(*expected.values(), *seen.values()) > 1:
+        lost = len(set(expected) - set(seen))
+        if lost:
+            yield _make_finding(
+                "examples-missed",
+                lost,
+                len(expected),
+                (len(expected) - lost) / len(expected),
+                (),
+                f"{lost} of {len(expected)} examples reach no replica",
+            )
     first, *others = examples.seen
     if not others or not first or any(own != first for own in others):
         return

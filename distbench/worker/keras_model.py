@@ -7,6 +7,7 @@ step: its train function is traced once and kept by the model from call to call.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,7 @@ class KerasModelProgram(Program):
         )
         self._model: Any = None
         self._is_watched = False
-        self._told: set[int] = set()
+        self._told: Counter[int] = Counter()
 
     def build(self, strategy: tf.distribute.Strategy) -> None:  # noqa: ARG002  # its scope is entered
         """Have the model made, and what `fit` would make of it before it trains."""
@@ -93,11 +94,16 @@ class KerasModelProgram(Program):
 
     def _take_step(self, session: Session, original: Any, data: Any) -> Any:
         replica = session.board.find_replica()
-        self._told.discard(replica)
+        self._told[replica] = 0
         logs = session.watch(partial(call_converted, original))(data)
-        if replica not in self._told:
+        if not self._told[replica]:
             # A step of the user's own may compute its loss by other means.
-            session.tap_loss(self._find_loss(session, logs))
+            loss = self._find_loss(session, logs)
+            if loss is not None:
+                session.tap_loss(loss)
+        elif self._told[replica] > 1:
+            # Of micro-steps or several networks no single one is the replica's loss.
+            session.board.clear("loss", "")
         return logs
 
     def _tell_loss(
@@ -105,14 +111,18 @@ class KerasModelProgram(Program):
     ) -> Any:
         loss = call_converted(original, *args, **kwargs)
         if loss is not None:
-            self._told.add(session.board.find_replica())
+            self._told[session.board.find_replica()] += 1
             session.tap_loss(loss)
         return loss
 
     def _find_loss(self, session: Session, logs: Any) -> Any:
-        loss = session.board.recall_target()
-        if loss is None and isinstance(logs, dict):
-            loss = logs.get("loss")
+        """What a step differentiates; of several things none is the replica's loss."""
+        targets = session.board.list_targets()
+        if len(targets) > 1:
+            return None
+        numbers = [t for t in targets if tf.is_tensor(t) and t.shape.rank == 0]
+        reported = logs.get("loss") if isinstance(logs, dict) else None
+        loss = numbers[0] if numbers else reported
         if loss is None:
             raise BadInputError(
                 f"train_step of model '{self.name}' shows no loss: it neither calls "

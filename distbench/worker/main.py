@@ -45,6 +45,7 @@ from distbench.worker.session import Session
 from distbench.worker.steps import Step
 from distbench.worker.strategies import (
     configure_runtime,
+    draw_apart,
     make_strategy,
     serve_forever,
 )
@@ -118,7 +119,9 @@ class Worker:
         scenario: Scenario,
         name: str,
     ) -> None:
-        with session.guard("data"):
+        # In a job of the user's no seed makes the processes alike, unless theirs does.
+        number = payload["tasks"].index(name) + 1 if name in payload["tasks"] else 0
+        with session.guard("data"), draw_apart(scenario.seed, number):
             session.program.read_data(
                 session.strategy, Path(payload["folder"]), name, scenario.steps
             )

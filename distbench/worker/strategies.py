@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from distbench.cluster import ClusterSpec, Task
 
@@ -19,6 +22,9 @@ _REWRITES = ("arithmetic_optimization", "remapping")
 """Passes of TensorFlow's graph optimizer that put other formulas in the place of those
 of the program, which round otherwise. Which they find depends on the graph around: the
 same update of RMSprop came out one ulp apart on one device and on two replicas."""
+
+_APART = 7919
+"""Between the seeds of two processes: far enough not to meet those of other checks."""
 
 
 def configure_runtime(spec: ClusterSpec, seed: int, *, jit: bool | None = None) -> None:
@@ -52,6 +58,24 @@ def seed_chance(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)  # the generator of old code is meant
     tf.random.set_seed(seed)
+
+
+@contextmanager
+def draw_apart(seed: int, number: int) -> Iterator[None]:
+    """Inside, chance is another one for each number, unless the user has seeded it.
+
+    Args:
+        seed: What the bench gave to `seed_chance`.
+        number: Of the process.
+    """
+    if context.global_seed() != seed:
+        yield
+        return
+    seed_chance(seed + number * _APART)
+    try:
+        yield
+    finally:
+        seed_chance(seed)
 
 
 def count_inter_op_threads(spec: ClusterSpec) -> int:

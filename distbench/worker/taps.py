@@ -67,7 +67,7 @@ class TapBoard:
         self._calls: dict[int, int] = {}
         self._depth: dict[int, int] = {}
         self._seen: dict[tuple[int, str], list[Any]] = {}
-        self._targets: dict[int, Any] = {}
+        self._targets: dict[int, list[Any]] = {}
         self._is_between = False
         self._local = threading.local()
         self._reached: dict[int, Phase] = {}
@@ -170,14 +170,13 @@ class TapBoard:
 
     def remember_target(self, target: Any) -> None:
         """Keep what a tape of this replica differentiated."""
-        self._targets[self.find_replica()] = target
+        kept = self._targets.setdefault(self.find_replica(), [])
+        if not any(target is other for other in kept):
+            kept.append(target)
 
-    def recall_target(self) -> Any:
-        """The number that the replica's last tape differentiated, or None."""
-        target: Any = self._targets.get(self.find_replica())
-        if not tf.is_tensor(target) or target.shape.num_elements() != 1:
-            return None
-        return target
+    def list_targets(self) -> list[Any]:
+        """What the tapes of this replica's step differentiated."""
+        return self._targets.get(self.find_replica(), [])
 
     def count_gradients(self) -> int:
         """How many gradients of one variable the tapes of a step gave, at most."""
@@ -213,6 +212,12 @@ class TapBoard:
         else:
             self._write(point, (tf.convert_to_tensor(value),))
         return value
+
+    def clear(self, phase: Phase, variable: str) -> None:
+        """Leave nothing at a point, whatever was recorded there in this step."""
+        point = TapPoint(0, phase, variable, self.find_replica())
+        for sink in self._sinks.get(point, ()):
+            sink.assign(_make_empty(sink.dtype), read_value=False)
 
     def _write(self, point: TapPoint, tensors: tuple[Any, ...]) -> None:
         sinks = self._sinks.get(point)

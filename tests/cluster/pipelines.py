@@ -114,6 +114,41 @@ class OneShardTooMany(Trained):
         return examples.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))
 
 
+class EndlesslyOneTooMany(OneShardTooMany):
+    """The same without an end."""
+
+    def dataset_fn(self, context: Any) -> Any:
+        return super().dataset_fn(context).repeat()
+
+
+class ShuffledBeforeSharded(Trained):
+    """Every process shuffles in an order of its own, and then takes its part."""
+
+    seed: int | None = None
+
+    def dataset_fn(self, context: Any) -> Any:
+        import tensorflow as tf
+
+        examples = tf.data.Dataset.from_tensor_slices(make_examples())
+        examples = examples.shuffle(EXAMPLES, seed=self.seed)
+        examples = examples.shard(
+            context.num_input_pipelines, context.input_pipeline_id
+        )
+        return examples.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))
+
+
+class SeededBeforeSharded(ShuffledBeforeSharded):
+    """The same in the same order everywhere, by a seed for all chance."""
+
+    seed = 3
+
+    def build(self, strategy: Any) -> None:
+        import tensorflow as tf
+
+        tf.random.set_seed(11)
+        super().build(strategy)
+
+
 class Distributed(Trained):
     """A data set of global batches, which the strategy shards by a policy."""
 

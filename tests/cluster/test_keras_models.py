@@ -27,7 +27,6 @@ def _check(name: str, cluster: str):
         ("many_inputs", "mwms:2"),
         ("many_inputs_keras3", "mirrored:2"),
         ("make_share_of_mean", "mwms:2"),
-        ("make_adversaries", "mirrored:2"),
     ],
 )
 def test_correct_models_pass(name: str, cluster: str) -> None:
@@ -36,6 +35,14 @@ def test_correct_models_pass(name: str, cluster: str) -> None:
     (run,) = verdict.runs
     assert run.tier == "bounded"
     assert {"loss", "reduced_gradient", "variable"} <= set(run.references)
+
+
+@pytest.mark.parametrize("name", ["make_micro_steps", "make_adversaries"])
+def test_of_several_losses_in_a_step_none_is_taken_for_the_replicas(name: str) -> None:
+    verdict = _check(name, "mirrored:2")
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    assert {"reduced_gradient", "variable"} <= set(verdict.runs[0].references)
+    assert "loss" not in verdict.runs[0].references
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ def _check(name: str, cluster: str, **options):
         ("Sharded", "mirrored:2"),
         ("Shuffled", "mwms:2"),
         ("Endless", "mwms:2"),
+        ("SeededBeforeSharded", "mwms:2"),
         ("Distributed", "mwms:2"),
         ("FromFiles", "mwms:2"),
     ],
@@ -42,6 +43,7 @@ def test_pipelines_that_give_each_example_once_pass(name: str, cluster: str) -> 
         ("EndlesslyNotSharded", "examples-repeated", 2.0, (0, 1)),
         ("SwitchedOff", "examples-repeated", 2.0, (0, 1)),
         ("OneShardTooMany", "examples-missed", 2 / 3, ()),
+        ("EndlesslyOneTooMany", "examples-missed", 2 / 3, ()),
     ],
 )
 def test_examples_that_come_twice_or_never_are_counted(
@@ -53,6 +55,12 @@ def test_examples_that_come_twice_or_never_are_counted(
     assert (first.code, first.phase, first.replicas) == (code, "loss", replicas)
     assert first.ratio == pytest.approx(ratio)
     assert not others, describe_verdict(verdict)
+
+
+def test_orders_that_no_seed_makes_alike_lose_and_repeat_examples() -> None:
+    verdict = _check("ShuffledBeforeSharded", "mwms:2")
+    codes = [finding.code for finding in verdict.findings]
+    assert codes == ["examples-repeated", "examples-missed"], describe_verdict(verdict)
 
 
 def test_a_pipeline_that_ends_too_early_says_so() -> None:

@@ -55,6 +55,16 @@ def test_both_can_be() -> None:
     assert [code for code, _, _ in found] == ["examples-repeated", "examples-missed"]
 
 
+def test_what_came_round_twice_is_all_that_an_endless_data_set_gives() -> None:
+    twice = Examples(
+        expected=(*EPOCH, *EPOCH),
+        seen=((("a", "b"), ("a", "b")), (("c", "d"), ("c", "d"))),
+        is_whole=False,
+    )
+    (found,) = count_examples(twice)
+    assert (found.code, found.ratio) == ("examples-missed", 4 / 6)
+
+
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
