@@ -60,6 +60,12 @@ def _decays_shared_variable(row: Mapping[str, Any]) -> bool:
     return places == {("raises", "local_gradient")} and _assigns_shared_variable(row)
 
 
+def _counts_while_tracing(row: Mapping[str, Any]) -> bool:
+    places = {(f["code"], f["phase"]) for f in row["findings"]}
+    is_nadam = split_case(row)[:2] == ("keras2", "Nadam")
+    return is_nadam and places == {("hyperparameter-differs", "variable")}
+
+
 def _assigns_shared_variable(row: Mapping[str, Any]) -> bool:
     words = [row["message"], *(f["explanation"] for f in row["findings"])]
     refusal = "You must specify an aggregation method to update a AggregatingVariable"
@@ -97,6 +103,14 @@ KNOWN: tuple[Known, ...] = (
         "stock SGD, which tells whose fault a finding is, decays in another way.",
         fits=_decays_shared_variable,
         entry="keras3_muon_decays_on_each_replica.py",
+    ),
+    Known(
+        title="Counts while it is traced",
+        says="`Nadam.update_step` in tf_keras/src/optimizers/nadam.py keeps a counter "
+        "in Python, so its bias correction depends on how often it was traced before, "
+        "and a cluster and one device differ in that.",
+        fits=_counts_while_tracing,
+        entry="keras2_nadam_counts_while_tracing.py",
     ),
     Known(
         title="Assigns a shared variable on a replica",
