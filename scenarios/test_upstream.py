@@ -103,6 +103,19 @@ def test_a_shared_variable_is_updated_once(expect_fault):
     )
 
 
+@shown_by("keras2_nadam_counts_while_tracing")
+@pytest.mark.programs("upstream.py", "make_nadam", kinds=["mwms"])
+def test_a_step_does_not_depend_on_how_often_it_was_traced(expect_fault):
+    # The control is a stock SGD, which counts nothing.
+    expect_fault(
+        "hyperparameter-differs",
+        "variable",
+        origin="subject",
+        workload="embedding",
+        tier="bounded",
+    )
+
+
 @shown_by("keras3_muon_decays_on_each_replica")
 @pytest.mark.programs(
     "upstream.py", "make_muon", clusters=["central:2"], kinds=["central"]

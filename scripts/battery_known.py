@@ -54,10 +54,28 @@ def _needs_keras_variables(row: Mapping[str, Any]) -> bool:
     return "'ResourceVariable' object has no attribute 'path'" in row["message"]
 
 
+def _updates_for_each(row: Mapping[str, Any]) -> bool:
+    codes = {(f["code"], f["origin"]) for f in row["findings"]}
+    return codes == {("update-repeated", "framework")}
+
+
 def _decays_shared_variable(row: Mapping[str, Any]) -> bool:
-    # The decay is what comes between a replica's own gradients and their sum.
+    # The decay is what comes between a replica's own gradients and their sum. Nadam's
+    # product of momenta stands there too, but has no entry of its own.
     places = {(f["code"], f["phase"]) for f in row["findings"]}
-    return places == {("raises", "local_gradient")} and _assigns_shared_variable(row)
+    is_muon = split_case(row)[:2] == ("keras3", "Muon")
+    is_between = places == {("raises", "local_gradient")}
+    return is_muon and is_between and _assigns_shared_variable(row)
+
+
+def _is_clear_refusal(row: Mapping[str, Any]) -> bool:
+    return row["status"] == "refused" and " is not supported " in row["message"]
+
+
+def _counts_while_tracing(row: Mapping[str, Any]) -> bool:
+    places = {(f["code"], f["phase"]) for f in row["findings"]}
+    is_nadam = split_case(row)[:2] == ("keras2", "Nadam")
+    return is_nadam and places == {("hyperparameter-differs", "variable")}
 
 
 def _assigns_shared_variable(row: Mapping[str, Any]) -> bool:
@@ -67,6 +85,17 @@ def _assigns_shared_variable(row: Mapping[str, Any]) -> bool:
 
 
 KNOWN: tuple[Known, ...] = (
+    Known(
+        title="Refused with a clear error",
+        says="tf_keras refuses clips (`make_gradient_clipnorm_fn` and its like in "
+        "tf_keras/src/optimizers/utils.py) and loss scales "
+        "(`_raise_if_strategy_unsupported` in "
+        "tf_keras/src/mixed_precision/loss_scale_optimizer.py) under central storage, "
+        "and gradients that the program has summed (`apply_gradients` in "
+        "tf_keras/src/optimizers/legacy/optimizer_v2.py) there and on parameter "
+        "servers.",
+        fits=_is_clear_refusal,
+    ),
     Known(
         title="Clips before the sum",
         says="`BaseOptimizer.apply` in keras/src/optimizers/base_optimizer.py clips "
@@ -91,6 +120,13 @@ KNOWN: tuple[Known, ...] = (
         fits=_needs_keras_variables,
     ),
     Known(
+        title="Updates once per replica",
+        says="`Optimizer.apply_gradients` in tensorflow/python/training/optimizer.py, "
+        "told not to sum, has every replica update the variable that all share.",
+        fits=_updates_for_each,
+        entry="v1_updates_once_per_replica.py",
+    ),
+    Known(
         title="Decays on each replica",
         says="`Muon._apply_weight_decay` in keras/src/optimizers/muon.py assigns the "
         "variables in replica context, which replicas that share them refuse. The "
@@ -99,12 +135,21 @@ KNOWN: tuple[Known, ...] = (
         entry="keras3_muon_decays_on_each_replica.py",
     ),
     Known(
+        title="Counts while it is traced",
+        says="`Nadam.update_step` in tf_keras/src/optimizers/nadam.py keeps a counter "
+        "in Python, so its bias correction depends on how often it was traced before, "
+        "and a cluster and one device differ in that.",
+        fits=_counts_while_tracing,
+        entry="keras2_nadam_counts_while_tracing.py",
+    ),
+    Known(
         title="Assigns a shared variable on a replica",
         says="`_update_model_variables_moving_average` in "
-        "keras/src/optimizers/base_optimizer.py and `_tf_apply` in "
-        "keras/src/optimizers/loss_scale_optimizer.py assign averages and counters in "
-        "replica context. Where replicas share a variable that needs an aggregation, "
-        "and `AggregatingVariable._assign_func` in "
+        "keras/src/optimizers/base_optimizer.py, `_backend_update_step` in "
+        "keras/src/optimizers/nadam.py and `_tf_apply` in "
+        "keras/src/optimizers/loss_scale_optimizer.py assign averages, a product of "
+        "momenta and counters in replica context. Where replicas share a variable that "
+        "needs an aggregation, and `AggregatingVariable._assign_func` in "
         "tensorflow/python/distribute/ps_values.py refuses it.",
         fits=_assigns_shared_variable,
     ),

@@ -159,9 +159,9 @@ def test_the_page_counts_marks_and_explains(
     ).write()
     page = (files / "page.md").read_text()
     assert "| keras3 | mwms:2 | default | 1 |" in page
-    assert "1. **Clips before the sum** (1)." in page
+    assert "2. **Clips before the sum** (1)." in page
     assert "1 runs are not explained yet." in page
-    assert "| SGD | default | nonfinite ? | clip-before-reduction 1 |" in page
+    assert "| SGD | default | nonfinite ? | clip-before-reduction 2 |" in page
     assert "| `tensorflow.compat.v1.train.X` | needs y |" in page
 
 
