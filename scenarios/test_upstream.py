@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.nightly
 UPSTREAM = Path(__file__).parents[1] / "docs" / "upstream"
 CONTROLLED = "framework"
 

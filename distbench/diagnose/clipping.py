@@ -37,6 +37,8 @@ class Source:
 def list_sources(context: Context, *, own: bool = False) -> list[Source]:
     """Cases whose addends are known, each kind of phase in its own way.
 
+    A value in which nothing arrived tells nothing of what was done to the addends.
+
     Args:
         context: The wrong values.
         own: Whether a replica's value is made of its own gradient alone.
@@ -52,7 +54,7 @@ def list_sources(context: Context, *, own: bool = False) -> list[Source]:
             replicas = tuple(range(len(terms)))
         if own and terms and replica != WHOLE:
             terms, replicas = (terms[replica],), (replica,)
-        if terms:
+        if terms and np.any(case.observed):
             found.append(
                 Source(number=number, case=case, terms=terms, replicas=replicas)
             )

@@ -297,6 +297,13 @@ def test_numbers_of_a_narrow_dtype_are_no_chance_if_they_have_enough_zeros(
     assert is_representable(np.array(values), "float16", spare) is expected
 
 
+def test_no_gradient_at_all_is_no_multiple_of_a_sign():
+    evidence = observe(Fault(reduce=each(lambda v: map_values(v, np.zeros_like))))
+    first = judge(evidence).findings[0]
+    assert first.phase == "reduced_gradient"
+    assert first.code != "nonlinear-before-reduction"
+
+
 def test_a_repeated_slot_of_a_single_number_is_told():
     """One number has no axes to fit along, and is told all the same."""
 
