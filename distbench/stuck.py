@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from distbench.cluster import ClusterSpec
 from distbench.codes import CODES
 from distbench.launch.failure import TaskFailedError
-from distbench.trace import SparseRows, Trace, Value, read_trace
+from distbench.trace import Trace, read_trace
 from distbench.verdict import Finding
 
 
@@ -69,19 +67,10 @@ def make_mismatch(
 
 def find_overflowing(parts: tuple[Trace | None, ...], step: int) -> tuple[int, ...]:
     """Replicas that got past a step with gradients of their own that overflowed."""
-    return tuple(
-        sorted(
-            {
-                key.replica
-                for part in parts
-                if part is not None
-                for key, value in part.select(step=step, phase="local_gradient")
-                if not _is_finite(value)
-            }
-        )
-    )
-
-
-def _is_finite(value: Value) -> bool:
-    array = value.values if isinstance(value, SparseRows) else np.asarray(value)
-    return bool(np.isfinite(array).all())
+    finite = {
+        replica: good
+        for part in parts
+        if part is not None
+        for replica, good in part.find_finite(step).items()
+    }
+    return tuple(replica for replica in sorted(finite) if not finite[replica])

@@ -189,6 +189,14 @@ class Trace:
         for key in sorted(found, key=_sort_key):
             yield key, self.values[key]
 
+    def find_finite(self, step: int) -> dict[int, bool]:
+        """By replica, whether all of its own gradients of a step are finite."""
+        finite: dict[int, bool] = {}
+        for key, value in self.select(step=step, phase="local_gradient"):
+            seen = all(np.isfinite(array).all() for array in _list_arrays(value))
+            finite[key.replica] = finite.get(key.replica, True) and bool(seen)
+        return finite
+
     @property
     def steps(self) -> int:
         """Number of steps that were recorded."""

@@ -18,11 +18,7 @@ from distbench.trace import WHOLE, Phase, Value
 
 def find_overflowing(context: Context, step: int) -> tuple[int, ...]:
     """Replicas whose own gradients overflowed at a step; none if all of them did."""
-    finite: dict[int, bool] = {}
-    observed = context.evidence.observed
-    for key, value in observed.select(step=step, phase="local_gradient"):
-        seen = bool(np.isfinite(densify(value)).all())
-        finite[key.replica] = finite.get(key.replica, True) and seen
+    finite = context.evidence.observed.find_finite(step)
     bad = tuple(replica for replica in sorted(finite) if not finite[replica])
     return bad if len(bad) < len(finite) else ()
 

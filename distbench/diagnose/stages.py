@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.comparison import Judged
-from distbench.compare.pairs import Pair
 from distbench.compare.values import densify
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.explain import Explained, make_finding
@@ -118,20 +117,18 @@ def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explaine
         for case in cause.cases
     ]
     known = {info.of for info in named}
-    overflowed = any(cause.code == "nonfinite" for cause in causes)
-    all_follow = any(is_number(info) for info in named) and not overflowed
-
-    def follows(cause: Explained, case: Pair) -> bool:
-        owner = infos[case.key.variable].of
-        if overflowed and not owner:
-            return cause.code != "nonfinite"
-        return cause.code == "unexplained" and (all_follow or owner in known)
-
-    left = [
-        replace(c, cases=tuple(case for case in c.cases if not follows(c, case)))
-        for c in causes
-    ]
-    return tuple(cause for cause in left if cause.cases)
+    if any(cause.code == "nonfinite" for cause in causes):
+        known.add("")
+    all_follow = any(is_number(info) for info in named)
+    kept = []
+    for cause in causes:
+        cases = cause.cases
+        if cause.code == "unexplained":
+            left = () if all_follow else cases
+            cases = tuple(c for c in left if infos[c.key.variable].of not in known)
+        if cases:
+            kept.append(replace(cause, cases=cases))
+    return tuple(kept)
 
 
 def _find_best(context: Context) -> Ranked | None:

@@ -8,10 +8,15 @@ from pathlib import Path
 
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Evidence, Tier
-from distbench.observe.launching import Launch, list_trainers, make_opening
+from distbench.observe.launching import (
+    Launch,
+    list_trainers,
+    make_opening,
+    make_payload,
+)
 from distbench.observe.saved import SAVED
-from distbench.scenario import Scenario, scenario_to_json
-from distbench.target import TargetRef, target_to_json
+from distbench.scenario import Scenario
+from distbench.target import TargetRef
 from distbench.trace import Phase, merge_traces, read_trace
 
 _LEFT_BEHIND = ("slot", "variable", "iterations")
@@ -47,13 +52,10 @@ def observe_corrected(
         ClusterError: The run did not get to its end.
     """
     payload = {
-        "target": target_to_json(target),
-        "scenario": scenario_to_json(scenario),
-        "folder": str(folder),
+        **make_payload(target, scenario, spec, folder),
         "tiers": [tier],
         "shards": list(evidence.reference.shards),
         "corrected": phase,
-        "tasks": [str(task) for task in list_trainers(spec)],
     }
     if scenario.restore_from:
         payload["restored"] = str(folder / SAVED)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import Job, start_group
 from distbench.launch.surroundings import Start
+from distbench.scenario import Scenario, scenario_to_json
+from distbench.target import TargetRef, target_to_json
 
 ENTRY = "distbench.worker.main:run_task"
 PRELOADS = ("tensorflow", "tf_keras", "distbench.worker.main")
@@ -76,6 +80,18 @@ def make_opening(seed: int, jit: bool | None, collective_s: float | None = None)
     """The first job of every task: it starts TensorFlow."""
     payload = {"seed": seed, "jit": jit, "collective_s": collective_s}
     return Job(name="open", payload=payload, timeout_s=OPEN_S)
+
+
+def make_payload(
+    target: TargetRef, scenario: Scenario, spec: ClusterSpec, folder: Path
+) -> dict[str, Any]:
+    """What every job of a scenario is told: what to run, where, and who trains."""
+    return {
+        "target": target_to_json(target),
+        "scenario": scenario_to_json(scenario),
+        "folder": str(folder),
+        "tasks": [str(task) for task in list_trainers(spec)],
+    }
 
 
 def list_trainers(spec: ClusterSpec) -> tuple[Task, ...]:

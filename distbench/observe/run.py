@@ -16,12 +16,18 @@ from distbench.cluster import ClusterSpec
 from distbench.evidence import Evidence, Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
-from distbench.observe.launching import ONE, Launch, list_trainers, make_opening
+from distbench.observe.launching import (
+    ONE,
+    Launch,
+    list_trainers,
+    make_opening,
+    make_payload,
+)
 from distbench.observe.reading import read_evidence
 from distbench.observe.saved import train_before
 from distbench.observe.subject import translate_failure
-from distbench.scenario import PIPELINE, Scenario, scenario_to_json
-from distbench.target import TargetRef, target_from_json, target_to_json
+from distbench.scenario import PIPELINE, Scenario
+from distbench.target import TargetRef, target_from_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +80,10 @@ def observe(
     folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
     trainers = list_trainers(spec)
     payload = {
-        "target": target_to_json(target),
-        "scenario": scenario_to_json(scenario),
-        "folder": str(folder),
+        **make_payload(target, scenario, spec, folder),
         "replicas": spec.replicas,
         "tiers": list(tiers),
         "cluster": str(spec),
-        "tasks": [str(task) for task in trainers],
         "partly": launch.collective_s is not None,
     }
     opening = make_opening(scenario.seed, scenario.jit, launch.collective_s)
@@ -130,10 +133,11 @@ def observe(
         replayed = one.call("replay", payload, timeout_s=left())
         replies = next(iter(replayed.values()))
 
-    tasks = [str(task) for task in trainers]
     return Observation(
         evidence={
-            tier: read_evidence(folder, tier, scenario, tasks, answer, replies)
+            tier: read_evidence(
+                folder, tier, scenario, payload["tasks"], answer, replies
+            )
             for tier in found
         },
         control=control,

@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec
-from distbench.observe.launching import Launch, list_trainers, make_opening
-from distbench.scenario import PIPELINE, Scenario, scenario_to_json
-from distbench.target import TargetRef, target_to_json
+from distbench.observe.launching import (
+    Launch,
+    list_trainers,
+    make_opening,
+    make_payload,
+)
+from distbench.scenario import PIPELINE, Scenario
+from distbench.target import TargetRef
 
 SAVED = "saved"
 """The folder, in that of the scenario, with the checkpoint and what it has to hold."""
@@ -29,12 +34,7 @@ def train_before(
     trainers = list_trainers(spec)
     place = folder / SAVED
     place.mkdir(mode=0o700)
-    payload = {
-        "target": target_to_json(target),
-        "scenario": scenario_to_json(before),
-        "folder": str(place),
-        "tasks": [str(task) for task in trainers],
-    }
+    payload = make_payload(target, before, spec, place)
     jobs = (
         ("read", "prepare", "save")
         if scenario.workload == PIPELINE

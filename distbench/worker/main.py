@@ -157,14 +157,11 @@ class Worker:
                 write_trace(twin, folder, f"twin-{tier}-{number}")
             twins[tier] = len(copies)
         probes = dict(reference.record_probes())
-        data_driven: tuple[str, ...] = ()
         if twins:
             tier = next(iter(twins))
-            recorded = _read_reference(payload, tier)
-            distinct = replay.add_repeated_rows(tier, recorded)
+            distinct = replay.add_repeated_rows(tier, _read_reference(payload, tier))
             if distinct is not None:
                 probes["distinct"] = distinct
-            data_driven = replay.find_data_driven(tier, recorded)
         for name, probe in probes.items():
             write_trace(probe, folder, f"probe-{name}")
         penalty = reference.record_penalty()
@@ -176,7 +173,6 @@ class Worker:
             "shards": list(reference.shards),
             "twins": twins,
             "probes": list(probes),
-            "data_driven": list(data_driven),
             "penalty": penalty is not None,
             "control": _write_control(session, folder),
         }
@@ -309,6 +305,7 @@ class Worker:
         written: dict[str, list[str]] = {}
         repeated: dict[str, int] = {}
         turns: list[str] = []
+        data_driven: dict[str, list[str]] = {}
         for tier in payload["tiers"]:
             parts = [
                 read_trace(folder, f"observed-{tier}-{task}")
@@ -322,6 +319,11 @@ class Worker:
             for number, trace in enumerate(followed.repeated):
                 write_trace(trace, folder, f"repeated-{tier}-{number}")
             repeated[tier] = len(followed.repeated)
+            data_driven[tier] = []
+            if not followed.is_explained:
+                recorded = _read_reference(payload, tier)
+                led = self._replay.find_data_driven(tier, recorded)
+                data_driven[tier] = list(led)
             if followed.turns is not None:
                 write_trace(followed.turns, folder, f"turns-{tier}")
                 turns.append(tier)
@@ -329,6 +331,7 @@ class Worker:
             "replays": written,
             "repeated": repeated,
             "turns": turns,
+            "data_driven": data_driven,
             "drawn_anew": find_drawn_anew(
                 observed, reference, lambda: self._make_session(payload, scenario)
             ),

@@ -32,6 +32,7 @@ class Followed:
             observed reduced gradient; where the applied gradient is not what follows,
             also what follows from that; where the state is not, what would follow from
             each replica's local gradient.
+        is_explained: Whether the state is what follows from the reduced gradients.
         repeated: The update applied several times in one step; empty where the state
             is what follows from applying it once.
         turns: The update with one replica's gradient after the other, where all
@@ -39,6 +40,7 @@ class Followed:
     """
 
     fed: Mapping[Phase, Trace] = field(default_factory=dict)
+    is_explained: bool = True
     repeated: tuple[Trace, ...] = ()
     turns: Trace | None = None
 
@@ -76,6 +78,7 @@ class Replay:
             )
         return Followed(
             fed=fed,
+            is_explained=False,
             repeated=tuple(self._repeat(tier, observed)),
             turns=self._take_turns(tier, observed) if _is_shared(observed) else None,
         )
