@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -75,6 +76,7 @@ def _apply_surroundings(start: Message) -> None:
     """Make this process see what the bench sees: environment, folder, import path."""
     os.environ.clear()
     os.environ.update(start["environment"])
+    tempfile.tempdir = None  # remembered by the fork server, from its own TMPDIR
     os.chdir(start["cwd"])
     sys.path[:] = start["sys_path"]
     # Lines reach the log even if the task is killed the moment after.

@@ -32,6 +32,9 @@ class PortLease:
         while self._locks:
             port, lock = self._locks.popitem()
             portpicker.return_port(port)
+            # Removed while it is held: who waits for it finds that the file is gone
+            # and takes another port.
+            Path(lock.lock_file).unlink(missing_ok=True)
             lock.release()
 
     def __enter__(self) -> PortLease:

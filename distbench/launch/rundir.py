@@ -26,6 +26,11 @@ class GroupFiles:
         """Where a task writes its Python stacks when asked to."""
         return self.folder / "stacks" / f"{task}.txt"
 
+    @property
+    def scratch(self) -> Path:
+        """The tasks' own temporary folder: what a task leaves there goes with it."""
+        return self.folder / "tmp"
+
 
 class RunDirectory:
     """A private temporary folder (mode 0700) that is removed when it is closed.
@@ -60,10 +65,10 @@ class RunDirectory:
         return folder
 
     def add_group(self) -> GroupFiles:
-        """Make the folders for one more group's logs and stacks."""
+        """Make the folders for one more group's logs, stacks and temporary files."""
         self._groups += 1
         folder = self.path / f"group-{self._groups}"
-        for name in ("logs", "stacks"):
+        for name in ("logs", "stacks", "tmp"):
             (folder / name).mkdir(mode=0o700, parents=True)
         return GroupFiles(folder=folder)
 

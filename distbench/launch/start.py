@@ -178,7 +178,7 @@ def _start_once(plan: _Plan, server: ForkServer | None) -> Group:
         undo.callback(lease.close)
         messages: list[Message] = []
         for task in plan.spec.tasks:
-            message = _make_start_message(plan, task, addresses)
+            message = _make_start_message(plan, task, addresses, files.scratch)
             message["stacks"] = str(files.name_stacks(task))
             ours, theirs = socket.socketpair()
             undo.callback(ours.close)
@@ -212,7 +212,7 @@ def _start_once(plan: _Plan, server: ForkServer | None) -> Group:
 
 
 def _make_start_message(
-    plan: _Plan, task: Task, addresses: Mapping[str, tuple[str, ...]]
+    plan: _Plan, task: Task, addresses: Mapping[str, tuple[str, ...]], scratch: Path
 ) -> Message:
     return {
         "entry": plan.entry,
@@ -221,6 +221,9 @@ def _make_start_message(
             os.environ,
             plan.environment,
             plan.environment_by_task.get(task, {}),
+            # A task ends without exit handlers, which is where libraries remove their
+            # temporary files: AutoGraph's, for one.
+            {"TMPDIR": str(scratch)},
             tf_config=make_tf_config(task, addresses),
         ),
         "cwd": str(Path.cwd()),

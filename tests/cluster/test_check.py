@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,13 @@ def test_bad_input_gets_one_clear_error(name: str, words: str) -> None:
 def test_fewer_examples_than_replicas_name_both_numbers() -> None:
     with pytest.raises(BadInputError, match="1 examples, 2 replicas"):
         _check("TooFewExamples", "mwms:2")
+
+
+def test_a_check_leaves_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert _check("Program").status is Status.PASS
+    (port_locks,) = tmp_path.iterdir()
+    assert list(port_locks.iterdir()) == []
