@@ -73,9 +73,11 @@ class Evidence:
             arrive at; of the others only what follows from the phase before is known.
         drawn_anew: Variables that start from other values each time that the subject
             is built on one device; only the replicas' can be compared.
-        data_driven: State that the batch leads besides its gradients, as a rate does
-            that follows the loss: one device comes to another value from the same
-            gradients and other examples. No replay tells what it has to be.
+        undetermined: State of which no replay tells what it has to be. The batch leads
+            it besides its gradients, as a rate that follows the loss: one device comes
+            to another value from the same gradients and other examples. Or a replay of
+            one device's own gradients misses what that came to by as much: the rule
+            keeps a number of Python's, or draws at random.
         loss_reduction: How the replicas' losses combine; None accepts sum and mean.
         examples: What the input pipeline gave, where the subject brings one.
         restored: Whether the cluster restored its state from a checkpoint; the
@@ -95,7 +97,7 @@ class Evidence:
     summed: bool = False
     known: tuple[Phase, ...] = PHASES
     drawn_anew: tuple[str, ...] = ()
-    data_driven: tuple[str, ...] = ()
+    undetermined: tuple[str, ...] = ()
     loss_reduction: Literal["sum", "mean"] | None = "sum"
     examples: Examples | None = None
     restored: bool = False

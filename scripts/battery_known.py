@@ -60,22 +60,12 @@ def _updates_for_each(row: Mapping[str, Any]) -> bool:
 
 
 def _decays_shared_variable(row: Mapping[str, Any]) -> bool:
-    # The decay is what comes between a replica's own gradients and their sum. Nadam's
-    # product of momenta stands there too, but has no entry of its own.
-    places = {(f["code"], f["phase"]) for f in row["findings"]}
     is_muon = split_case(row)[:2] == ("keras3", "Muon")
-    is_between = places == {("raises", "local_gradient")}
-    return is_muon and is_between and _assigns_shared_variable(row)
+    return is_muon and row["status"] == "refused" and _assigns_shared_variable(row)
 
 
 def _is_clear_refusal(row: Mapping[str, Any]) -> bool:
     return row["status"] == "refused" and " is not supported " in row["message"]
-
-
-def _counts_while_tracing(row: Mapping[str, Any]) -> bool:
-    places = {(f["code"], f["phase"]) for f in row["findings"]}
-    is_nadam = split_case(row)[:2] == ("keras2", "Nadam")
-    return is_nadam and places == {("hyperparameter-differs", "variable")}
 
 
 def _assigns_shared_variable(row: Mapping[str, Any]) -> bool:
@@ -129,18 +119,9 @@ KNOWN: tuple[Known, ...] = (
     Known(
         title="Decays on each replica",
         says="`Muon._apply_weight_decay` in keras/src/optimizers/muon.py assigns the "
-        "variables in replica context, which replicas that share them refuse. The "
-        "stock SGD, which tells whose fault a finding is, decays in another way.",
+        "variables in replica context, which replicas that share them refuse.",
         fits=_decays_shared_variable,
         entry="keras3_muon_decays_on_each_replica.py",
-    ),
-    Known(
-        title="Counts while it is traced",
-        says="`Nadam.update_step` in tf_keras/src/optimizers/nadam.py keeps a counter "
-        "in Python, so its bias correction depends on how often it was traced before, "
-        "and a cluster and one device differ in that.",
-        fits=_counts_while_tracing,
-        entry="keras2_nadam_counts_while_tracing.py",
     ),
     Known(
         title="Assigns a shared variable on a replica",

@@ -317,11 +317,11 @@ class Pairs:
         """Whether state follows from the gradients that a replay is fed with.
 
         A variable without a gradient, such as a moving average of the data, does not,
-        nor does what the data leads in another way. Nor does what an optimizer keeps of
-        the gradients that it was handed, before they are reduced: whatever a replay is
-        fed with behind that, it stays the same.
+        nor does what is led by the data as well, or by a number of Python's. Nor does
+        what an optimizer keeps of the gradients that it was handed, before they are
+        reduced: whatever a replay is fed with behind that, it stays the same.
         """
-        if key.variable in self.evidence.data_driven:
+        if key.variable in self.evidence.undetermined:
             return False
         if key.phase == "variable":
             return (key.step, key.variable) in self._fed

@@ -55,7 +55,7 @@ def read_evidence(
         probes={name: read_trace(folder, f"probe-{name}") for name in answer["probes"]},
         shards_known=answer["shards_known"],
         drawn_anew=tuple(replies["drawn_anew"]),
-        data_driven=tuple(replies["data_driven"][tier]),
+        undetermined=tuple(replies["undetermined"][tier]),
         loss_reduction=answer["loss_reduction"],
         examples=examples,
         restored=bool(scenario.restore_from),

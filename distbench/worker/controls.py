@@ -1,6 +1,7 @@
 """Stock optimizers: what shows the same finding with these is not the subject's fault.
 
-Momentum gives them a slot, since some of the framework's faults are in its slots.
+Of a subject that is a stock optimizer, or derives from one, it is that one. Else it is
+SGD, whose momentum gives it a slot: some of the framework's faults are in its slots.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ _RATE = 0.125
 _MOMENTUM = 0.5
 
 
-Wrap = tuple[type, Mapping[str, Any]]
-"""The class of an optimizer around another, and what it is made with beside that."""
+Made = tuple[Any, Mapping[str, Any]]
+"""A class of the framework, and what one is made with."""
 
 
 def make_control(
-    name: str, options: Mapping[str, float], wrap: Wrap | None = None
+    name: str,
+    options: Mapping[str, float],
+    stock: Made | None = None,
+    wrap: Made | None = None,
 ) -> Any:
     """A stock optimizer with options of its base class.
 
@@ -29,11 +33,16 @@ def make_control(
     constructor refuses two clips, but a path may have set another than the user.
 
     Args:
-        name: A function of this module.
+        name: The function of this module that makes SGD.
         options: Values by attribute.
+        stock: What to make in place of SGD, with the optimizer's configuration.
         wrap: The framework's own optimizer around the subject's.
     """
-    optimizer = globals()[name]()
+    if stock is None:
+        optimizer = globals()[name]()
+    else:
+        kind, config = stock
+        optimizer = kind.from_config(dict(config))
     for option, value in options.items():
         setattr(optimizer, option, value)
     if wrap is None:
@@ -48,6 +57,7 @@ class ModelControl:
     Args:
         name: See `make_control`.
         options: See `make_control`.
+        stock: See `make_control`.
         wrap: See `make_control`.
         keras: The package of the model, `tf_keras` or `keras`.
         examples: Size of the global batch.
@@ -58,13 +68,14 @@ class ModelControl:
         self,
         name: str,
         options: Mapping[str, float],
-        wrap: Wrap | None = None,
+        stock: Made | None = None,
+        wrap: Made | None = None,
         *,
         keras: str,
         examples: int,
         normalised: bool,
     ) -> None:
-        self._make_optimizer = partial(make_control, name, options, wrap)
+        self._make_optimizer = partial(make_control, name, options, stock, wrap)
         self._keras = keras
         self._examples = examples
         self._normalised = normalised

@@ -305,7 +305,7 @@ class Worker:
         written: dict[str, list[str]] = {}
         repeated: dict[str, int] = {}
         turns: list[str] = []
-        data_driven: dict[str, list[str]] = {}
+        undetermined: dict[str, list[str]] = {}
         for tier in payload["tiers"]:
             parts = [
                 read_trace(folder, f"observed-{tier}-{task}")
@@ -319,11 +319,15 @@ class Worker:
             for number, trace in enumerate(followed.repeated):
                 write_trace(trace, folder, f"repeated-{tier}-{number}")
             repeated[tier] = len(followed.repeated)
-            data_driven[tier] = []
+            undetermined[tier] = []
             if not followed.is_explained:
-                recorded = _read_reference(payload, tier)
-                led = self._replay.find_data_driven(tier, recorded)
-                data_driven[tier] = list(led)
+                found = self._replay.find_undetermined(
+                    tier,
+                    _read_reference(payload, tier),
+                    observed,
+                    followed.fed["reduced_gradient"],
+                )
+                undetermined[tier] = list(found)
             if followed.turns is not None:
                 write_trace(followed.turns, folder, f"turns-{tier}")
                 turns.append(tier)
@@ -331,7 +335,7 @@ class Worker:
             "replays": written,
             "repeated": repeated,
             "turns": turns,
-            "data_driven": data_driven,
+            "undetermined": undetermined,
             "drawn_anew": find_drawn_anew(
                 observed, reference, lambda: self._make_session(payload, scenario)
             ),

@@ -129,36 +129,71 @@ class Replay:
 
         None where no gradient has any. A rule for sparse gradients should not care.
         """
-        handed = _take_first(reference)
+        handed = _take_reduced(reference, step=0)
         distinct = {key: add_rows(value) for key, value in handed.items()}
         if all(distinct[key] is handed[key] for key in handed):
             return None
         fed = replace(reference, replicas=1, values=distinct)
         return self._feed(tier, fed, "reduced_gradient")[0]
 
-    def find_data_driven(self, tier: Tier, reference: Trace) -> tuple[str, ...]:
+    def find_undetermined(
+        self, tier: Tier, reference: Trace, observed: Trace, replay: Trace
+    ) -> tuple[str, ...]:
+        """State of which a replay does not tell what it has to be.
+
+        Args:
+            tier: Which one.
+            reference: What one device recorded in it.
+            observed: What the cluster recorded.
+            replay: What follows on one device from its reduced gradients.
+        """
+        led = self._find_data_driven(tier, reference)
+        unrepeated = self._find_unrepeated(tier, reference, observed, replay)
+        return tuple(dict.fromkeys((*led, *unrepeated)))
+
+    def _find_unrepeated(
+        self, tier: Tier, reference: Trace, observed: Trace, replay: Trace
+    ) -> Iterator[str]:
+        """State that a replay misses on one device by as much as on the cluster.
+
+        The reference's own gradients do not lead to the reference's state where a rule
+        keeps a number of Python's, which moves when it is traced, or draws at random.
+        """
+        own = replace(reference, replicas=1, values=_take_reduced(reference))
+        try:
+            [again] = self._feed(tier, own, "reduced_gradient")
+        except SubjectError:
+            return
+        missed = _measure_distances(again, reference, own_replica=WHOLE)
+        strayed = _measure_distances(replay, observed)
+        for variable, distance in missed.items():
+            # The cluster's gradients are others by a rounding, so distances differ.
+            if distance > 0 and 2 * distance >= strayed.get(variable, 0.0):
+                yield variable
+
+    def _find_data_driven(self, tier: Tier, reference: Trace) -> Iterator[str]:
         """State that the same gradients lead elsewhere if the examples are others.
 
         Nothing of a workload of the bench: its optimizer sees gradients alone. What
         does not even repeat itself depends on chance, and not on the examples.
         """
         if self.reference.session.program.shards_known:
-            return ()
-        fed = replace(reference, replicas=1, values=_take_first(reference))
+            return
+        fed = replace(reference, replicas=1, values=_take_reduced(reference, step=0))
         try:
             first, again, other = (
                 self._feed(tier, fed, "reduced_gradient", change=change)[0]
                 for change in (None, None, _repeat_first)
             )
         except SubjectError:
-            return ()  # a program may take no other batch than its own
-        return tuple(
-            key.variable
-            for key, value in first.values.items()
-            if key.phase in ("slot", "variable")
-            and are_equal(again.get(key), value)
-            and not are_equal(other.get(key), value)
-        )
+            return  # a program may take no other batch than its own
+        for key, value in first.values.items():
+            if (
+                key.phase in ("slot", "variable")
+                and are_equal(again.get(key), value)
+                and not are_equal(other.get(key), value)
+            ):
+                yield key.variable
 
     def _feed(
         self,
@@ -257,10 +292,32 @@ class Replay:
             step.run([batch])
 
 
-def _take_first(reference: Trace) -> dict[TraceKey, Value]:
-    """The gradients of the whole batch in the first step, as if of replica 0."""
-    handed = reference.select(step=0, phase="reduced_gradient", replica=WHOLE)
+def _take_reduced(reference: Trace, step: int | None = None) -> dict[TraceKey, Value]:
+    """The gradients of the whole batch, of one step or of all, as if of replica 0."""
+    handed = reference.select(step=step, phase="reduced_gradient", replica=WHOLE)
     return {replace(key, replica=0): value for key, value in handed}
+
+
+def _measure_distances(
+    left: Trace, right: Trace, own_replica: int | None = None
+) -> dict[str, float]:
+    """By variable, the most that any element of its state is apart.
+
+    Args:
+        left: State after steps.
+        right: The same of another run.
+        own_replica: The replica of the right run, if not the left one's.
+    """
+    distances: dict[str, float] = {}
+    for key, value in left.values.items():
+        other = right.get(key if own_replica is None else key.at(own_replica))
+        if key.phase not in ("slot", "variable") or other is None:
+            continue
+        near, far = (np.asarray(v, np.float64) for v in (value, other))
+        if near.shape == far.shape and not are_equal(value, other):
+            distance = float(np.max(np.abs(near - far)))
+            distances[key.variable] = max(distances.get(key.variable, 0.0), distance)
+    return distances
 
 
 def _repeat_first(batch: Any) -> Any:

@@ -6,7 +6,8 @@ keras/src/backend/tensorflow/optimizer.py) goes through `merge_call` and updates
 copy once. So Muon raises where replicas share their variables, and a variable that sums
 what replicas assign becomes N times itself.
 
-distbench: `raises` under `central`. No thread was found.
+distbench: `refused` under `central`, where Muon itself is the control. No thread was
+found.
 """
 
 import keras

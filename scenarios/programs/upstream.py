@@ -44,11 +44,6 @@ def make_v1_sgd() -> Any:
     return tf.compat.v1.train.GradientDescentOptimizer(0.125)
 
 
-def make_nadam() -> Any:
-    """keras2_nadam_counts_while_tracing."""
-    return tf_keras.optimizers.Nadam()
-
-
 def make_muon() -> Any:
     """keras3_muon_decays_on_each_replica."""
     # By default it asks a variable for its path, which only those of Keras have.

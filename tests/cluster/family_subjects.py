@@ -58,3 +58,23 @@ def make_keras3_scaled():
 
 def make_keras3_scaled_sgd():
     return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.125))
+
+
+def make_keras2_nadam():
+    return tf_keras.optimizers.Nadam()
+
+
+def make_keras3_muon():
+    return keras.optimizers.Muon(0.125, weight_decay=0.5, exclude_embeddings=False)
+
+
+class DoubledOnCluster(tf_keras.optimizers.Nadam):
+    """Wrong beside what its base class does wrong."""
+
+    def update_step(self, gradient, variable):
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        super().update_step(gradient * min(2.0, float(replicas)), variable)
+
+
+def make_doubled_nadam():
+    return DoubledOnCluster(0.1)

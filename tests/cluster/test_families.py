@@ -104,3 +104,28 @@ def test_what_an_option_makes_the_framework_refuse_is_refused() -> None:
         f"{SUBJECTS}:make_keras3_average", "central:2", workload="linear", tier="exact"
     )
     assert {run.status for run in verdict.runs} == {Status.REFUSED}
+
+
+def test_what_a_stock_optimizer_itself_is_refused_is_refused() -> None:
+    """SGD, the control of most, decays its variables in another way."""
+    verdict = distbench.check(
+        f"{SUBJECTS}:make_keras3_muon", "central:2", workload="linear", tier="bounded"
+    )
+    assert {run.status for run in verdict.runs} == {Status.REFUSED}
+
+
+def test_a_rule_that_counts_in_python_while_it_is_traced_passes() -> None:
+    """What one device makes of its own gradients again is no measure of the rule."""
+    verdict = distbench.check(
+        f"{SUBJECTS}:make_keras2_nadam", "mwms:2", workload="embedding", tier="bounded"
+    )
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+
+
+def test_and_what_is_wrong_with_its_subclass_is_found() -> None:
+    verdict = distbench.check(
+        f"{SUBJECTS}:make_doubled_nadam", "mwms:2", workload="linear", tier="bounded"
+    )
+    first = verdict.findings[0]
+    found = (first.code, first.phase, first.origin)
+    assert found == ("scale-error", "slot", "subject"), describe_verdict(verdict)

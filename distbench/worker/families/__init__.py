@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from distbench.errors import BadInputError
-from distbench.worker.controls import Wrap
+from distbench.worker.controls import Made
 from distbench.worker.families import keras2, keras3, legacy, v1
 from distbench.worker.families.family import Family
 from distbench.worker.state import VariableTable
@@ -49,7 +49,9 @@ def find_family(optimizer: Any) -> Family:
     return _BY_BASE[base]
 
 
-def describe_control(optimizer: Any) -> tuple[str, dict[str, float], Wrap | None]:
+def describe_control(
+    optimizer: Any,
+) -> tuple[str, dict[str, float], Made | None, Made | None]:
     """The stock optimizer of an optimizer's family, and the options that it shares.
 
     Returns:
@@ -62,10 +64,33 @@ def describe_control(optimizer: Any) -> tuple[str, dict[str, float], Wrap | None
     family = find_family(optimizer)
     given = {name: getattr(optimizer, name, None) for name in family.options}
     options = {k: v for k, v in given.items() if isinstance(v, (int, float)) and v}
-    return family.controls[base or ""], options, wrap
+    return family.controls[base or ""], options, _describe_stock(optimizer), wrap
 
 
-def _describe_wrap(optimizer: Any) -> Wrap | None:
+def _describe_stock(optimizer: Any) -> Made | None:
+    """The stock optimizer that an optimizer is, or derives from, unless it is SGD.
+
+    Its own configuration is asked for: what a subclass adds is the user's.
+    """
+    family = find_family(optimizer)
+    kind: Any
+    for kind in type(optimizer).__mro__:
+        if f"{kind.__module__}.{kind.__qualname__}" in KNOWN_BASES:
+            break
+        if _is_stock(kind):
+            if kind.__name__ == "SGD" or not hasattr(kind, "from_config"):
+                break
+            try:
+                config = kind.get_config(optimizer)
+                settings = {k: v for k, v in config.items() if k not in family.options}
+                kind.from_config(dict(settings))
+            except Exception:  # noqa: BLE001 - a subclass may lack what it configures
+                break
+            return kind, settings
+    return None
+
+
+def _describe_wrap(optimizer: Any) -> Made | None:
     """The framework's own optimizer around another, a loss scale say."""
     if name_family(getattr(optimizer, "inner_optimizer", None)) is None:
         return None

@@ -23,13 +23,13 @@ def observe_moved(change):
 def test_what_data_leads_need_not_repeat_a_replay_bit_by_bit():
     evidence = observe_moved(lambda v: np.nextafter(v, np.float32(np.inf)))
     assert judge(evidence).status is Status.FAIL
-    led = replace(evidence, data_driven=(KERNEL,))
+    led = replace(evidence, undetermined=(KERNEL,))
     assert judge(led).status is Status.PASS, judge(led).findings
 
 
 def test_what_data_leads_is_held_against_one_device():
     evidence = observe_moved(lambda v: v * np.float32(1.001))
-    judgement = judge(replace(evidence, data_driven=(KERNEL,)))
+    judgement = judge(replace(evidence, undetermined=(KERNEL,)))
     assert judgement.status is Status.FAIL
     first = judgement.findings[0]
     assert (first.phase, first.variables) == ("variable", (KERNEL,))
