@@ -23,7 +23,7 @@ from distbench.worker.controls import ModelControl
 from distbench.worker.families import describe_control, name_family
 from distbench.worker.intercept import call_converted, intercept
 from distbench.worker.program import LossReduction, Program, count_batch, name_subject
-from distbench.worker.steps import Step
+from distbench.worker.steps import Step, trace_scheduled
 
 if TYPE_CHECKING:
     from distbench.worker.session import Session
@@ -90,7 +90,8 @@ class KerasModelProgram(Program):
             intercept(self._model, "train_step", partial(self._take_step, session))
             intercept(self._model, "compute_loss", partial(self._tell_loss, session))
             self._is_watched = True
-        return FitStep(session, self._model)
+        kind = ScheduledFitStep if session.spec.kind == "ps" else FitStep
+        return kind(session, self._model)
 
     def _take_step(self, session: Session, original: Any, data: Any) -> Any:
         replica = session.board.find_replica()
@@ -198,6 +199,8 @@ class KerasModelProgram(Program):
 class FitStep:
     """A call of `fit` on one batch, with a train function of its own."""
 
+    _steps: int | None = None  # as many as there are batches: one
+
     def __init__(self, session: Session, model: Any) -> None:
         self._session = session
         self._model = model
@@ -211,12 +214,39 @@ class FitStep:
         with strategy.scope():
             batches = strategy.experimental_distribute_dataset(_make_dataset(shards))
             traced = _find_traced(self._function)
-            return traced.get_concrete_function(iter(batches)).graph
+            return traced.get_concrete_function(self._iterate(batches)).graph
+
+    def _iterate(self, batches: Any) -> Any:
+        """What `fit` hands to its train function."""
+        return iter(batches)
 
     def run(self, shards: Sequence[Any]) -> None:
         """See `Step`."""
         self._model.train_function = self._function
-        self._model.fit(_make_dataset(shards), verbose=0)
+        self._model.fit(_make_dataset(shards), steps_per_epoch=self._steps, verbose=0)
+
+
+class ScheduledFitStep(FitStep):
+    """A call of `fit` whose one step a coordinator schedules on one of the workers."""
+
+    _steps = 1  # each worker has a data set of its own, so Keras wants to be told
+
+    def __init__(self, session: Session, model: Any) -> None:
+        # There is one for a strategy, and `fit` makes or finds it.
+        self._coordinator = tf.distribute.coordinator.ClusterCoordinator(
+            session.strategy
+        )
+        model._cluster_coordinator = self._coordinator
+        super().__init__(session, model)
+
+    def trace(self, shards: Sequence[Any]) -> tf.Graph:
+        """See `Step`."""
+        with trace_scheduled(self._session.strategy):
+            return super().trace(shards)
+
+    def _iterate(self, batches: Any) -> Any:
+        """The iterators of all workers, which a step is traced for by their kind."""
+        return iter(self._coordinator.create_per_worker_dataset(batches))._type_spec
 
 
 def check_model(model: Any, name: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import tensorflow as tf
@@ -67,18 +68,27 @@ class ScheduledStep(ReplicaStep):
 
     def trace(self, shards: Sequence[Any]) -> tf.Graph:
         """See `Step`."""
-        extended = self._session.strategy.extended
-        # `strategy.run` may be traced only while something is being scheduled; the
-        # coordinator's own `schedule` sets the same mark around its tracing.
-        extended._being_scheduled = True
-        try:
-            with self._session.strategy.scope():
-                return super().trace(shards)
-        finally:
-            extended._being_scheduled = False
+        with trace_scheduled(self._session.strategy):
+            return super().trace(shards)
 
     def run(self, shards: Sequence[Any]) -> None:
         """See `Step`."""
         batch = self._session.distribute(shards)
         self._coordinator.schedule(self._function, args=(batch,))
         self._coordinator.join()
+
+
+@contextmanager
+def trace_scheduled(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Inside, a step of a coordinator may be traced without being scheduled.
+
+    `strategy.run` asks for a mark, which `ClusterCoordinator.schedule` sets around its
+    own tracing.
+    """
+    extended = strategy.extended
+    extended._being_scheduled = True
+    try:
+        with strategy.scope():
+            yield
+    finally:
+        extended._being_scheduled = False

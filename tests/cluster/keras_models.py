@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import os
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,17 @@ def make_late() -> Any:
 
     model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(1)])
     model.compile(keras.optimizers.legacy.SGD(0.1, momentum=0.9), "mse")
+    return model
+
+
+def make_rate_of_workers() -> Any:
+    """The learning rate grows with the workers, each of which trains by itself."""
+    import tf_keras as keras
+
+    tasks = json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {})
+    rate = 0.1 * len(tasks.get("worker", [1]))
+    model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(rate), "mse")
     return model
 
 

@@ -27,6 +27,7 @@ def _check(name: str, cluster: str):
         ("many_inputs", "mwms:2"),
         ("many_inputs_keras3", "mirrored:2"),
         ("make_share_of_mean", "mwms:2"),
+        ("make_dense", "ps:2+1"),
     ],
 )
 def test_correct_models_pass(name: str, cluster: str) -> None:
@@ -74,6 +75,14 @@ def test_of_several_losses_in_a_step_none_is_taken_for_the_replicas(name: str) -
             "framework",
         ),
         ("make_keras3", "mwms:2", "raises", "first step", "", "framework"),
+        (
+            "make_rate_of_workers",
+            "ps:2+1",
+            "hyperparameter-differs",
+            "slot",
+            "learning_rate",
+            "subject",
+        ),
     ],
 )
 def test_mistakes_are_named(
