@@ -1,10 +1,10 @@
-"""Checks a subject: plans its scenarios, has them observed, judges what was seen."""
+"""Checks a subject: has its scenarios observed, and judges what was seen."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from distbench.cluster import ClusterSpec
@@ -33,21 +33,11 @@ from distbench.origin import (
     is_deliberate,
     may_be_framework,
 )
-from distbench.scenario import MODEL, PIPELINE, PROGRAM, Scenario
+from distbench.plan import Planned, plan_scenarios
 from distbench.stuck import find_overflowing, make_mismatch, read_parts
 from distbench.target import TargetRef
 from distbench.trace import Phase
 from distbench.verdict import Finding, Run, Status, Verdict
-
-DEFAULT_WORKLOADS = ("linear", "embedding")
-"""One where every sum is exact, and one with sparse gradients. Both need no extra."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Planned:
-    scenario: Scenario
-    spec: ClusterSpec
-    optional: bool
 
 
 class Checker:
@@ -88,9 +78,12 @@ class Checker:
         one = start_one(self._launch, self._options.seed, self._options.jit)
         with one:
             kind, is_fresh = describe_subject(self._target, one)
-            return self._run_all(list(self._plan(kind)), one if is_fresh else None)
+            planned = plan_scenarios(
+                self._target.describe(), kind, self._options, self._machine
+            )
+            return self._run_all(planned, one if is_fresh else None)
 
-    def _run_all(self, planned: Sequence[_Planned], one: Group | None) -> Verdict:
+    def _run_all(self, planned: Sequence[Planned], one: Group | None) -> Verdict:
         if self._progress is not None:
             self._progress.plan([item.scenario.id for item in planned])
         runs: list[Run] = []
@@ -107,58 +100,7 @@ class Checker:
             environment={"python": sys.version.split()[0], **self._environment},
         )
 
-    def _resolve(self, cluster: str) -> ClusterSpec:
-        return ClusterSpec.parse(cluster).resolve(
-            gpus=self._machine.gpus, cpus=self._machine.cores
-        )
-
-    def _plan(self, kind: str) -> Iterator[_Planned]:
-        options = self._options
-        brought = {"model": MODEL, "pipeline": PIPELINE}
-        workloads: tuple[str, ...] = (brought.get(kind, PROGRAM),)
-        paths: tuple[str, ...] = ("default",)
-        if kind == "optimizer":
-            workloads = options.workloads or DEFAULT_WORKLOADS
-            paths = options.paths
-        before = ""
-        if options.restore_from is not None:
-            before = str(self._resolve(options.restore_from))
-        found: list[_Planned] = []
-        for workload in workloads:
-            for cluster in options.clusters:
-                spec = self._resolve(cluster)
-                for path in paths:
-                    scenario = Scenario(
-                        target=self._target.describe(),
-                        workload=workload,
-                        cluster=str(spec).removesuffix("@cpu"),
-                        path=path,
-                        steps=options.steps,
-                        dtype=options.dtype,
-                        seed=options.seed,
-                        keras=options.keras,
-                        jit=options.jit,
-                        timeout_s=options.timeout_s,
-                        restore_from=before,
-                    )
-                    found.append(
-                        _Planned(
-                            scenario=scenario,
-                            spec=spec,
-                            optional=not options.workloads and workload == "embedding",
-                        )
-                    )
-        if options.only is not None:
-            ids = [item.scenario.id for item in found]
-            found = [item for item in found if item.scenario.id == options.only]
-            if not found:
-                raise BadInputError(
-                    f"No scenario has the id {options.only!r}. Expected one of "
-                    f"{', '.join(ids)}."
-                )
-        yield from found
-
-    def _run_one(self, item: _Planned, one: Group | None) -> Iterator[Run]:
+    def _run_one(self, item: Planned, one: Group | None) -> Iterator[Run]:
         scenario = item.scenario
         specs = [item.spec]
         if scenario.restore_from:
@@ -194,7 +136,7 @@ class Checker:
         else:
             yield from self._judge_evidence(item, seen)
 
-    def _judge_evidence(self, item: _Planned, seen: Observation) -> Iterator[Run]:
+    def _judge_evidence(self, item: Planned, seen: Observation) -> Iterator[Run]:
         for tier, evidence in seen.evidence.items():
             judgement = judge(evidence)
             findings = judgement.findings
@@ -217,7 +159,7 @@ class Checker:
             )
 
     def _judge_failure(
-        self, item: _Planned, seen: Observation, failure: TaskFailedError
+        self, item: Planned, seen: Observation, failure: TaskFailedError
     ) -> Iterator[Run]:
         if failure.kind == "input":
             raise BadInputError(failure.message)
@@ -250,7 +192,7 @@ class Checker:
         ):
             yield replace(run, findings=(finding,))
 
-    def _find_mismatch(self, item: _Planned) -> Finding | None:
+    def _find_mismatch(self, item: Planned) -> Finding | None:
         """Run once more with a deadline on each collective: is one of them missed?
 
         None where none is, and the workers were slow, or wait for something else.
@@ -281,7 +223,7 @@ class Checker:
 
     def _end(
         self,
-        item: _Planned,
+        item: Planned,
         status: Status,
         message: str,
         seconds: float = 0.0,
@@ -304,7 +246,7 @@ class Checker:
 
     def _find_origins(
         self,
-        item: _Planned,
+        item: Planned,
         seen: Observation,
         tier: Tier,
         findings: Sequence[Finding],
@@ -325,7 +267,7 @@ class Checker:
         return find_origins(findings, control.findings.get(tier, ()))
 
     def _confirm(
-        self, item: _Planned, seen: Observation, tier: Tier, findings: Sequence[Finding]
+        self, item: Planned, seen: Observation, tier: Tier, findings: Sequence[Finding]
     ) -> tuple[Finding, ...]:
         """Confirm a cause once: each code in the first run that shows it."""
         folder, first = seen.folder, findings[0]
@@ -374,7 +316,7 @@ def check_target(
 
 
 def _make_raises(
-    item: _Planned, failure: TaskFailedError, origin: Literal["subject", "framework"]
+    item: Planned, failure: TaskFailedError, origin: Literal["subject", "framework"]
 ) -> Finding:
     replicas = () if failure.replica is None else (failure.replica,)
     who = f"replica {failure.replica}" if replicas else f"task {failure.task}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 # Helpers that assert; a failure shows what was compared, as a test's own does.
@@ -13,3 +15,12 @@ pytest.register_assert_rewrite(
     "planted_faults",
     "plugin_suites",
 )
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what stays until the end: modules, items, fixtures.
+
+    It would look through all of that again and again, for 8 % of the tests' time.
+    """
+    gc.collect()
+    gc.freeze()

@@ -97,6 +97,8 @@ def measure_error(observed: Array, expected: Array, margin: Margin) -> Measure:
 
 def is_wrong(observed: Array, expected: Array, margin: Margin) -> bool:
     """Whether `measure_error` would call it wrong; the first failing test decides."""
+    if margin is BITWISE:
+        return not are_equal(observed, expected)
     error = np.abs(observed - expected)
     if bool((error > margin.bound).any()):
         return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -199,22 +200,30 @@ class KerasModelProgram(Program):
 class FitStep:
     """A call of `fit` on one batch, with a train function of its own."""
 
-    _steps: int | None = None  # as many as there are batches: one
-
     def __init__(self, session: Session, model: Any) -> None:
         self._session = session
         self._model = model
         with session.strategy.scope():
             model.make_train_function(force=True)
         self._function = model.train_function
+        self._graphs: dict[Any, tf.Graph] = {}
 
     def trace(self, shards: Sequence[Any]) -> tf.Graph:
         """See `Step`."""
-        strategy = self._session.strategy
-        with strategy.scope():
-            batches = strategy.experimental_distribute_dataset(_make_dataset(shards))
-            traced = _find_traced(self._function)
-            return traced.get_concrete_function(self._iterate(batches)).graph
+        # Of an iterator nothing counts but its kind, and on several devices making one
+        # costs more than a step.
+        kind = tuple((a.shape, a.dtype) for a in tf.nest.flatten(shards))
+        if kind not in self._graphs:
+            strategy = self._session.strategy
+            dataset = _make_dataset(shards)
+            batches = self._iterate(strategy.experimental_distribute_dataset(dataset))
+            # A function is traced anew for another scope, so it has to be that in which
+            # `fit` calls it: that of the strategy in tf_keras, none in Keras 3.
+            is_within = name_keras(self._model) == "tf_keras"
+            with strategy.scope() if is_within else nullcontext():
+                traced = _find_traced(self._function)
+                self._graphs[kind] = traced.get_concrete_function(batches).graph
+        return self._graphs[kind]
 
     def _iterate(self, batches: Any) -> Any:
         """What `fit` hands to its train function."""
@@ -223,13 +232,11 @@ class FitStep:
     def run(self, shards: Sequence[Any]) -> None:
         """See `Step`."""
         self._model.train_function = self._function
-        self._model.fit(_make_dataset(shards), steps_per_epoch=self._steps, verbose=0)
+        self._model.fit(_make_dataset(shards), steps_per_epoch=1, verbose=0)
 
 
 class ScheduledFitStep(FitStep):
     """A call of `fit` whose one step a coordinator schedules on one of the workers."""
-
-    _steps = 1  # each worker has a data set of its own, so Keras wants to be told
 
     def __init__(self, session: Session, model: Any) -> None:
         # There is one for a strategy, and `fit` makes or finds it.
@@ -284,8 +291,15 @@ def _make_tuples(batch: Any) -> Any:
 
 
 def _make_dataset(shards: Sequence[Any]) -> tf.data.Dataset:
+    """The global batch, and once more: `fit` is told to take one of the two.
+
+    At the end of a data set both Kerases make another iterator over it, for an epoch
+    that does not come (`DataHandler.enumerate_epochs` of tf_keras,
+    `EpochIterator._enumerate_iterator` of Keras 3).
+    """
     batch = tf.nest.map_structure(lambda *parts: np.concatenate(parts), *shards)
-    return tf.data.Dataset.from_tensor_slices(batch).batch(max(1, count_batch(batch)))
+    examples = tf.data.Dataset.from_tensor_slices(batch)
+    return examples.batch(max(1, count_batch(batch))).repeat(2)
 
 
 def _find_traced(function: Any) -> Any:

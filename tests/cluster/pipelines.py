@@ -57,24 +57,20 @@ class Sharded(Trained):
         import tensorflow as tf
 
         examples = tf.data.Dataset.from_tensor_slices(make_examples())
-        examples = examples.shard(
-            context.num_input_pipelines, context.input_pipeline_id
-        )
-        return examples.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))
+        mine = self.order(examples, context)
+        return mine.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))
+
+    def order(self, examples: Any, context: Any) -> Any:
+        """The examples of a pipeline, one after the other."""
+        return examples.shard(context.num_input_pipelines, context.input_pipeline_id)
 
 
-class Shuffled(Trained):
+class Shuffled(Sharded):
     """Shuffled in another order by every pipeline: whatever one device reads first."""
 
-    def dataset_fn(self, context: Any) -> Any:
-        import tensorflow as tf
-
-        examples = tf.data.Dataset.from_tensor_slices(make_examples())
-        examples = examples.shard(
-            context.num_input_pipelines, context.input_pipeline_id
-        )
-        examples = examples.shuffle(EXAMPLES, seed=7 + context.input_pipeline_id)
-        return examples.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))
+    def order(self, examples: Any, context: Any) -> Any:
+        mine = super().order(examples, context)
+        return mine.shuffle(EXAMPLES, seed=7 + context.input_pipeline_id)
 
 
 class Endless(Sharded):
@@ -84,14 +80,11 @@ class Endless(Sharded):
         return super().dataset_fn(context).repeat()
 
 
-class NotSharded(Trained):
+class NotSharded(Sharded):
     """Every pipeline reads everything."""
 
-    def dataset_fn(self, context: Any) -> Any:
-        import tensorflow as tf
-
-        examples = tf.data.Dataset.from_tensor_slices(make_examples())
-        return examples.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))
+    def order(self, examples: Any, context: Any) -> Any:
+        return examples
 
 
 class EndlesslyNotSharded(NotSharded):
@@ -101,17 +94,13 @@ class EndlesslyNotSharded(NotSharded):
         return super().dataset_fn(context).repeat()
 
 
-class OneShardTooMany(Trained):
+class OneShardTooMany(Sharded):
     """A shard for a worker that does not exist."""
 
-    def dataset_fn(self, context: Any) -> Any:
-        import tensorflow as tf
-
+    def order(self, examples: Any, context: Any) -> Any:
         pipelines = context.num_input_pipelines
         shards = pipelines + 1 if pipelines > 1 else 1
-        examples = tf.data.Dataset.from_tensor_slices(make_examples())
-        examples = examples.shard(shards, context.input_pipeline_id)
-        return examples.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))
+        return examples.shard(shards, context.input_pipeline_id)
 
 
 class EndlesslyOneTooMany(OneShardTooMany):
@@ -121,20 +110,13 @@ class EndlesslyOneTooMany(OneShardTooMany):
         return super().dataset_fn(context).repeat()
 
 
-class ShuffledBeforeSharded(Trained):
+class ShuffledBeforeSharded(Sharded):
     """Every process shuffles in an order of its own, and then takes its part."""
 
     seed: int | None = None
 
-    def dataset_fn(self, context: Any) -> Any:
-        import tensorflow as tf
-
-        examples = tf.data.Dataset.from_tensor_slices(make_examples())
-        examples = examples.shuffle(EXAMPLES, seed=self.seed)
-        examples = examples.shard(
-            context.num_input_pipelines, context.input_pipeline_id
-        )
-        return examples.batch(context.get_per_replica_batch_size(GLOBAL_BATCH))
+    def order(self, examples: Any, context: Any) -> Any:
+        return super().order(examples.shuffle(EXAMPLES, seed=self.seed), context)
 
 
 class SeededBeforeSharded(ShuffledBeforeSharded):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from imported_scripts import import_scripts
 
 from distbench.verdict import Finding, Run, Status
 
@@ -19,13 +18,8 @@ NAMES = ("measured", "battery_cases", "battery_known", "battery_page", "battery"
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[dict[str, Any]]:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        yield {name: importlib.import_module(name) for name in NAMES}
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
-        for name in NAMES:
-            sys.modules.pop(name, None)
+    with import_scripts(*NAMES) as modules:
+        yield modules
 
 
 @pytest.fixture

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from imported_scripts import import_scripts
 
 from distbench.compare.comparison import Comparison
 from distbench.diagnose.judge import judge
@@ -39,13 +38,8 @@ NAMES = (
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[dict[str, Any]]:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        yield {name: importlib.import_module(name) for name in NAMES}
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
-        for name in NAMES:
-            sys.modules.pop(name, None)
+    with import_scripts(*NAMES) as modules:
+        yield modules
 
 
 # --- bisecting ----------------------------------------------------------------------

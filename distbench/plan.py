@@ -1,0 +1,95 @@
+"""Which scenarios the options of a check mean, for a subject of a kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError
+from distbench.machine import Machine
+from distbench.options import CheckOptions
+from distbench.scenario import MODEL, PIPELINE, PROGRAM, Scenario
+
+DEFAULT_WORKLOADS = ("linear", "embedding")
+"""One where every sum is exact, and one with sparse gradients. Both need no extra."""
+
+_BROUGHT = {"model": MODEL, "pipeline": PIPELINE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A scenario that is to be run.
+
+    Attributes:
+        scenario: What to run.
+        spec: Its cluster, as this machine can have it.
+        optional: Whether nobody asked for it: a subject that cannot take part in it is
+            left out, and not refused.
+    """
+
+    scenario: Scenario
+    spec: ClusterSpec
+    optional: bool
+
+
+def plan_scenarios(
+    target: str, kind: str, options: CheckOptions, machine: Machine
+) -> tuple[Planned, ...]:
+    """Every workload on every cluster and path.
+
+    Args:
+        target: What the subject is called.
+        kind: What it is: `optimizer`, `program`, `pipeline` or `model`. All but the
+            first bring a workload, and sum their gradients, by themselves.
+        options: Which scenarios to run.
+        machine: Decides what an open cluster spec means.
+
+    Raises:
+        BadInputError: A cluster spec cannot be, or no scenario has the wanted id.
+    """
+    workloads: tuple[str, ...] = (_BROUGHT.get(kind, PROGRAM),)
+    paths: tuple[str, ...] = ("default",)
+    if kind == "optimizer":
+        workloads = options.workloads or DEFAULT_WORKLOADS
+        paths = options.paths
+    before = ""
+    if options.restore_from is not None:
+        before = str(_resolve(options.restore_from, machine))
+    specs = [_resolve(cluster, machine) for cluster in options.clusters]
+    found = tuple(
+        Planned(
+            scenario=Scenario(
+                target=target,
+                workload=workload,
+                cluster=str(spec).removesuffix("@cpu"),
+                path=path,
+                steps=options.steps,
+                dtype=options.dtype,
+                seed=options.seed,
+                keras=options.keras,
+                jit=options.jit,
+                timeout_s=options.timeout_s,
+                restore_from=before,
+            ),
+            spec=spec,
+            optional=not options.workloads and workload == "embedding",
+        )
+        for workload in workloads
+        for spec in specs
+        for path in paths
+    )
+    return found if options.only is None else _pick(found, options.only)
+
+
+def _resolve(cluster: str, machine: Machine) -> ClusterSpec:
+    return ClusterSpec.parse(cluster).resolve(gpus=machine.gpus, cpus=machine.cores)
+
+
+def _pick(planned: tuple[Planned, ...], wanted: str) -> tuple[Planned, ...]:
+    found = tuple(item for item in planned if item.scenario.id == wanted)
+    if not found:
+        ids = [item.scenario.id for item in planned]
+        raise BadInputError(
+            f"No scenario has the id {wanted!r}. Expected one of {', '.join(ids)}."
+        )
+    return found

@@ -1,0 +1,84 @@
+"""What a check leaves out, as it would say nothing: other traces, further replays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import distbench
+
+pytestmark = pytest.mark.cluster
+MODELS = Path(__file__).with_name("keras_models.py")
+
+
+def _count_traces(name: str) -> tuple[int, int]:
+    """Runs in a task: traces of a model's train function, prepared and after `fit`."""
+    from distbench.cluster import ClusterSpec, Task
+    from distbench.scenario import MODEL, Scenario
+    from distbench.target import load_target, parse_target
+    from distbench.worker.keras_model import _find_traced
+    from distbench.worker.program import count_batch
+    from distbench.worker.reference import cut_batch
+    from distbench.worker.session import Session
+    from distbench.worker.strategies import configure_runtime, make_strategy
+    from distbench.worker.subjects import make_program
+
+    spec = ClusterSpec.parse("mirrored:2@cpu")
+    scenario = Scenario(target=name, workload=MODEL, cluster="mirrored:2")
+    configure_runtime(spec, 0)
+    program = make_program(load_target(parse_target(f"{MODELS}:{name}")), scenario)
+    task = Task(role="worker", index=0)
+    session = Session(program, make_strategy(spec), spec, task)
+    batch = program.data(0)
+    shards = list(cut_batch(batch, program.split(scenario, count_batch(batch), 2)))
+    step = session.make_step()
+    session.prepare(step, shards)
+    traced = _find_traced(step._function)
+    prepared = traced.experimental_get_tracing_count()
+    session.run(step, shards)
+    return prepared, traced.experimental_get_tracing_count()
+
+
+@pytest.mark.parametrize("name", ["make_dense", "make_keras3"])
+def test_fit_runs_the_function_that_was_prepared(name: str) -> None:
+    results = distbench.run(_count_traces, "one", args=(name,))
+    ((prepared, ran),) = results.values()
+    assert ran == prepared > 0
+
+
+def _differs(path: str) -> bool:
+    """Runs in a task: whether state counts that is not what follows from a replay."""
+    import numpy as np
+
+    from distbench.trace import Trace, TraceKey, VariableInfo
+    from distbench.worker.replay import _differ
+
+    infos = tuple(
+        VariableInfo(
+            path=name, role="variable", shape=(), dtype="float32", synchronised=shared
+        )
+        for name, shared in (("kernel", True), ("metric/total", False))
+    )
+
+    def make_trace(changed: str) -> Trace:
+        values = {
+            TraceKey(step=0, phase="variable", variable=info.path): np.float32(
+                info.path == changed
+            )
+            for info in infos
+        }
+        return Trace(
+            name="x", replicas=1, shards=(1,), variables=infos, values=values, notes={}
+        )
+
+    return _differ(make_trace(path), make_trace(""), ("slot", "variable"))
+
+
+@pytest.mark.parametrize(
+    ("path", "counts"), [("kernel", True), ("metric/total", False)]
+)
+def test_no_replay_is_asked_for_what_a_replica_keeps_for_itself(
+    path: str, counts: bool
+) -> None:
+    assert list(distbench.run(_differs, "one", args=(path,)).values()) == [counts]

@@ -1,0 +1,68 @@
+"""The scenarios that options mean, for each kind of subject."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from distbench.errors import BadInputError
+from distbench.machine import Machine
+from distbench.options import CheckOptions
+from distbench.plan import DEFAULT_WORKLOADS, Planned, plan_scenarios
+from distbench.scenario import MODEL, PIPELINE, PROGRAM
+
+MACHINE = Machine(cores=2, memory_bytes=2**34, gpus=0)
+
+
+def plan(kind: str, **options: Any) -> tuple[Planned, ...]:
+    return plan_scenarios("a.b:c", kind, CheckOptions(**options), MACHINE)
+
+
+def test_an_optimizer_meets_every_workload_cluster_and_path() -> None:
+    clusters, paths = ("one", "mirrored:3"), ("default", "user")
+    found = plan(
+        "optimizer", clusters=clusters, paths=paths, workloads=("mlp", "linear")
+    )
+    assert [
+        (item.scenario.workload, item.scenario.cluster, item.scenario.path)
+        for item in found
+    ] == [(w, c, p) for w in ("mlp", "linear") for c in clusters for p in paths]
+    assert not any(item.optional for item in found)
+
+
+def test_a_workload_that_nobody_asked_for_may_be_left_out() -> None:
+    found = {i.scenario.workload: i.optional for i in plan("optimizer")}
+    assert found == dict.fromkeys(DEFAULT_WORKLOADS, False) | {"embedding": True}
+    assert not plan("optimizer", workloads=("embedding",))[0].optional
+
+
+@pytest.mark.parametrize(
+    ("kind", "workload"),
+    [("program", PROGRAM), ("pipeline", PIPELINE), ("model", MODEL)],
+)
+def test_what_brings_its_data_has_no_workload_of_the_bench(
+    kind: str, workload: str
+) -> None:
+    found = plan(kind, clusters=("mwms:2",), workloads=("mlp",), paths=("user",))
+    assert [(i.scenario.workload, i.scenario.path) for i in found] == [
+        (workload, "default")
+    ]
+
+
+def test_what_a_spec_leaves_open_is_what_the_machine_has() -> None:
+    (item,) = plan("program", clusters=("mirrored:all",), restore_from="mwms:2")
+    assert (str(item.spec), item.scenario.cluster) == ("mirrored:2@cpu", "mirrored:2")
+    assert item.scenario.restore_from == "mwms:2@cpu"
+
+
+def test_one_scenario_is_picked_by_its_id() -> None:
+    wanted = plan("optimizer", clusters=("one", "mwms:2"))[3].scenario
+    (item,) = plan("optimizer", clusters=("one", "mwms:2"), only=wanted.id)
+    assert item.scenario == wanted
+
+
+def test_an_id_of_no_scenario_is_refused_with_those_that_are() -> None:
+    known = plan("program", clusters=("one",))[0].scenario.id
+    with pytest.raises(BadInputError, match=f"'no-such'. Expected one of {known}"):
+        plan("program", clusters=("one",), only="no-such")
