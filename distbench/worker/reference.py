@@ -136,6 +136,7 @@ class Reference:
             state = session.read_state()
             session.collect_taps(step, values, replica=WHOLE)
             session.collect_state(step, state, values, replica=WHOLE)
+            session.collect_results(step, state, values)
             if tier == "exact":
                 continue
             for number, twin in enumerate(twins):
@@ -211,6 +212,14 @@ class Reference:
         state = self.session.read_state()
         self.session.collect_taps(step, values, replica=WHOLE)
         self.session.collect_state(step, state, values, replica=WHOLE)
+        # Replicas store their parts of a metric rounded, and it may magnify that.
+        own = {v.path for v in self.session.variables if not v.synchronised}
+        stored = {
+            key: perturb(array, rng, None) if key[0] in own else array
+            for key, array in state.items()
+        }
+        self.session.restore_state(stored)
+        self.session.collect_results(step, stored, values)
         return state
 
     def record_probes(self) -> Mapping[str, Trace]:
@@ -271,11 +280,10 @@ class Reference:
 
         Nothing for a workload of the bench, whose step of a shard updates nothing.
         """
-        own = {v.path for v in self.session.variables if not v.synchronised}
-        if not own or self.session.program.shards_known:
+        if self.session.program.shards_known:
             return {}
-        state = self.session.read_state()
-        return {key: array for key, array in state.items() if key[0] in own}
+        own = {v.path for v in self.session.variables if not v.synchronised}
+        return self.session.read_state(own)
 
     def make_trace(
         self, name: str, tier: Tier, values: dict[TraceKey, Value], **notes: object
@@ -288,6 +296,7 @@ class Reference:
             variables=self.session.variables,
             values=values,
             notes={"tier": tier, **notes},
+            metrics=self.session.metrics,
         )
 
 
