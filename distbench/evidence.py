@@ -61,7 +61,9 @@ class Evidence:
         probes: Further single-device runs of the first step, which tell whether a
             program depends on how examples are grouped or rows repeated: `regrouped`,
             shards of the same sizes with other examples; `doubled`, one shard with
-            every example twice (loss and local gradients, by replica); `distinct`, the
+            every example twice (loss and local gradients, by replica); `once` and
+            `twice`, the same shard and its double with other random numbers in each
+            step of the trace; `distinct`, the
             update with repeated rows of sparse gradients added up (state, as replica
             0).
         shards_known: Whether the reference's value for replica r is what replica r has

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distbench.samples.lazy import keras, tf
+from distbench.samples.lazy import keras, keras3_base, tf
 from distbench.samples.program import HIDDEN, Program
 from distbench.samples.replicas import count_replicas, find_replica
 from distbench.unusual.program import unusual
@@ -93,6 +93,36 @@ class Dropout(Program):
         embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
         hidden = embedded @ self.first + features @ self.second + self.bias
         return self.layer(tf.tanh(hidden), training=True) @ self.head
+
+
+@unusual()
+class Keras3Dropout(Program):
+    """Keras 3's Dropout: its random numbers follow from a variable of the program."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.layer = keras3_base.layers.Dropout(0.3, seed=5)
+
+    def variables(self):
+        return [*self.trained(), self.layer.seed_generator.state]
+
+    def normalise(self, hidden):
+        return hidden
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        hidden = embedded @ self.first + features @ self.second + self.bias
+        hidden = tf.tanh(self.normalise(hidden))
+        return self.layer(hidden, training=True) @ self.head
+
+
+@unusual()
+class Keras3DropoutAndStatistics(Keras3Dropout, BatchStatisticsUnderMean):
+    """The same behind batch statistics, where each replica takes a weighted mean."""
+
+    def normalise(self, hidden):
+        return normalise(hidden)
 
 
 @unusual()

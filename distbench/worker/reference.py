@@ -28,6 +28,10 @@ _TWINS = 4
 _TWINS_OF_CHANCE = 16
 """Twins of a step that draws random numbers: its noise is large, and few samples of it
 would give a limit beyond any error that matters."""
+_DRAWS = 48
+"""Runs of a step with other random numbers each time, to see what they average to."""
+_STRIDE = 3
+"""Steps between two draws: a double shard may use up the random numbers of two."""
 
 
 class Reference:
@@ -228,8 +232,11 @@ class Reference:
         Returns:
             `regrouped`: loss and local gradient of shards of the same sizes that hold
             other examples of the first batch. `doubled`: those of the largest shard
-            with every example twice. Both of step 0. Empty for a
-            workload of the bench, whose loss is a sum over examples.
+            with every example twice. Both of step 0. Where whole numbers among the
+            variables lead the step, as the state of a random generator does, `once` and
+            `twice` are the largest shard and its double with others of these numbers;
+            each run counts as a step. Empty for a workload of the bench, whose loss is
+            a sum over examples.
         """
         if self.session.program.shards_known:
             return {}
@@ -246,7 +253,53 @@ class Reference:
                 "regrouped", dict(enumerate(cut_batch(regrouped, self.shards)))
             ),
             "doubled": self._probe("doubled", {largest: doubled}),
+            **self._draw_again(largest, {"once": shard, "twice": doubled}),
         }
+
+    def _draw_again(
+        self, replica: int, batches: Mapping[str, Any]
+    ) -> Mapping[str, Trace]:
+        """The first step on each batch, as if it came some steps later.
+
+        What a step adds to a whole number is added several times: random numbers drawn
+        by its state are others then. Empty where that changes nothing.
+        """
+        values: dict[str, dict[TraceKey, Value]] = {name: {} for name in batches}
+        moves = self._find_moves(next(iter(batches.values())))
+        for draw in range(_DRAWS if moves else 0):
+            later = {
+                key: np.asarray(self.initial[key] + _STRIDE * (draw + 1) * move)
+                for key, move in moves.items()
+            }
+            for name, batch in batches.items():
+                self.session.restore_state({**self.initial, **later})
+                if not self._runs_shard(0, batch):
+                    return {}
+                self.session.collect_taps(
+                    draw, values[name], replica=replica, phases=_HANDED
+                )
+            if draw == 1 and not any(map(_changes, values.values())):
+                return {}
+        return {
+            name: self.make_trace(name, "bounded", found)
+            for name, found in values.items()
+            if found
+        }
+
+    def _find_moves(self, batch: Any) -> dict[tuple[str, int], Any]:
+        """What a step adds to variables that are whole numbers, but count no steps."""
+        self.session.restore_state(self.initial)
+        if not self._runs_shard(0, batch):
+            return {}
+        after = self.session.read_state()
+        whole = {v.path for v in self.session.variables if v.role != "iterations"}
+        numbers: dict[tuple[str, int], Any] = {
+            key: start
+            for key, start in self.initial.items()
+            if key[0] in whole and start.dtype.kind in "iu"
+        }
+        moves = {key: after[key] - start for key, start in numbers.items()}
+        return {key: move for key, move in moves.items() if np.any(move)}
 
     def _probe(self, name: str, shards: Mapping[int, Any]) -> Trace:
         values: dict[TraceKey, Value] = {}
@@ -318,6 +371,15 @@ def cut_batch(batch: Any, shards: tuple[int, ...]) -> Iterator[Any]:
     """The shard of each replica."""
     for part in shard_slices(shards):
         yield tf.nest.map_structure(lambda a, part=part: np.asarray(a)[part], batch)
+
+
+def _changes(values: Mapping[TraceKey, Value]) -> bool:
+    """Whether the second run gave something else than the first."""
+    return any(
+        not are_equal(values.get(replace(key, step=0)), value)
+        for key, value in values.items()
+        if key.step == 1
+    )
 
 
 def _permutes(twin: int) -> bool:
