@@ -41,7 +41,8 @@ class Evidence:
         reference: The single-device run. With replica `WHOLE`: the global batch as one
             device computes it, and the state after each step. With replica r: loss and
             local gradient of shard r by itself, and the state that is not synchronised
-            after each of its steps, which start from that after the last.
+            after each of its steps, which start from that after the last; of the model,
+            also the state without a gradient.
         replays: The single-device update fed with an observed value, by the phase
             where it was put in: `reduced_gradient` gives the applied gradient, slots,
             variables and iterations that follow from each replica's observed reduced

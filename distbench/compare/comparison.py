@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
+from distbench.compare.led import list_led
 from distbench.compare.measure import BITWISE, Measure, is_wrong, measure_error
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.pairs import Pair, Pairs, Relation
@@ -33,7 +34,7 @@ class Comparison:
         phase: Phase of the observed value.
         variable: Path of the variable, `""` for the loss.
         replica: Replica, or `WHOLE` for a sum over the replicas.
-        relation: `reference`, `follows`, `replicas`, `total` or `result`.
+        relation: `reference`, `follows`, `replicas`, `led`, `total` or `result`.
         against: Name of what it was compared with.
         error: Largest absolute error.
         bound: What the worst element was allowed.
@@ -104,6 +105,7 @@ def compare_evidence(
         *Pairs(evidence, noise).list_all(),
         *totals,
         *list_results(evidence, noise, totals),
+        *list_led(evidence, noise),
     )
     return tuple(judge_pair(pair, evidence) for pair in pairs)
 

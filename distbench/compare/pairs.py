@@ -37,7 +37,7 @@ from distbench.trace import (
     VariableInfo,
 )
 
-Relation = Literal["reference", "follows", "replicas", "total", "result"]
+Relation = Literal["reference", "follows", "replicas", "led", "total", "result"]
 
 TOLD: tuple[Relation, ...] = ("total", "result")
 """Relations of what is told of a step, and trains nothing."""
@@ -63,8 +63,8 @@ class Pair:
     Attributes:
         key: Where it was observed; replica `WHOLE` for a sum over the replicas.
         relation: Against the reference, against what follows from the observed phase
-            before it, against another replica, what all replicas add together, or what
-            a metric makes of that.
+            before it, against another replica, what all replicas' examples make of it,
+            what all replicas add together, or what a metric makes of that.
         against: Name of what it is compared with.
         observed: Observed value; of sparse gradients only the rows that occur.
         expected: Expected value, of the same shape.

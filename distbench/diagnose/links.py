@@ -79,7 +79,7 @@ def _pick_links(judged: Sequence[Judged]) -> list[Judged]:
     chosen: dict[TraceKey, Judged] = {}
     for item in judged:
         relation = item.comparison.relation
-        if relation == "follows" or (
+        if relation in ("follows", "led") or (
             relation in ("reference", *TOLD) and item.comparison.key not in chosen
         ):
             chosen[item.comparison.key] = item
@@ -95,7 +95,9 @@ def _follows_from(
 ) -> bool:
     """Whether a wrong value is explained by one that was wrong before it."""
     c = link.comparison
-    if c.step == INITIAL or (c.phase in _ROOTS and not free):
+    # What one replica's examples lead is wrong, whatever else the step is made of.
+    is_first = c.phase in _ROOTS and not free
+    if c.step == INITIAL or is_first or c.relation == "led":
         return False
     for other in broken:
         o = other.comparison

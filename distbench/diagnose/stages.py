@@ -13,6 +13,7 @@ from distbench.compare.values import densify
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.explain import Explained, make_finding
 from distbench.diagnose.hypotheses import list_hypotheses
+from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
 from distbench.diagnose.rank import Ranked, find_best
 from distbench.diagnose.totals import explain_results, explain_totals
@@ -42,6 +43,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
         if phase != root and by_phase[phase]:
             context = make_context(evidence, chain, phase, by_phase[phase])
             findings += _report(context, explain_cases(context), by_phase[phase])
+    findings = leave_out_led(evidence, later, findings)
     # An update that is applied again, or that should have been skipped, is counted.
     told = {f.step for f in findings if f.code in ("update-repeated", "nonfinite")}
     findings = [f for f in findings if f.phase != "iterations" or f.step not in told]

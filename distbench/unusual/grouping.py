@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import keras, keras3_base, tf
-from distbench.samples.program import HIDDEN, Program
+from distbench.samples.program import FEATURES, HIDDEN, Program
 from distbench.samples.replicas import count_replicas, find_replica
 from distbench.unusual.program import unusual
 
@@ -68,6 +68,49 @@ class SynchronisedNormalisationLayer(NormalisationLayer):
         super().build(strategy)
         self.layer = keras.layers.BatchNormalization(name="norm", synchronized=True)
         self.layer.build([None, HIDDEN])
+
+
+@unusual()
+class CentredByAllReplicas(Program):
+    """Features are centred by a moving mean to which all replicas give alike."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.moving = tf.Variable(
+            tf.zeros(FEATURES, self.dtype),
+            name="moving/mean",
+            trainable=False,
+            aggregation=tf.VariableAggregation.MEAN,
+        )
+
+    def variables(self):
+        return [*self.trained(), self.moving]
+
+    def predict(self, batch):
+        words, features, *rest = batch
+        mean = tf.reduce_mean(features, axis=0)
+        self.moving.assign(0.9 * self.moving + 0.1 * mean)
+        return super().predict((words, features - self.moving, *rest))
+
+
+@unusual()
+class FirstReplicaKeepsBooks(BatchStatistics):
+    """Batch statistics; replica 0 counts steps and halves a rate for all of them."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        self.steps = tf.Variable(0, trainable=False, aggregation=first, name="steps")
+        self.rate = tf.Variable(1.0, trainable=False, aggregation=first, name="rate")
+
+    def variables(self):
+        return [*self.trained(), self.steps, self.rate]
+
+    def compute_losses(self, batch):
+        losses = self.rate * super().compute_losses(batch)
+        self.steps.assign_add(1)
+        self.rate.assign(0.5 * self.rate)
+        return losses
 
 
 @unusual()

@@ -134,7 +134,8 @@ class Reference:
                 if self._runs_shard(step, shard):
                     session.collect_taps(step, values, replica=replica, phases=_HANDED)
                     own[replica] = self._read_own()
-                    session.collect_state(step, own[replica], values, replica=replica)
+                    alone = {**own[replica], **self._read_led(values)}
+                    session.collect_state(step, alone, values, replica=replica)
             session.restore_state(before)
             self.run_whole(step, batch)
             state = session.read_state()
@@ -337,6 +338,18 @@ class Reference:
             return {}
         own = {v.path for v in self.session.variables if not v.synchronised}
         return self.session.read_state(own)
+
+    def _read_led(self, values: Mapping[TraceKey, Value]) -> State:
+        """The state of a program that no gradient trains, after the step of a shard."""
+        if self.session.program.shards_known:
+            return {}
+        trained = {k.variable for k in values if k.phase == "local_gradient"}
+        led = {
+            v.path
+            for v in self.session.variables
+            if v.role == "variable" and v.synchronised and v.path not in trained
+        }
+        return self.session.read_state(led)
 
     def make_trace(
         self, name: str, tier: Tier, values: dict[TraceKey, Value], **notes: object
