@@ -41,7 +41,8 @@ class Evidence:
         reference: The single-device run. With replica `WHOLE`: the global batch as one
             device computes it, and the state after each step. With replica r: loss and
             local gradient of shard r by itself, and the state that is not synchronised
-            after each of its steps, which start from that after the last.
+            after each of its steps, which start from that after the last; of the model,
+            also the state without a gradient.
         replays: The single-device update fed with an observed value, by the phase
             where it was put in: `reduced_gradient` gives the applied gradient, slots,
             variables and iterations that follow from each replica's observed reduced
@@ -61,7 +62,9 @@ class Evidence:
         probes: Further single-device runs of the first step, which tell whether a
             program depends on how examples are grouped or rows repeated: `regrouped`,
             shards of the same sizes with other examples; `doubled`, one shard with
-            every example twice (loss and local gradients, by replica); `distinct`, the
+            every example twice (loss and local gradients, by replica); `once` and
+            `twice`, the same shard and its double with other random numbers in each
+            step of the trace; `distinct`, the
             update with repeated rows of sparse gradients added up (state, as replica
             0).
         shards_known: Whether the reference's value for replica r is what replica r has

@@ -58,7 +58,8 @@ class TraceKey:
         step: Step number from 0; `INITIAL` for the state before the first step.
         call: Which `apply_gradients` call of the step, from 0; 0 for loss and state.
         phase: One of `PHASES`.
-        variable: Path of the variable, `""` for the loss.
+        variable: Path of the variable, `""` for the loss, in the phase of the loss also
+            the name of a metric.
         replica: Global replica number, or `WHOLE`.
     """
 
@@ -134,6 +135,22 @@ class VariableInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetricInfo:
+    """A number, or several, that a metric makes of its state and shows.
+
+    What it shows after a step is recorded under the phase `loss` and its name, as
+    `WHOLE`: replicas have only parts of it.
+
+    Attributes:
+        name: Unique among metrics.
+        state: Paths of its variables.
+    """
+
+    name: str
+    state: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """An immutable record of one run.
 
@@ -144,6 +161,7 @@ class Trace:
         variables: Everything that the subject's state consists of.
         values: The arrays; read-only.
         notes: Facts about the run that diagnosis or report need, as JSON values.
+        metrics: What the subject shows besides its loss.
         dtypes: The dtype in which each variable, and the loss (`""`), was computed.
     """
 
@@ -153,6 +171,7 @@ class Trace:
     variables: tuple[VariableInfo, ...]
     values: Mapping[TraceKey, Value]
     notes: Mapping[str, object] = field(default_factory=dict)
+    metrics: tuple[MetricInfo, ...] = ()
     dtypes: Mapping[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -231,6 +250,7 @@ def merge_traces(name: str, parts: Iterable[Trace]) -> Trace:
         variables=first.variables,
         values=values,
         notes=notes,
+        metrics=first.metrics,
     )
 
 
@@ -256,6 +276,7 @@ def write_trace(trace: Trace, folder: Path, stem: str) -> None:
         "shards": list(trace.shards),
         "variables": [asdict(v) for v in trace.variables],
         "notes": dict(trace.notes),
+        "metrics": [asdict(metric) for metric in trace.metrics],
         "index": index,
     }
     text = json.dumps(header)
@@ -279,7 +300,7 @@ def read_trace(folder: Path, stem: str) -> Trace:
     with np.load(folder / f"{stem}.npz", allow_pickle=False) as arrays:
         for number, entry in enumerate(header["index"]):
             array = _from_plain(arrays[f"{number}.values"], entry["dtype"])
-            if entry["key"]["phase"] == "loss":
+            if (entry["key"]["phase"], entry["key"]["variable"]) == ("loss", ""):
                 notes["loss_dtype"] = entry["dtype"]
             if "shape" in entry:
                 values[TraceKey(**entry["key"])] = SparseRows(
@@ -299,6 +320,10 @@ def read_trace(folder: Path, stem: str) -> Trace:
         ),
         values=values,
         notes=notes,
+        metrics=tuple(
+            MetricInfo(name=m["name"], state=tuple(m["state"]))
+            for m in header["metrics"]
+        ),
     )
 
 

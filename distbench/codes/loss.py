@@ -126,12 +126,15 @@ CODES = (
         meaning=(
             "A metric, a counter or an accumulator of which every replica holds a part "
             "combines the replicas in the wrong way: an accuracy that was summed can "
-            "exceed 1, one that is updated on one replica misses the others, and the "
-            "mean of the shards' means counts uneven shards alike."
+            "exceed 1, one that is updated on one replica misses the others, the mean "
+            "of the shards' means counts uneven shards alike, and a mean that takes "
+            "each replica's share of the loss divides their sum by N."
         ),
         mathematics=(
             "expected: Σ_r (after_r - before_r) = after - before on one device\n"
-            "observed: N times that, or what some replicas add, say"
+            "          and result() of Σ_r after_r is that of one device\n"
+            "observed: N times that, or what some replicas add, say;\n"
+            "          of shares, total / count = Σ_r loss_r / N"
         ),
         wrong='accuracy = strategy.reduce("SUM", per_replica_accuracy, axis=None)',
         right=(

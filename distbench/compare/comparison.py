@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
+from distbench.compare.led import list_led
 from distbench.compare.measure import BITWISE, Measure, is_wrong, measure_error
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.pairs import Pair, Pairs, Relation
+from distbench.compare.results import list_results
 from distbench.compare.totals import list_totals
 from distbench.compare.values import (
     Array,
@@ -33,7 +34,7 @@ class Comparison:
         phase: Phase of the observed value.
         variable: Path of the variable, `""` for the loss.
         replica: Replica, or `WHOLE` for a sum over the replicas.
-        relation: `reference`, `follows`, `replicas` or `total`.
+        relation: `reference`, `follows`, `replicas`, `led`, `total` or `result`.
         against: Name of what it was compared with.
         error: Largest absolute error.
         bound: What the worst element was allowed.
@@ -99,7 +100,13 @@ def compare_evidence(
         noise: Of the single-device run; measured from the twins where not given.
     """
     noise = measure_noise(evidence) if noise is None else noise
-    pairs = chain(Pairs(evidence, noise).list_all(), list_totals(evidence, noise))
+    totals = tuple(list_totals(evidence, noise))
+    pairs = (
+        *Pairs(evidence, noise).list_all(),
+        *totals,
+        *list_results(evidence, noise, totals),
+        *list_led(evidence, noise),
+    )
     return tuple(judge_pair(pair, evidence) for pair in pairs)
 
 

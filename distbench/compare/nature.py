@@ -8,12 +8,12 @@ global batch on one device is not what the replicas have to add up to.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
+from distbench.compare.bounds import find_roundoff, find_t_quantile
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
@@ -62,7 +62,7 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         for place, array in whole.items()
     }
     sizes = evidence.reference.shards
-    weights = _find_weights(evidence, margins, shards)
+    weights = _find_weights(evidence, noise, margins, shards)
     pulls = None if weights is not None else _find_pulls(evidence, margins, shards)
     return Nature(
         grouped=not _is_free_of_groups(sizes, margins, whole, shards, others),
@@ -154,7 +154,7 @@ def _fit(whole: Places, shards: list[Places]) -> list[float] | None:
 
 
 def _find_weights(
-    evidence: Evidence, margins: Margins, shards: list[Places]
+    evidence: Evidence, noise: Noise, margins: Margins, shards: list[Places]
 ) -> tuple[float, ...] | None:
     """What a doubled shard tells: a sum doubles, a mean stays as it is."""
     doubled = evidence.probes.get("doubled")
@@ -164,16 +164,74 @@ def _find_weights(
     twice = {} if doubled is None else _take(doubled, replica)
     if set(twice) != set(once):
         return None
+    if "once" in evidence.probes:
+        doubles = _doubles_on_average(evidence, noise, margins, replica)
+    else:
+        doubles = _doubles(once, twice, margins)
+    if doubles is None:
+        return None
+    if doubles:
+        return (1.0,) * len(sizes)
+    return tuple(size / max(1, sum(sizes)) for size in sizes)
+
+
+def _doubles(once: Places, twice: Places, margins: Margins) -> bool | None:
+    """Whether all gradients double; None if they do not stay as they are either."""
     rests: dict[int, float] = {}
     for times in (1, 2):
         errors = {p: measure_size(twice[p] - times * once[p]) for p in once}
         if all(errors[p] <= 4 * margins[p] for p in once):
             rests[times] = sum(errors.values())
-    if not rests:
-        return None
-    if min(rests, key=lambda times: rests[times]) == 2:
-        return (1.0,) * len(sizes)
-    return tuple(size / max(1, sum(sizes)) for size in sizes)
+    return min(rests, key=lambda times: rests[times]) == 2 if rests else None
+
+
+def _doubles_on_average(
+    evidence: Evidence, noise: Noise, margins: Margins, replica: int
+) -> bool | None:
+    """The same where each run draws other random numbers, for loss and gradients.
+
+    Random numbers fall to other examples in a doubled shard, but the mean over many
+    draws doubles, or stays as it is. The test is Student's: the scatter is known from
+    the draws alone. None unless one of the two fits and the other one does not.
+    """
+
+    def fits(times: int) -> bool:
+        return all(
+            _is_centred(gaps, 4 * max(margins.get((key.variable, key.call), 0), margin))
+            for key, gaps in _list_gaps(evidence, replica, times)
+            for margin in (noise.find_margin(key.at(WHOLE), gaps).widest,)
+        )
+
+    doubles = fits(2)
+    return None if doubles == fits(1) else doubles
+
+
+def _list_gaps(
+    evidence: Evidence, replica: int, times: int
+) -> Iterator[tuple[TraceKey, Array]]:
+    """By place, how far each draw of the double is from so many times the single."""
+    once, twice = evidence.probes["once"], evidence.probes["twice"]
+    for key, _ in once.select(step=0, replica=replica):
+        found = [
+            (once.get(place), twice.get(place))
+            for draw in range(once.steps)
+            for place in (replace(key, step=draw),)
+        ]
+        gaps = [
+            densify(right) - times * densify(left)
+            for left, right in found
+            if left is not None and right is not None
+        ]
+        if len(gaps) > 1:
+            yield key, np.stack(gaps)
+
+
+def _is_centred(gaps: Array, margin: float) -> bool:
+    """Whether samples may have mean 0, but for a margin: an array of [draws, ...]."""
+    count = len(gaps)
+    error = np.std(gaps, axis=0, ddof=1) / math.sqrt(count)
+    allowed = find_t_quantile(count - 1) * error + margin
+    return bool(np.all(np.abs(np.mean(gaps, axis=0)) <= allowed))
 
 
 def _find_pulls(

@@ -37,7 +37,10 @@ from distbench.trace import (
     VariableInfo,
 )
 
-Relation = Literal["reference", "follows", "replicas", "total"]
+Relation = Literal["reference", "follows", "replicas", "led", "total", "result"]
+
+TOLD: tuple[Relation, ...] = ("total", "result")
+"""Relations of what is told of a step, and trains nothing."""
 
 Members = tuple[tuple[TraceKey, Value], ...]
 """What the replicas hold of one value, in their order."""
@@ -60,7 +63,8 @@ class Pair:
     Attributes:
         key: Where it was observed; replica `WHOLE` for a sum over the replicas.
         relation: Against the reference, against what follows from the observed phase
-            before it, against another replica, or what all replicas add together.
+            before it, against another replica, what all replicas' examples make of it,
+            what all replicas add together, or what a metric makes of that.
         against: Name of what it is compared with.
         observed: Observed value; of sparse gradients only the rows that occur.
         expected: Expected value, of the same shape.
@@ -108,6 +112,8 @@ class Pairs:
         select = self.evidence.observed.select()
         for whole, group in groupby(select, key=lambda item: item[0].at(WHOLE)):
             members = tuple(group)
+            if whole.phase == "loss" and whole.variable:
+                continue  # what a metric shows
             if whole.phase in ("loss", "local_gradient"):
                 if shards:
                     yield from self._pair_shards(members)

@@ -148,7 +148,7 @@ def _pair_total(
         n = len(terms)
         shares = tuple(np.asarray(term / n) for term in terms)
         mean = replace(pair, observed=np.asarray(pair.observed / n), terms=shares)
-        if _is_nearer(mean, pair) and (as_mean or not _is_wrong(mean)):
+        if _is_nearer(mean, pair) and (as_mean or not is_total_wrong(mean)):
             pair = mean
     yield pair
 
@@ -235,5 +235,6 @@ def _is_nearer(pair: Pair, other: Pair) -> bool:
     )
 
 
-def _is_wrong(pair: Pair) -> bool:
+def is_total_wrong(pair: Pair) -> bool:
+    """Whether a total is beyond its margin."""
     return measure_error(pair.observed, pair.expected, pair.margin).wrong

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from distbench.compare.comparison import Comparison
+from distbench.compare.pairs import TOLD
 from distbench.trace import Phase
 
 Strength = Literal["effective", "hidden", "empty"]
@@ -64,7 +65,7 @@ def _list_weak(
     found: dict[tuple[str, str], Strength],
     required: dict[str, tuple[Demand, ...]],
 ) -> Iterator[tuple[str, Strength]]:
-    recorded = {c.phase for c in comparisons if c.step >= 0}
+    recorded = {c.phase for c in comparisons if c.step >= 0 and c.relation not in TOLD}
     for name, demands in required.items():
         phases = {phase for demand in demands for phase, _ in demand}
         if not phases & recorded:

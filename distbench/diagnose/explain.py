@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.codes import CODES
 from distbench.compare.comparison import Comparison
-from distbench.compare.pairs import Pair
+from distbench.compare.pairs import TOLD, Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.diagnose.context import Context
 from distbench.trace import INITIAL, WHOLE, Phase
@@ -121,7 +121,7 @@ def _write_sentence(
 ) -> str:
     when = "Before the first step" if step == INITIAL else f"Step {step}"
     more = len(names) - 1
-    what = "total" if worst.relation == "total" else explained.phase
+    what = worst.relation if worst.relation in TOLD else explained.phase
     where = f"{what} of '{names[0]}'" if names[0] else what
     if more:
         where += f" (and {more} {'more' if names[0] else 'gradients'})"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.comparison import Judged
+from distbench.compare.comparison import Comparison, Judged
+from distbench.compare.pairs import TOLD
 from distbench.trace import INITIAL, PHASES, TraceKey, VariableInfo
 
 Outcomes = Mapping[tuple[int, str, str], Sequence[Judged]]
@@ -78,8 +79,8 @@ def _pick_links(judged: Sequence[Judged]) -> list[Judged]:
     chosen: dict[TraceKey, Judged] = {}
     for item in judged:
         relation = item.comparison.relation
-        if relation == "follows" or (
-            relation in ("reference", "total") and item.comparison.key not in chosen
+        if relation in ("follows", "led") or (
+            relation in ("reference", *TOLD) and item.comparison.key not in chosen
         ):
             chosen[item.comparison.key] = item
     return sorted(chosen.values(), key=_sort_key)
@@ -94,23 +95,25 @@ def _follows_from(
 ) -> bool:
     """Whether a wrong value is explained by one that was wrong before it."""
     c = link.comparison
-    if c.step == INITIAL or (c.phase in _ROOTS and not free):
+    # What one replica's examples lead is wrong, whatever else the step is made of.
+    is_first = c.phase in _ROOTS and not free
+    if c.step == INITIAL or is_first or c.relation == "led":
         return False
     for other in broken:
         o = other.comparison
         # A total trains nothing, and the state before the first step was set from the
         # reference since.
-        if o.relation == "total" or (o.step == INITIAL and not free):
+        if o.relation in TOLD or (o.step == INITIAL and not free):
             continue
         earlier = PHASES.index(o.phase) < PHASES.index(c.phase)
         if free and o.step < c.step:
             return True
-        if o.step != c.step or not earlier:
+        if not earlier or not _reaches(o.step, c):
             continue
         # What is told of a step may be made of its loss; what trains is not.
-        if o.phase == "loss" and c.relation != "total":
+        if o.phase == "loss" and c.relation not in TOLD:
             continue
-        if free or c.relation in ("reference", "total"):
+        if free or c.relation in ("reference", *TOLD):
             return True
         if "applied" not in c.against and o.phase == "applied_gradient":
             return True
@@ -119,6 +122,11 @@ def _follows_from(
         ):
             return True
     return False
+
+
+def _reaches(step: int, shown: Comparison) -> bool:
+    """Whether what a step left shows: in the step itself, in a metric ever after."""
+    return step == shown.step or (shown.relation == "result" and step < shown.step)
 
 
 def _is_slot_of(slot: str, variable: str, infos: Mapping[str, VariableInfo]) -> bool:

@@ -8,13 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.comparison import Judged
+from distbench.compare.pairs import TOLD
 from distbench.compare.values import densify
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.explain import Explained, make_finding
 from distbench.diagnose.hypotheses import list_hypotheses
+from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
 from distbench.diagnose.rank import Ranked, find_best
-from distbench.diagnose.totals import explain_totals
+from distbench.diagnose.totals import explain_results, explain_totals
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, PHASES, Phase, VariableInfo
 from distbench.verdict import Finding
@@ -29,10 +31,9 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     """A finding for each cause, in causal order."""
     findings = list(_explain_start(evidence, chain))
     later = [j for j in chain.broken if j.comparison.step != INITIAL]
-    totals = [j for j in later if j.comparison.relation == "total"]
     by_phase: dict[Phase, list[Judged]] = {phase: [] for phase in PHASES}
     for link in later:
-        if link.comparison.relation != "total":
+        if link.comparison.relation not in TOLD:
             by_phase[link.comparison.phase].append(link)
     root: Phase = "local_gradient"
     if not _was_seen(chain, "local_gradient"):
@@ -42,14 +43,17 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
         if phase != root and by_phase[phase]:
             context = make_context(evidence, chain, phase, by_phase[phase])
             findings += _report(context, explain_cases(context), by_phase[phase])
+    findings = leave_out_led(evidence, later, findings)
     # An update that is applied again, or that should have been skipped, is counted.
     told = {f.step for f in findings if f.code in ("update-repeated", "nonfinite")}
     findings = [f for f in findings if f.phase != "iterations" or f.step not in told]
     if not any(not finding.warning for finding in findings):
         findings += _explain_apart(evidence, chain)
-    if totals:
-        context = make_context(evidence, chain, "variable", totals)
-        findings += _report(context, explain_totals(context), totals)
+    for relation, explain in (("total", explain_totals), ("result", explain_results)):
+        wrong = [j for j in later if j.comparison.relation == relation]
+        if wrong:
+            context = make_context(evidence, chain, "variable", wrong)
+            findings += _report(context, explain(context), wrong)
     findings.sort(key=lambda f: (f.step, _place(f), f.code == "unexplained"))
     return tuple(findings)
 
@@ -70,7 +74,7 @@ def make_context(
         right=tuple(
             j.comparison.key
             for j in chain.held
-            if j.comparison.phase == phase and j.comparison.relation != "total"
+            if j.comparison.phase == phase and j.comparison.relation not in TOLD
         ),
         root=root,
     )

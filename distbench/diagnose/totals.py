@@ -1,4 +1,4 @@
-"""Totals that are wrong though all that trains is right."""
+"""Totals and metrics that are wrong though all that trains is right."""
 
 from __future__ import annotations
 
@@ -33,6 +33,35 @@ def explain_totals(context: Context) -> tuple[Explained, ...]:
             replicas=replicas,
         )
         for (detail, replicas), cases in found.items()
+    )
+
+
+def explain_results(context: Context) -> tuple[Explained, ...]:
+    """A finding for all metrics that show something wrong of a state that is right."""
+    found: dict[str, list[Pair]] = {}
+    for name in dict.fromkeys(case.key.variable for case in context.cases):
+        cases = [case for case in context.cases if case.key.variable == name]
+        found.setdefault(_tell_result(cases), []).extend(cases)
+    return tuple(
+        Explained(
+            code="metric-wrong",
+            detail=detail,
+            confidence=1.0,
+            cases=tuple(cases),
+            phase="loss",
+        )
+        for detail, cases in found.items()
+    )
+
+
+def _tell_result(cases: list[Pair]) -> str:
+    if not all(np.all(np.isfinite(case.observed)) for case in cases):
+        return "what the metric shows is Inf or NaN"
+    fit = _fit_factor(cases)
+    times = "not" if fit is None else f"{fit:.6g} times"
+    return (
+        "each part of the metric's state is what the replicas can add up to, but what "
+        f"it shows is {times} what one device shows"
     )
 
 
@@ -76,9 +105,15 @@ def _split(changes: Changes) -> list[tuple[Array, Array]]:
 
 
 def _tell_factor(cases: list[Pair]) -> str:
+    fit = _fit_factor(cases)
+    if fit is None:
+        return "what the replicas add to it together is not"
+    return f"what the replicas add to it together is {fit:.6g} times"
+
+
+def _fit_factor(cases: list[Pair]) -> float | None:
+    """One factor between all that was seen and what is due, if there is one."""
     seen = np.concatenate([np.ravel(case.observed) for case in cases])
     wanted = np.concatenate([np.ravel(case.expected) for case in cases])
     fit = fit_ratio(seen, wanted)
-    if fit is None or fit.residual_share > _SAME:
-        return "what the replicas add to it together is not"
-    return f"what the replicas add to it together is {fit.ratio:.6g} times"
+    return None if fit is None or fit.residual_share > _SAME else fit.ratio

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.led import find_leader, is_trained
 from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis
@@ -33,19 +34,29 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
     predicted = {
         number: case.observed
         for number, case in context.list_cases()
-        if case.key.variable in infos and _is_statistic(infos[case.key.variable])
+        if case.key.variable in infos
+        and _is_statistic(context, infos[case.key.variable])
     }
-    if predicted:
-        yield Hypothesis(
-            code="statistics-not-synchronized",
-            predicted=predicted,
-            detail="a statistic that is meant to be that of the whole batch is not",
-        )
+    if not predicted:
+        return
+    leaders = {find_leader(context.evidence, context.cases[n]) for n in predicted}
+    told = ""
+    if None not in leaders:
+        told = ": it is what the examples of one replica alone give"
+        if len(leaders) == 1:
+            told = f": it is what the examples of replica {leaders.pop()} alone give"
+    yield Hypothesis(
+        code="statistics-not-synchronized",
+        predicted=predicted,
+        detail=f"a statistic that is meant to be that of the whole batch is not{told}",
+    )
 
 
-def _is_statistic(info: VariableInfo) -> bool:
+def _is_statistic(context: Context, info: VariableInfo) -> bool:
     """Whether a model variable is made of data and not of a variable's gradients."""
-    return not info.trainable and not info.of
+    if info.of:
+        return False
+    return not info.trainable or not is_trained(context.evidence, info.path)
 
 
 def explain_by_unseen_sum(context: Context) -> Iterator[Hypothesis]:

@@ -10,6 +10,8 @@ from distbench.unusual.grouping import (
     BatchStatistics,
     BatchStatisticsUnderMean,
     Dropout,
+    Keras3Dropout,
+    Keras3DropoutAndStatistics,
     NegativesInTheBatch,
     PenalisedStatistics,
 )
@@ -75,6 +77,23 @@ class LossTimesReplicasUnderDropout(Dropout):
 
     def reduce_losses(self, losses, batch):
         return super().reduce_losses(losses, batch) * count_replicas()
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class LossTimesReplicasUnderKeras3Dropout(Keras3Dropout):
+    """Dropout of Keras 3, and a loss that is multiplied by N."""
+
+    def reduce_losses(self, losses, batch):
+        return super().reduce_losses(losses, batch) * count_replicas()
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)
+class OwnMeanUnderKeras3Dropout(Keras3DropoutAndStatistics):
+    """Dropout of Keras 3 and batch statistics; nothing scales the shard's own mean."""
+
+    def reduce_losses(self, losses, batch):
+        del batch
+        return tf.reduce_mean(losses)
 
 
 @fault(

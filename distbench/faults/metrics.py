@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from distbench.faults.fault import fault
-from distbench.samples.lazy import keras, tf
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import keras, keras3_base, tf
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 
@@ -69,6 +69,38 @@ class MetricOfLocalMeans(Metered):
 
     def feed(self, losses):
         self.metric.update_state(tf.reduce_mean(losses))
+
+
+@fault("metric-wrong", "loss", ("loss",), like="tensorflow/docs#608", clusters=WIDE)
+class MetricOfOwnShare(Metered):
+    """The metric takes the mean of the replicas' shares, which add up to the loss."""
+
+    def reduce_losses(self, losses, batch):
+        share = Program.reduce_losses(self, losses, batch)
+        self.metric.update_state(share)
+        return share
+
+
+@fault(
+    "metric-wrong",
+    "loss",
+    ("objective",),
+    like="tensorflow/docs#608",
+    clusters=("mirrored:2", "mirrored:3"),
+)
+class UnlistedMetricOfOwnShare(Program):
+    """The same with Keras 3, beside a right metric; the program lists neither."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.objective = keras3_base.metrics.Mean("objective")
+        self.right = keras3_base.metrics.Mean("right")
+
+    def reduce_losses(self, losses, batch):
+        share = super().reduce_losses(losses, batch)
+        self.objective.update_state(share)
+        self.right.update_state(losses)
+        return share
 
 
 @fault(

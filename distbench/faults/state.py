@@ -98,6 +98,58 @@ class VarianceWithoutMeans(Statistics):
         return tf.math.reduce_variance(features, axis=0)
 
 
+class Centred(Statistics):
+    """The features are centred by the moving mean, before it trains the model."""
+
+    def replica_step(self, batch):
+        words, features, targets = batch
+        self.moving.assign(0.9 * self.moving + 0.1 * self.measure(features))
+        centred = (words, features - self.moving, targets)
+        return Program.replica_step(self, centred)
+
+
+@fault(
+    "statistics-not-synchronized",
+    "variable",
+    ("moving/mean",),
+    like="tensorflow/tensorflow#60438",
+    clusters=WIDE,
+)
+class CentredByFirstReplica(Centred):
+    """The features of all replicas are centred by the mean of replica 0's."""
+
+    aggregation = "ONLY_FIRST_REPLICA"
+
+
+@fault(
+    "statistics-not-synchronized",
+    "variable",
+    ("scale",),
+    like="tensorflow/tensorflow#60438",
+    clusters=WIDE,
+)
+class ErrorScaleOfFirstReplica(Program):
+    """Errors are divided by a moving scale of them, which replica 0 alone measures."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        # Nothing says that it is not trained; no gradient reaches it.
+        self.scale = tf.Variable(
+            1.0,
+            name="scale",
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+    def variables(self):
+        return [*self.trained(), self.scale]
+
+    def compute_losses(self, batch):
+        losses = super().compute_losses(batch)
+        seen = tf.stop_gradient(tf.reduce_mean(losses))
+        self.scale.assign(0.9 * self.scale + 0.1 * seen)
+        return losses / tf.stop_gradient(self.scale)
+
+
 @fault("raises", "loss", like="tensorflow/tensorflow#36153", clusters=WIDE)
 class EvenShardsExpected(Program):
     """The shard is reshaped to the size of an even one."""

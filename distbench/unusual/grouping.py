@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from distbench.samples.lazy import keras, tf
-from distbench.samples.program import HIDDEN, Program
+from distbench.samples.lazy import keras, keras3_base, tf
+from distbench.samples.program import FEATURES, HIDDEN, Program
 from distbench.samples.replicas import count_replicas, find_replica
 from distbench.unusual.program import unusual
 
@@ -71,6 +71,49 @@ class SynchronisedNormalisationLayer(NormalisationLayer):
 
 
 @unusual()
+class CentredByAllReplicas(Program):
+    """Features are centred by a moving mean to which all replicas give alike."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.moving = tf.Variable(
+            tf.zeros(FEATURES, self.dtype),
+            name="moving/mean",
+            trainable=False,
+            aggregation=tf.VariableAggregation.MEAN,
+        )
+
+    def variables(self):
+        return [*self.trained(), self.moving]
+
+    def predict(self, batch):
+        words, features, *rest = batch
+        mean = tf.reduce_mean(features, axis=0)
+        self.moving.assign(0.9 * self.moving + 0.1 * mean)
+        return super().predict((words, features - self.moving, *rest))
+
+
+@unusual()
+class FirstReplicaKeepsBooks(BatchStatistics):
+    """Batch statistics; replica 0 counts steps and halves a rate for all of them."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        self.steps = tf.Variable(0, trainable=False, aggregation=first, name="steps")
+        self.rate = tf.Variable(1.0, trainable=False, aggregation=first, name="rate")
+
+    def variables(self):
+        return [*self.trained(), self.steps, self.rate]
+
+    def compute_losses(self, batch):
+        losses = self.rate * super().compute_losses(batch)
+        self.steps.assign_add(1)
+        self.rate.assign(0.5 * self.rate)
+        return losses
+
+
+@unusual()
 class NegativesInTheBatch(Program):
     """A contrastive loss: the other examples of the shard are the wrong answers."""
 
@@ -93,6 +136,36 @@ class Dropout(Program):
         embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
         hidden = embedded @ self.first + features @ self.second + self.bias
         return self.layer(tf.tanh(hidden), training=True) @ self.head
+
+
+@unusual()
+class Keras3Dropout(Program):
+    """Keras 3's Dropout: its random numbers follow from a variable of the program."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.layer = keras3_base.layers.Dropout(0.3, seed=5)
+
+    def variables(self):
+        return [*self.trained(), self.layer.seed_generator.state]
+
+    def normalise(self, hidden):
+        return hidden
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        hidden = embedded @ self.first + features @ self.second + self.bias
+        hidden = tf.tanh(self.normalise(hidden))
+        return self.layer(hidden, training=True) @ self.head
+
+
+@unusual()
+class Keras3DropoutAndStatistics(Keras3Dropout, BatchStatisticsUnderMean):
+    """The same behind batch statistics, where each replica takes a weighted mean."""
+
+    def normalise(self, hidden):
+        return normalise(hidden)
 
 
 @unusual()

@@ -57,6 +57,82 @@ class MetricOfShares(Program):
         return loss
 
 
+@unusual()
+class UnlistedMetrics(Program):
+    """Several metrics at once, weighted and of other shapes, that no list names."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        metrics = keras.metrics
+        self.kept = {
+            "mean": metrics.Mean("mean"),
+            "weighted": [metrics.Mean("weighted"), metrics.Precision(name="hits")],
+        }
+        self.area = metrics.AUC(num_thresholds=20)
+        self.overlap = metrics.MeanIoU(num_classes=3)
+
+    def compute_losses(self, batch):
+        outputs, labels = self.predict(batch), tf.argmax(batch[2], axis=1)
+        losses = tf.reduce_sum((outputs - batch[2]) ** 2, axis=1)
+        weights = tf.abs(batch[1][:, 0])
+        weighted, hits = self.kept["weighted"]
+        self.kept["mean"].update_state(losses)
+        weighted.update_state(losses, sample_weight=weights)
+        hits.update_state(labels > 0, tf.sigmoid(outputs[:, 0]), sample_weight=weights)
+        self.area.update_state(labels > 0, tf.sigmoid(outputs[:, 1]))
+        self.overlap.update_state(labels, tf.argmax(outputs, axis=1))
+        return losses
+
+
+@unusual()
+class MetricsThatRescale(Program):
+    """One metric multiplies its mean of shares by N, another forgets what it showed."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        replicas = count_replicas()
+
+        class Rescaled(keras.metrics.Mean):
+            def result(self):
+                return super().result() * replicas
+
+        class Forgetful(keras.metrics.Mean):
+            def result(self):
+                shown = super().result()
+                self.reset_state()
+                return shown
+
+        self.rescaled, self.forgetful = Rescaled("rescaled"), Forgetful("forgetful")
+
+    def variables(self):
+        return [*self.trained(), *self.forgetful.variables]
+
+    def reduce_losses(self, losses, batch):
+        share = super().reduce_losses(losses, batch)
+        self.rescaled.update_state(share)
+        self.forgetful.update_state(losses)
+        return share
+
+
+@unusual()
+class MetricsOfTheSplit(Program):
+    """Metrics of the largest error and of the own gradient's norm, which are local."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.largest = keras.metrics.Mean("largest")
+        self.norm = keras.metrics.Mean("norm")
+
+    def compute_losses(self, batch):
+        losses = super().compute_losses(batch)
+        self.largest.update_state(tf.reduce_max(losses))
+        return losses
+
+    def transform(self, gradients):
+        self.norm.update_state(tf.linalg.global_norm(gradients))
+        return gradients
+
+
 class Local(Program):
     """The gradients of the step go through state of the replica's own."""
 

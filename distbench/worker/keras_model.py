@@ -23,7 +23,9 @@ from distbench.worker.batches import Batches
 from distbench.worker.controls import ModelControl
 from distbench.worker.families import describe_control, name_family
 from distbench.worker.intercept import call_converted, intercept
+from distbench.worker.metrics import is_metric
 from distbench.worker.program import LossReduction, Program, count_batch, name_subject
+from distbench.worker.state import find_held
 from distbench.worker.steps import Step, trace_scheduled
 
 if TYPE_CHECKING:
@@ -146,6 +148,10 @@ class KerasModelProgram(Program):
             for metric in self._model.metrics
             for v in metric.variables
         }
+
+    def metrics(self) -> Sequence[Any]:
+        """The model's, those that another one holds too."""
+        return find_held(list(self._model.metrics), is_metric)
 
     def optimizers(self) -> Sequence[Any]:
         """The compiled one, and others that the model holds as attributes."""

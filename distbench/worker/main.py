@@ -257,6 +257,7 @@ class Worker:
             variables=session.variables,
             values=dict(values),
             notes={"tier": tier, "micro_steps": session.board.count_gradients()},
+            metrics=session.metrics,
         )
 
     def save(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -293,7 +294,9 @@ class Worker:
         session.begin_step(step)
         session.run(trained, list(cut_batch(batch, shards)))
         session.collect_taps(step, values)
-        session.collect_state(step, session.read_state(), values)
+        state = session.read_state()
+        session.collect_state(step, state, values)
+        session.collect_results(step, state, values)
 
     def replay(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Feed what the cluster observed into the single-device update."""

@@ -76,6 +76,10 @@ class Program:
         """What to call variables, by identity, whose own names do not tell enough."""
         return {}
 
+    def metrics(self) -> Sequence[Any]:
+        """The Keras metrics that the program shows."""
+        return ()
+
     def optimizers(self) -> Sequence[Any]:
         """The optimizers, none where the program updates by hand."""
         raise NotImplementedError

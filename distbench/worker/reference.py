@@ -28,6 +28,10 @@ _TWINS = 4
 _TWINS_OF_CHANCE = 16
 """Twins of a step that draws random numbers: its noise is large, and few samples of it
 would give a limit beyond any error that matters."""
+_DRAWS = 48
+"""Runs of a step with other random numbers each time, to see what they average to."""
+_STRIDE = 3
+"""Steps between two draws: a double shard may use up the random numbers of two."""
 
 
 class Reference:
@@ -130,12 +134,14 @@ class Reference:
                 if self._runs_shard(step, shard):
                     session.collect_taps(step, values, replica=replica, phases=_HANDED)
                     own[replica] = self._read_own()
-                    session.collect_state(step, own[replica], values, replica=replica)
+                    alone = {**own[replica], **self._read_led(values)}
+                    session.collect_state(step, alone, values, replica=replica)
             session.restore_state(before)
             self.run_whole(step, batch)
             state = session.read_state()
             session.collect_taps(step, values, replica=WHOLE)
             session.collect_state(step, state, values, replica=WHOLE)
+            session.collect_results(step, state, values)
             if tier == "exact":
                 continue
             for number, twin in enumerate(twins):
@@ -211,6 +217,14 @@ class Reference:
         state = self.session.read_state()
         self.session.collect_taps(step, values, replica=WHOLE)
         self.session.collect_state(step, state, values, replica=WHOLE)
+        # Replicas store their parts of a metric rounded, and it may magnify that.
+        own = {v.path for v in self.session.variables if not v.synchronised}
+        stored = {
+            key: perturb(array, rng, None) if key[0] in own else array
+            for key, array in state.items()
+        }
+        self.session.restore_state(stored)
+        self.session.collect_results(step, stored, values)
         return state
 
     def record_probes(self) -> Mapping[str, Trace]:
@@ -219,8 +233,11 @@ class Reference:
         Returns:
             `regrouped`: loss and local gradient of shards of the same sizes that hold
             other examples of the first batch. `doubled`: those of the largest shard
-            with every example twice. Both of step 0. Empty for a
-            workload of the bench, whose loss is a sum over examples.
+            with every example twice. Both of step 0. Where whole numbers among the
+            variables lead the step, as the state of a random generator does, `once` and
+            `twice` are the largest shard and its double with others of these numbers;
+            each run counts as a step. Empty for a workload of the bench, whose loss is
+            a sum over examples.
         """
         if self.session.program.shards_known:
             return {}
@@ -237,7 +254,53 @@ class Reference:
                 "regrouped", dict(enumerate(cut_batch(regrouped, self.shards)))
             ),
             "doubled": self._probe("doubled", {largest: doubled}),
+            **self._draw_again(largest, {"once": shard, "twice": doubled}),
         }
+
+    def _draw_again(
+        self, replica: int, batches: Mapping[str, Any]
+    ) -> Mapping[str, Trace]:
+        """The first step on each batch, as if it came some steps later.
+
+        What a step adds to a whole number is added several times: random numbers drawn
+        by its state are others then. Empty where that changes nothing.
+        """
+        values: dict[str, dict[TraceKey, Value]] = {name: {} for name in batches}
+        moves = self._find_moves(next(iter(batches.values())))
+        for draw in range(_DRAWS if moves else 0):
+            later = {
+                key: np.asarray(self.initial[key] + _STRIDE * (draw + 1) * move)
+                for key, move in moves.items()
+            }
+            for name, batch in batches.items():
+                self.session.restore_state({**self.initial, **later})
+                if not self._runs_shard(0, batch):
+                    return {}
+                self.session.collect_taps(
+                    draw, values[name], replica=replica, phases=_HANDED
+                )
+            if draw == 1 and not any(map(_changes, values.values())):
+                return {}
+        return {
+            name: self.make_trace(name, "bounded", found)
+            for name, found in values.items()
+            if found
+        }
+
+    def _find_moves(self, batch: Any) -> dict[tuple[str, int], Any]:
+        """What a step adds to variables that are whole numbers, but count no steps."""
+        self.session.restore_state(self.initial)
+        if not self._runs_shard(0, batch):
+            return {}
+        after = self.session.read_state()
+        whole = {v.path for v in self.session.variables if v.role != "iterations"}
+        numbers: dict[tuple[str, int], Any] = {
+            key: start
+            for key, start in self.initial.items()
+            if key[0] in whole and start.dtype.kind in "iu"
+        }
+        moves = {key: after[key] - start for key, start in numbers.items()}
+        return {key: move for key, move in moves.items() if np.any(move)}
 
     def _probe(self, name: str, shards: Mapping[int, Any]) -> Trace:
         values: dict[TraceKey, Value] = {}
@@ -271,11 +334,22 @@ class Reference:
 
         Nothing for a workload of the bench, whose step of a shard updates nothing.
         """
-        own = {v.path for v in self.session.variables if not v.synchronised}
-        if not own or self.session.program.shards_known:
+        if self.session.program.shards_known:
             return {}
-        state = self.session.read_state()
-        return {key: array for key, array in state.items() if key[0] in own}
+        own = {v.path for v in self.session.variables if not v.synchronised}
+        return self.session.read_state(own)
+
+    def _read_led(self, values: Mapping[TraceKey, Value]) -> State:
+        """The state of a program that no gradient trains, after the step of a shard."""
+        if self.session.program.shards_known:
+            return {}
+        trained = {k.variable for k in values if k.phase == "local_gradient"}
+        led = {
+            v.path
+            for v in self.session.variables
+            if v.role == "variable" and v.synchronised and v.path not in trained
+        }
+        return self.session.read_state(led)
 
     def make_trace(
         self, name: str, tier: Tier, values: dict[TraceKey, Value], **notes: object
@@ -288,6 +362,7 @@ class Reference:
             variables=self.session.variables,
             values=values,
             notes={"tier": tier, **notes},
+            metrics=self.session.metrics,
         )
 
 
@@ -309,6 +384,15 @@ def cut_batch(batch: Any, shards: tuple[int, ...]) -> Iterator[Any]:
     """The shard of each replica."""
     for part in shard_slices(shards):
         yield tf.nest.map_structure(lambda a, part=part: np.asarray(a)[part], batch)
+
+
+def _changes(values: Mapping[TraceKey, Value]) -> bool:
+    """Whether the second run gave something else than the first."""
+    return any(
+        not are_equal(values.get(replace(key, step=0)), value)
+        for key, value in values.items()
+        if key.step == 1
+    )
 
 
 def _permutes(twin: int) -> bool:

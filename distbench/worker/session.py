@@ -12,20 +12,29 @@ import tensorflow as tf
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError
-from distbench.trace import PHASES, Phase, TraceKey, Value, VariableInfo
+from distbench.trace import (
+    PHASES,
+    MetricInfo,
+    Phase,
+    TraceKey,
+    Value,
+    VariableInfo,
+)
 from distbench.worker.failures import SubjectError, find_cause
 from distbench.worker.families import find_counter, install_taps, name_family
 from distbench.worker.intercept import hide_from_autograph
+from distbench.worker.metrics import name_metrics, name_state, read_result
 from distbench.worker.program import Program
 from distbench.worker.state import (
     VariableTable,
-    find_optimizers,
+    find_held,
     list_state,
     read_component,
     write_component,
 )
 from distbench.worker.steps import Step
 from distbench.worker.taps import TapBoard
+from distbench.worker.values import are_equal
 
 State = dict[tuple[str, int], npt.NDArray[np.generic]]
 """Values by path and local number of the component."""
@@ -67,15 +76,15 @@ class Session:
         with self.guard("build"), strategy.scope():
             program.build(strategy)
             self._given = list(program.optimizers())
-            self.optimizers = find_optimizers(
+            self.optimizers = find_held(
                 self._given, lambda item: name_family(item) is not None
             )
             variables = list(program.variables())
             _check_listed(program, variables)
-        self._model_variables = variables
         # The slots are listed when the first step has made them.
         self.table = VariableTable(list_state(variables, given_names=program.names()))
         self.board.find_shape = self.table.find_shape
+        self._metrics: Mapping[str, Any] = {}
         self._tapped = tapped
         if tapped:
             for optimizer in self.optimizers:
@@ -157,16 +166,24 @@ class Session:
 
     def refresh_state(self) -> None:
         """List the variables anew: the first step may have made some."""
-        self._model_variables = list(self.program.variables())
+        listed, metrics = list(self.program.variables()), self.program.metrics()
+        more = name_state(metrics, listed)
+        shown = [v for metric in metrics for v in metric.variables if id(v) in more]
         self.table.replace(
             list_state(
-                self._model_variables,
+                [*listed, *shown],
                 self.optimizers,
                 self.board.variables,
                 find_counter,
-                given_names=self.program.names(),
+                given_names={**more, **self.program.names()},
             )
         )
+        named = name_metrics(metrics)
+        self._metrics = {
+            name: metric
+            for name, metric in named.items()
+            if all(map(self.table.has, metric.variables))
+        }
 
     def begin_step(self, step: int) -> None:
         """Let the program do what it does between two steps, in every process."""
@@ -188,11 +205,12 @@ class Session:
 
         return self.strategy.experimental_distribute_values_from_function(pick)
 
-    def read_state(self) -> State:
-        """Every variable of the subject that this task can see."""
+    def read_state(self, paths: Collection[str] | None = None) -> State:
+        """Every variable of the subject that this task can see, or some of them."""
         return {
             (variable.info.path, number): read_component(component)
             for variable in self.table.state
+            if paths is None or variable.info.path in paths
             for number, component in enumerate(variable.components)
         }
 
@@ -213,6 +231,39 @@ class Session:
     def variables(self) -> tuple[VariableInfo, ...]:
         """What is known of each variable, in the table's order."""
         return tuple(variable.info for variable in self.table.state)
+
+    @property
+    def metrics(self) -> tuple[MetricInfo, ...]:
+        """What the program shows besides its loss."""
+        return tuple(
+            MetricInfo(
+                name=name,
+                state=tuple(self.table.find_path(v) for v in metric.variables),
+            )
+            for name, metric in self._metrics.items()
+        )
+
+    def collect_results(
+        self, step: int, state: State, values: dict[TraceKey, Value]
+    ) -> None:
+        """Add to a trace what the metrics show after a step.
+
+        Args:
+            step: Its number.
+            state: What the step left. A user's metric may forget what it is asked for,
+                so what becomes of its state by that is undone.
+            values: Where to.
+        """
+        with self.strategy.scope():
+            for name, metric in self._metrics.items():
+                result = read_result(metric)
+                if result is not None:
+                    key = TraceKey(step=step, phase="loss", variable=name)
+                    values[key] = result
+        kept = {path for metric in self.metrics for path in metric.state}
+        now = self.read_state(kept)
+        if any(not are_equal(now[key], state[key]) for key in now):
+            self.restore_state(state)
 
     def collect_taps(
         self,

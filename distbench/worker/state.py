@@ -173,7 +173,7 @@ def _register(
                 of=owner,
                 shape=tuple(first.shape.as_list()),
                 dtype=first.dtype.base_dtype.name,
-                synchronised=not _is_named(variable, "synchronization", "ON_READ"),
+                synchronised=not is_local(variable),
                 trainable=bool(getattr(variable, "trainable", False)),
                 adds_up=_is_named(variable, "aggregation", "SUM"),
             ),
@@ -181,6 +181,11 @@ def _register(
             components,
         )
     )
+
+
+def is_local(variable: Any) -> bool:
+    """Whether every replica has a value of its own."""
+    return _is_named(variable, "synchronization", "ON_READ")
 
 
 def _is_named(variable: Any, attribute: str, name: str) -> bool:
@@ -243,8 +248,8 @@ def walk_variables(root: Any) -> Iterator[Any]:
             queue.extend(_list_children(item))
 
 
-def find_optimizers(root: Any, is_optimizer: Any) -> list[Any]:
-    """Every optimizer that can be reached from an object, itself included."""
+def find_held(root: Any, is_wanted: Callable[[Any], bool]) -> list[Any]:
+    """Every object of a kind that can be reached from another, itself included."""
     seen: set[int] = set()
     found = []
     queue = deque([root])
@@ -253,7 +258,7 @@ def find_optimizers(root: Any, is_optimizer: Any) -> list[Any]:
         if id(item) in seen or isinstance(item, _LEAVES) or _is_variable(item):
             continue
         seen.add(id(item))
-        if is_optimizer(item):
+        if is_wanted(item):
             found.append(item)
         queue.extend(_list_children(item))
     return found

@@ -11,7 +11,9 @@ import tensorflow as tf
 from distbench.errors import BadInputError
 from distbench.worker.batches import Batches
 from distbench.worker.intercept import call_converted
+from distbench.worker.metrics import is_metric
 from distbench.worker.program import Program, name_subject
+from distbench.worker.state import find_held
 
 
 class UserProgram(Program):
@@ -73,6 +75,10 @@ class UserProgram(Program):
         if optimizer is None:
             return []
         return list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+
+    def metrics(self) -> Sequence[Any]:
+        """Those that the user's program holds, whether it lists their state or not."""
+        return find_held(self._subject, is_metric)
 
     def make_checkpoint(self) -> tf.train.Checkpoint:
         """The user's own, if there is one."""

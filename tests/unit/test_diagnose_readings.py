@@ -102,6 +102,8 @@ class Simulator:
         weigh: Factor of replica r's loss and gradient on the cluster.
         reduce: Replica r's reduced gradient from all local ones.
         scatter: Size of the random numbers in every gradient.
+        order_matters: Whether an example weighs more the later it comes.
+        dropped: Share of the inputs that a seed, which is state, leaves out.
     """
 
     def __init__(
@@ -112,18 +114,26 @@ class Simulator:
         *,
         scatter: float = 0.0,
         order_matters: bool = False,
+        dropped: float = 0.0,
     ) -> None:
         self.compute = compute
         self.weigh = weigh
         self.reduce = reduce
         self.scatter = scatter
         self.order_matters = order_matters
+        self.dropped = dropped
+        self.seed = 0
         self.rng = np.random.default_rng(3)
         self.theta = self.rng.normal(size=WIDTH).astype(np.float32)
 
     def run(self, batch: Batch, theta: Batch) -> tuple[np.ndarray, Batch]:
         if self.order_matters:
             batch = batch * np.linspace(0.5, 2, len(batch), dtype=np.float32)[:, None]
+        if self.dropped:
+            # The same in every run from the same seed, whichever examples they fall to.
+            kept = np.random.default_rng(self.seed).random((len(batch), WIDTH))
+            batch = batch.copy()
+            batch[:, :-1] *= (kept > self.dropped) / np.float32(1 - self.dropped)
         loss, gradient = self.compute(batch, theta)
         noise = 1 + self.scatter * self.rng.normal(size=WIDTH + 1)
         return np.float32(loss * noise[0]), np.float32(gradient * noise[1:])
@@ -166,6 +176,7 @@ class Simulator:
         self.put_shards(probes["regrouped"], 0, other, self.theta)
         loss, gradient = self.run(doubled, self.theta)
         put(probes["doubled"], 0, "local_gradient", gradient, 0)
+        probes |= self.draw_again(doubled)
         return Evidence(
             tier="bounded",
             observed=self.make_trace(observed),
@@ -179,6 +190,20 @@ class Simulator:
             shards_known=False,
             loss_reduction="sum",
         )
+
+    def draw_again(self, doubled: Batch) -> dict[str, dict[TraceKey, Value]]:
+        """The largest shard and its double, with other random numbers each time."""
+        if not self.dropped:
+            return {}
+        found: dict[str, dict[TraceKey, Value]] = {"once": {}, "twice": {}}
+        for number in range(48):
+            self.seed = number + 1
+            for name, batch in (("once", doubled[::2]), ("twice", doubled)):
+                loss, gradient = self.run(batch, self.theta)
+                put(found[name], number, "loss", loss, 0)
+                put(found[name], number, "local_gradient", gradient, 0)
+        self.seed = 0
+        return found
 
     def draw(self, step: int) -> Batch:
         rng = np.random.default_rng(step)
@@ -281,6 +306,9 @@ def test_statistics_and_contrasts_do(
         (Simulator(by_statistics, order_matters=True), "cannot be judged"),
         (Simulator(sum_squares, scatter=0.3), "draws random numbers"),
         (Simulator(by_statistics, scatter=0.3), "note"),
+        (Simulator(sum_squares, dropped=0.3), "compared with its own shard"),
+        (Simulator(mean_squares, by_share, dropped=0.3), "with its own shard"),
+        (Simulator(with_penalty, lambda _: 1.0, dropped=0.3), "cannot be judged"),
         (Simulator(sum_squares), ""),
     ],
 )
@@ -346,6 +374,13 @@ def lose_last(parts: list[Batch], _: int) -> Batch:
         (
             Simulator(sum_squares, lambda _: 3.0, scatter=0.02),
             "loss-not-scaled",
+            "loss",
+        ),
+        (Simulator(sum_squares, lambda _: 3.0, dropped=0.3), "loss-not-scaled", "loss"),
+        (Simulator(mean_squares, dropped=0.3), "loss-not-scaled", "loss"),
+        (
+            Simulator(mean_squares, lambda _: 1 / len(SHARDS), dropped=0.3),
+            "mean-of-means",
             "loss",
         ),
     ],

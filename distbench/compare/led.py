@@ -1,0 +1,173 @@
+"""State of the model that the examples lead, and no gradient.
+
+A moving mean that the loss is made of may differ with the examples that are together:
+one device does not say then what the replicas have to arrive at. It says what each
+shard alone would make of it. Copies hold what all shards give together, or what one of
+them gives: a variable that takes the first replica's value takes that of the first in
+each process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from distbench.compare.measure import Margin, measure_error
+from distbench.compare.noise import Noise
+from distbench.compare.pairs import Pair
+from distbench.compare.values import Array, densify
+from distbench.evidence import Evidence
+from distbench.trace import WHOLE, TraceKey
+
+TOGETHER = "one device, what the shards together make of it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Led:
+    """One variable after a step.
+
+    Attributes:
+        key: Step and variable; replica `WHOLE`.
+        before: On one device, before the step.
+        shards: On one device, after the step of each shard alone.
+        copies: On the cluster, by replica.
+        margin: How far equal values may lie apart.
+    """
+
+    key: TraceKey
+    before: Array
+    shards: tuple[Array, ...]
+    copies: tuple[tuple[int, Array], ...]
+    margin: Margin
+
+    def are_near(self, value: Array) -> bool:
+        """Whether all copies hold a value."""
+        return all(self._is_near(copy, value) for _, copy in self.copies)
+
+    def _is_near(self, copy: Array, value: Array) -> bool:
+        return not measure_error(copy, value, self.margin).wrong
+
+    def find_leaders(self) -> dict[int, int]:
+        """By replica, whose shard alone gives what its copy holds.
+
+        Empty unless that is one shard for each copy.
+        """
+        found: dict[int, int] = {}
+        for replica, copy in self.copies:
+            near = [r for r, s in enumerate(self.shards) if self._is_near(copy, s)]
+            if len(near) != 1:
+                return {}
+            found[replica] = near[0]
+        return found
+
+
+def list_led(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
+    """A pair for each copy of state of which it is told whose examples lead it.
+
+    Where the whole batch of one device is the measure, only of that which is wrong.
+    """
+    if evidence.observed.replicas == 1:
+        return
+    # A free run has left the reference behind after its first step.
+    steps = 1 if evidence.tier == "free" else evidence.observed.steps
+    for info in evidence.observed.variables:
+        if info.role != "variable" or not info.synchronised:
+            continue
+        if not is_trained(evidence, info.path):
+            for step in range(steps):
+                key = TraceKey(step=step, phase="variable", variable=info.path)
+                led = _find_led(evidence, noise, key)
+                if led is not None:
+                    yield from _pair_led(evidence, led, info.dtype)
+
+
+def is_trained(evidence: Evidence, variable: str) -> bool:
+    """Whether a gradient of a variable was seen, on one device or on the cluster."""
+    return any(
+        key.variable == variable and key.phase.endswith("gradient")
+        for trace in (evidence.reference, evidence.observed)
+        for key in trace.values
+    )
+
+
+def find_leader(evidence: Evidence, pair: Pair) -> int | None:
+    """The one replica whose examples alone give what was observed, if there is one."""
+    led = _collect(evidence, pair.key.at(WHOLE), pair.margin)
+    return None if led is None else led.find_leaders().get(pair.key.replica)
+
+
+def _find_led(evidence: Evidence, noise: Noise, key: TraceKey) -> Led | None:
+    whole = evidence.reference.get(key)
+    if whole is None:
+        return None
+    margin = Margin(bound=noise.find_margin(key, densify(whole)).bound)
+    return _collect(evidence, key, margin)
+
+
+def _collect(evidence: Evidence, key: TraceKey, margin: Margin) -> Led | None:
+    """What is known of a variable after a step; None unless it is all of this."""
+    reference, observed = evidence.reference, evidence.observed
+    before = evidence.get_before(key.step, key.phase, key.variable)
+    shards = [reference.get(key.at(r)) for r in range(observed.replicas)]
+    alone = [densify(value) for value in shards if value is not None]
+    copies = [
+        (place.replica, densify(value))
+        for place, value in observed.select(
+            step=key.step, phase=key.phase, variable=key.variable
+        )
+    ]
+    if before is None or len(alone) < len(shards) or not copies:
+        return None
+    arrays = [densify(before), *alone, *(copy for _, copy in copies)]
+    if len({array.shape for array in arrays}) > 1:
+        return None
+    if not all(np.all(np.isfinite(array)) for array in (*arrays, margin.bound)):
+        return None
+    return Led(
+        key=key,
+        before=densify(before),
+        shards=tuple(alone),
+        copies=tuple(copies),
+        margin=margin,
+    )
+
+
+def _pair_led(evidence: Evidence, led: Led, dtype: str) -> Iterator[Pair]:
+    """Against what all shards give together, in the way that the copies show.
+
+    Where each holds what one shard alone gives, against the mean over the examples.
+    """
+    whole = evidence.reference.get(led.key)
+    ways = list(_list_ways(led, evidence.reference.shards))
+    if whole is not None and "variable" in evidence.known:
+        ways.insert(0, densify(whole))
+    found = [way for way in ways if led.are_near(way)]
+    if found and "variable" in evidence.known:
+        return
+    if not found and led.find_leaders():
+        found = ways
+    if not found or all(not np.any(shard - led.before) for shard in led.shards):
+        return
+    for replica, copy in led.copies:
+        yield Pair(
+            key=replace(led.key, replica=replica),
+            relation="led",
+            against=TOGETHER,
+            observed=copy,
+            expected=found[0],
+            margin=led.margin,
+            dtype=dtype,
+            base=led.before,
+        )
+
+
+def _list_ways(led: Led, sizes: Sequence[int]) -> Iterator[Array]:
+    """By their sizes, one like the other, and one after the other."""
+    weights = [size / max(1, sum(sizes)) for size in sizes]
+    changes = [shard - led.before for shard in led.shards]
+    shares = [w * change for w, change in zip(weights, changes, strict=True)]
+    yield np.asarray(led.before + np.sum(shares, axis=0))
+    yield np.asarray(led.before + np.mean(changes, axis=0))
+    yield np.asarray(led.before + np.sum(changes, axis=0))

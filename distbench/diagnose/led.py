@@ -1,0 +1,72 @@
+"""What is wrong only because statistics follow the examples of single replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from distbench.compare.comparison import Judged
+from distbench.compare.led import find_leader
+from distbench.compare.nature import find_nature
+from distbench.compare.noise import measure_noise
+from distbench.compare.values import densify
+from distbench.evidence import Evidence
+from distbench.trace import Phase
+from distbench.verdict import Finding
+
+_ROOTS: tuple[Phase, ...] = ("loss", "local_gradient")
+
+
+def leave_out_led(
+    evidence: Evidence, broken: Sequence[Judged], findings: Sequence[Finding]
+) -> list[Finding]:
+    """Without the findings that a replica which leads its own statistic shows none of.
+
+    Its examples make of the statistic what they make of it on one device, so its loss
+    and gradients are those of its shard alone. If they are, nothing else is wrong with
+    them, and those of other replicas are made of a statistic that is not theirs. What
+    nothing explains may be made of it in any case.
+    """
+    led = [
+        j.pair for j in broken if j.comparison.relation == "led" and j.pair is not None
+    ]
+    if not led:
+        return list(findings)
+    step = min(pair.key.step for pair in led)
+    own = {
+        pair.key.replica
+        for pair in led
+        if pair.key.step == step and find_leader(evidence, pair) == pair.key.replica
+    }
+    is_excused = bool(own) and _are_right_alone(evidence, own, step)
+    return [
+        f
+        for f in findings
+        if f.step < step
+        or not (f.code == "unexplained" or (is_excused and f.phase in _ROOTS))
+    ]
+
+
+def _are_right_alone(evidence: Evidence, replicas: Collection[int], step: int) -> bool:
+    """Whether what replicas compute is their part, given what a shard alone gives."""
+    noise = measure_noise(evidence)
+    weights: Sequence[float] | None = (1.0,) * evidence.observed.replicas
+    if not evidence.shards_known:
+        weights = find_nature(evidence, noise).weights
+    found = [
+        (key, densify(value), alone)
+        for phase in _ROOTS
+        for key, value in evidence.observed.select(step=step, phase=phase)
+        if key.replica in replicas
+        and (alone := evidence.reference.get(key)) is not None
+    ]
+    if weights is None or not found:
+        return False
+    return all(
+        np.all(
+            np.abs(seen - weights[key.replica] * densify(alone))
+            <= noise.find_margin(key, densify(alone)).bound
+        )
+        for key, seen, alone in found
+    )

@@ -1,0 +1,159 @@
+"""State of the model that examples lead: by all replicas, or by one of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from training_simulator import Fault, observe
+
+from distbench.compare.comparison import Comparison, compare_evidence
+from distbench.compare.noise import measure_noise
+from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence
+from distbench.split import shard_slices
+from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
+from distbench.verdict import Status
+
+SHARDS = (7, 5, 4)
+F = np.float32
+MOVING = VariableInfo(
+    path="moving",
+    role="variable",
+    shape=(3,),
+    dtype="float32",
+    trainable=False,
+)
+ALL = tuple(range(len(SHARDS)))
+
+
+def lead(evidence: Evidence, weights: tuple[float, ...], *, known: bool) -> Evidence:
+    """The same with a moving mean of the data, made of the shards' by weights.
+
+    Args:
+        evidence: Of a program.
+        weights: What each replica's examples count on the cluster.
+        known: Whether the whole batch of one device is the measure.
+    """
+    rng = np.random.default_rng(2)
+    sizes = evidence.reference.shards
+    reference, observed = dict(evidence.reference.values), {}
+    observed.update(evidence.observed.values)
+    twins = [dict(twin.values) for twin in evidence.twins]
+
+    def put(into: dict[TraceKey, Any], step: int, value: Any, replica: int) -> None:
+        key = TraceKey(step=step, phase="variable", variable="moving", replica=replica)
+        into[key] = np.asarray(value, F)
+
+    before = np.ones(3, F)
+    put(reference, INITIAL, before, WHOLE)
+    for replica in ALL:
+        put(observed, INITIAL, before, replica)
+    for step in range(evidence.observed.steps):
+        data = rng.normal(size=(sum(sizes), 3)).astype(F)
+        means = [data[part].mean(axis=0) for part in shard_slices(sizes)]
+
+        def move(mean: Any, before: Any = before) -> Any:
+            return F(0.75) * before + F(0.25) * mean
+
+        for replica, mean in enumerate(means):
+            put(reference, step, move(mean), replica)
+        seen = sum(w * mean for w, mean in zip(weights, means, strict=True))
+        for replica in ALL:
+            put(observed, step, move(seen), replica)
+        for twin in twins:
+            put(twin, step, move(rng.permutation(data).mean(axis=0)), WHOLE)
+        before = move(data.mean(axis=0))
+        put(reference, step, before, WHOLE)
+
+    def join(trace: Trace, values: dict[TraceKey, Any]) -> Trace:
+        return replace(trace, variables=(*trace.variables, MOVING), values=values)
+
+    return replace(
+        evidence,
+        reference=join(evidence.reference, reference),
+        observed=join(evidence.observed, observed),
+        twins=tuple(map(join, evidence.twins, twins)),
+        known=evidence.known if known else ("loss", "local_gradient"),
+    )
+
+
+def make_run(weights: tuple[float, ...], *, known: bool, **setup: Any) -> Evidence:
+    evidence = observe(
+        setup.pop("fault", Fault()),
+        replicas=len(SHARDS),
+        shards=SHARDS,
+        steps=2,
+        **{"shards_known": False, **setup},
+    )
+    return lead(evidence, weights, known=known)
+
+
+def list_led(evidence: Evidence) -> list[Comparison]:
+    noise = measure_noise(evidence)
+    compared = [judged.comparison for judged in compare_evidence(evidence, noise)]
+    return [c for c in compared if c.relation == "led"]
+
+
+BY_SIZE = tuple(size / sum(SHARDS) for size in SHARDS)
+EVEN = (1 / 3, 1 / 3, 1 / 3)
+
+
+@pytest.mark.parametrize("weights", [BY_SIZE, EVEN], ids=["by-size", "even"])
+def test_what_all_replicas_lead_is_right_where_one_device_does_not_tell(
+    weights: tuple[float, ...],
+) -> None:
+    evidence = make_run(weights, known=False)
+    led = list_led(evidence)
+    assert len(led) == 6
+    assert not any(c.wrong for c in led)
+    assert all(c.effective for c in led)
+
+
+@pytest.mark.parametrize("replica", ALL)
+@pytest.mark.parametrize("known", [True, False], ids=["known", "grouped"])
+def test_what_one_replica_leads_is_wrong(replica: int, known: bool) -> None:
+    weights = tuple(float(r == replica) for r in ALL)
+    judgement = judge(make_run(weights, known=known))
+    assert judgement.status is Status.FAIL
+    (found,) = judgement.findings
+    assert (found.code, found.phase) == ("statistics-not-synchronized", "variable")
+    assert found.variables == ("moving",)
+    assert f"replica {replica} alone" in found.explanation
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "grouped"])
+def test_what_each_replica_leads_for_itself_is_wrong(known: bool) -> None:
+    """As where the first replica of each process counts."""
+    evidence = make_run(BY_SIZE, known=known)
+    values = dict(evidence.observed.values)
+    for key in list(values):
+        if key.variable == "moving" and key.step >= 0:
+            values[key] = evidence.reference.values[key]
+    observed = replace(evidence.observed, values=values)
+    (found,) = judge(replace(evidence, observed=observed)).findings
+    assert (found.code, found.phase) == ("statistics-not-synchronized", "variable")
+    assert found.replicas == ALL
+    assert "one replica alone" in found.explanation
+
+
+def test_what_two_of_three_lead_is_not_told_where_one_device_does_not_tell() -> None:
+    evidence = make_run((0.5, 0.5, 0.0), known=False)
+    assert list_led(evidence) == []
+
+
+def test_a_wrong_loss_is_reported_beside_it() -> None:
+    """The replica that leads has it as well: it is not made of the statistic."""
+    fault = Fault(scale=lambda r, setup: setup.replicas)
+    evidence = make_run((1.0, 0.0, 0.0), known=True, fault=fault)
+    codes = [f.code for f in judge(evidence).findings]
+    assert codes == ["loss-not-scaled", "statistics-not-synchronized"]
+
+
+def test_an_odd_loss_of_the_others_follows_from_it() -> None:
+    """Replica 0 computes what its shard alone gives; the others have its statistic."""
+    fault = Fault(scale=lambda r, setup: 1.0 if r == 0 else 1.5)
+    evidence = make_run((1.0, 0.0, 0.0), known=False, fault=fault, shards_known=True)
+    assert [f.code for f in judge(evidence).findings] == ["statistics-not-synchronized"]

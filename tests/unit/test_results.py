@@ -1,0 +1,165 @@
+"""What a metric shows, beside the state that it makes it of, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from test_totals import (
+    METRIC,
+    F,
+    Place,
+    State,
+    Update,
+    make_run,
+    meter,
+    meter_shares,
+    meter_times_n,
+    move,
+)
+
+from distbench.compare.comparison import Comparison, compare_evidence
+from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence
+from distbench.trace import INITIAL, WHOLE, MetricInfo, Trace, TraceKey
+from distbench.verdict import Status
+
+Show = Callable[[State], Any]
+
+
+def divide(state: State) -> Any:
+    return F(state["total"] / state["count"])
+
+
+def show(
+    evidence: Evidence,
+    metrics: Mapping[str, Show],
+    factor: float = 1.0,
+    state: tuple[str, ...] = ("total", "count"),
+) -> Evidence:
+    """The same evidence with what metrics make of the state, on the cluster of sums."""
+    rng = np.random.default_rng(5)
+    infos = tuple(MetricInfo(name=name, state=state) for name in metrics)
+
+    def tell(trace: Trace, factor: float, *, near: bool = False) -> Trace:
+        found = dict(trace.values)
+        is_cluster = trace is evidence.observed
+        for step in range(evidence.observed.steps):
+            held = {}
+            for path in state:
+                key = TraceKey(step=step, phase="variable", variable=path)
+                copies = range(trace.replicas) if is_cluster else (WHOLE,)
+                values = [np.asarray(trace.values[key.at(r)]) for r in copies]
+                total = np.sum(values, axis=0, dtype=values[0].dtype)
+                held[path] = move(total, rng) if near else total
+            for name, make in metrics.items():
+                key = TraceKey(step=step, phase="loss", variable=name)
+                found[key] = np.asarray(F(factor) * make(held), np.float32)
+        return replace(trace, values=found, metrics=infos)
+
+    return replace(
+        evidence,
+        observed=tell(evidence.observed, factor),
+        reference=tell(evidence.reference, 1.0),
+        twins=tuple(tell(twin, 1.0, near=True) for twin in evidence.twins),
+    )
+
+
+def list_results(evidence: Evidence) -> list[Comparison]:
+    compared = [judged.comparison for judged in compare_evidence(evidence)]
+    return [c for c in compared if c.relation == "result"]
+
+
+def share(state: State, losses: np.ndarray, place: Place) -> State:
+    """Every replica's share of the loss, and one update counted."""
+    made = meter_shares(state, losses, Place())
+    return {"total": made["total"], "count": made["count"]}
+
+
+def keep_largest(state: State, losses: np.ndarray, place: Place) -> State:
+    return {
+        "total": np.maximum(state["total"], losses.max(initial=0)),
+        "count": state["count"] + F(1),
+    }
+
+
+@pytest.mark.parametrize("update", [meter, meter_shares], ids=["losses", "n-shares"])
+@pytest.mark.parametrize("tier", ["bounded", "free"])
+def test_a_right_result_passes_and_could_have_failed(update: Update, tier: Any) -> None:
+    evidence = show(make_run(METRIC, update, tier=tier), {"loss": divide})
+    judgement = judge(evidence)
+    assert judgement.status is Status.PASS, judgement
+    results = list_results(evidence)
+    assert [c.step for c in results] == [0, 1, 2]
+    assert all(c.effective for c in results), results
+
+
+def test_a_mean_of_shares_is_wrong_though_its_total_and_count_are_right() -> None:
+    evidence = show(
+        make_run(METRIC, share), {"loss": divide, "last": lambda s: s["total"]}
+    )
+    judgement = judge(evidence)
+    assert judgement.status is Status.FAIL
+    (found,) = judgement.findings
+    assert (found.code, found.phase) == ("metric-wrong", "loss")
+    assert found.variables == ("loss",)
+    assert found.replicas == (0, 1, 2)
+    assert found.ratio == pytest.approx(1 / 3, rel=1e-5)
+
+
+def test_a_small_error_of_a_result_is_seen() -> None:
+    evidence = show(make_run(METRIC, meter), {"loss": divide}, factor=1 + 1e-4)
+    assert [f.code for f in judge(evidence).findings] == ["metric-wrong"]
+
+
+def test_a_result_of_a_wrong_total_is_not_told_again() -> None:
+    evidence = show(make_run(METRIC, meter_times_n), {"loss": divide})
+    assert list_results(evidence) == []
+    (found,) = judge(evidence).findings
+    assert found.variables == ("total",)
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_result_made_of_a_wrong_loss_follows_from_it(step: int) -> None:
+    """It stays wrong in later steps, in which the loss is right again."""
+    evidence = show(make_run(METRIC, meter), {"loss": divide})
+    values = dict(evidence.observed.values)
+    for key, value in values.items():
+        if key.phase == "loss" and not key.variable and key.step == step:
+            values[key] = np.asarray(5 * value)
+        if key.phase == "loss" and key.variable and key.step >= step:
+            values[key] = np.asarray(2 * value)
+    observed = replace(evidence.observed, values=values)
+    judgement = judge(replace(evidence, observed=observed))
+    assert [f.code for f in judgement.findings] == ["loss-misreported"]
+
+
+def test_of_a_state_that_depends_on_the_split_no_result_is_known() -> None:
+    evidence = show(make_run(METRIC, keep_largest), {"loss": divide}, factor=3.0)
+    assert list_results(evidence) == []
+    assert judge(evidence).status is Status.PASS
+
+
+def test_a_metric_that_starts_from_more_than_nothing_is_left_alone() -> None:
+    evidence = show(make_run(METRIC, meter), {"loss": divide}, factor=3.0)
+    values = dict(evidence.observed.values)
+    key = TraceKey(step=INITIAL, phase="variable", variable="count", replica=1)
+    values[key] = np.asarray(F(7))
+    evidence = replace(evidence, observed=replace(evidence.observed, values=values))
+    assert list_results(evidence) == []
+
+
+def test_a_result_is_no_proof_that_a_loss_was_compared() -> None:
+    evidence = show(make_run(METRIC, meter), {"loss": divide})
+    left = {
+        k: v
+        for k, v in evidence.observed.values.items()
+        if k.phase != "loss" or k.variable
+    }
+    evidence = replace(evidence, observed=replace(evidence.observed, values=left))
+    judgement = judge(evidence)
+    assert judgement.status is Status.PASS, judgement
+    assert "loss" not in judgement.references
