@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.comparison import Judged
-from distbench.compare.values import densify
 from distbench.diagnose.context import Context, is_number
+from distbench.diagnose.drift import name_drift
 from distbench.diagnose.explain import Explained, make_finding
 from distbench.diagnose.hypotheses import list_hypotheses
 from distbench.diagnose.links import Chain
@@ -94,7 +94,7 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
         explained = (
             _adopt(part, best)
             if best is not None and best.accepted
-            else _name_drift(part) or _leave_unexplained(part, best)
+            else name_drift(part) or _leave_unexplained(part, best)
         )
         found.setdefault(explained.code, []).append(explained)
     causes = tuple(_join(parts) for parts in found.values())
@@ -145,37 +145,6 @@ def _adopt(context: Context, best: Ranked) -> Explained:
         phase=cause.phase or context.phase,
         replicas=cause.replicas,
         ratio=cause.ratio,
-    )
-
-
-def _name_drift(context: Context) -> Explained | None:
-    """Updates that nothing explains, and that are not the same on all replicas.
-
-    The replicas' gradients are the same sum: what makes them differ is in the rule.
-    """
-    code = {"variable": "replicas-diverged", "slot": "slot-not-synchronized"}
-    first, *others = context.cases
-    steps = [case for case in others if case.key.step == first.key.step]
-    is_fed = all(case.relation == "follows" for case in context.cases)
-    if context.phase not in code or not steps or not is_fed:
-        return None
-    owner = context.infos[first.key.variable].of or first.key.variable
-    place = replace(first.key, phase="reduced_gradient", variable=owner)
-    sums = [context.evidence.observed.get(place.at(c.key.replica)) for c in steps]
-    given = context.evidence.observed.get(place)
-    if given is None or not all(
-        value is not None and np.array_equal(densify(value), densify(given))
-        for value in sums
-    ):
-        return None
-    if all(np.array_equal(case.observed, first.observed) for case in steps):
-        return None
-    return Explained(
-        code=code[context.phase],
-        detail="the rule makes something else of the same gradient on each replica",
-        confidence=1.0,
-        cases=context.cases,
-        phase=context.phase,
     )
 
 
