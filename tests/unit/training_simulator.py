@@ -40,6 +40,7 @@ class Rule:
     Attributes:
         decay: Share of the variable before the step that is taken off, over the rate.
         shrink: Share of what the step left that is taken off after it.
+        statistic: What `running` keeps an average of, made of all gradients.
     """
 
     name: str = "sgd"
@@ -48,6 +49,7 @@ class Rule:
     shrink: float = 0.0
     beta: float = 0.5
     clip: float | None = None
+    statistic: Callable[[Gradients], Any] | None = None
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -94,8 +96,14 @@ class Rule:
             if self.name == "ema":
                 old = state[f"average/{path}"]
                 new[f"average/{path}"] = t(0.75) * old + t(0.25) * new[path]
+        if self.statistic is not None:
+            new["running"] = self.average(state["running"], self.statistic(gradients))
         new["iterations"] = state["iterations"] + 1
         return new
+
+    def average(self, old: np.ndarray, taken: Any) -> np.ndarray:
+        """What `running` becomes."""
+        return (0.75 * old + 0.25 * np.asarray(taken)).astype(old.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +190,8 @@ class Simulation:
                 if slot == "average":
                     value = self.initial[path].copy()
                 self.initial[f"{slot}/{path}"] = value
+        if setup.rule.statistic is not None:
+            self.initial["running"] = np.ones((), setup.dtype)
         self.initial["iterations"] = np.array(0, np.int64)
         self.batches = [
             (
