@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from distbench.compare.pairs import Pair
-from distbench.compare.values import Array, densify
+from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import (
     Row,
@@ -65,7 +65,17 @@ def _fit_decay_after(context: Context) -> tuple[float, dict[int, Array]] | None:
     of_start, of_step = map(float, weights)
     if abs(of_start - of_step) > _SAME * abs(of_start) or not -0.5 < of_start < 1:
         return None
-    return fit_feature(context, lambda case: case.expected)
+    fitted = fit_feature(context, lambda case: case.expected)
+    # A constraint shrinks a variable too, in each step as much as it takes.
+    return None if fitted is None or not _holds_throughout(rows, fitted[0]) else fitted
+
+
+def _holds_throughout(rows: Sequence[Row], weight: float) -> bool:
+    for row in rows:
+        rest = row.target - weight * (row.features[0] + row.features[1])
+        if measure_size(rest) > 2 * _SAME * measure_size(row.target):
+            return False
+    return True
 
 
 def _name_decay(

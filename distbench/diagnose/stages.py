@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.comparison import Judged
+from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.drift import name_drift
 from distbench.diagnose.explain import Explained, make_finding
@@ -83,8 +84,10 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     is none, a variable at a time is explained, and equal causes are joined again.
     """
     best = _find_best(context)
-    if best is not None and best.accepted:
+    if best is not None and _is_named(context, best):
         return (_adopt(context, best),)
+    if describe_constraint(context):
+        return (_leave_unexplained(context, best),)
     found: dict[str, list[Explained]] = {}
     for name in dict.fromkeys(case.key.variable for case in context.cases):
         part = context.select(
@@ -93,7 +96,7 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
         best = _find_best(part)
         explained = (
             _adopt(part, best)
-            if best is not None and best.accepted
+            if best is not None and _is_named(part, best)
             else name_drift(part) or _leave_unexplained(part, best)
         )
         found.setdefault(explained.code, []).append(explained)
@@ -135,6 +138,11 @@ def _find_best(context: Context) -> Ranked | None:
     return find_best(context, list_hypotheses(context))
 
 
+def _is_named(context: Context, best: Ranked) -> bool:
+    """Whether to name a cause: one that leaves something yields to what leaves none."""
+    return best.accepted and (best.full or not describe_constraint(context))
+
+
 def _adopt(context: Context, best: Ranked) -> Explained:
     cause = best.hypothesis
     return Explained(
@@ -155,9 +163,10 @@ def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
             f"; nearest is {best.hypothesis.code}, which explains "
             f"{best.confidence:.0%} of it"
         )
+    limits = describe_constraint(context)
     return Explained(
         code="unexplained",
-        detail=f"no known cause explains what is wrong{nearest}",
+        detail=limits or f"no known cause explains what is wrong{nearest}",
         confidence=0.0,
         cases=context.cases,
         phase=context.phase,

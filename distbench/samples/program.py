@@ -215,3 +215,16 @@ class DecayedByHand(Program):
     def shrink(self, copy: Any) -> None:
         """One copy's decay."""
         copy.assign_sub(self.decay * copy)
+
+
+class Constrained(Program):
+    """The loop keeps a variable positive: it projects every copy after the step."""
+
+    def apply(self, gradients: list[Any]) -> None:
+        """Hand the gradients to the optimizer, then project."""
+        super().apply(gradients)
+        update(self.head, self.constrain)
+
+    def constrain(self, copy: Any) -> None:
+        """One copy's projection."""
+        copy.assign(tf.maximum(copy, 0.0))

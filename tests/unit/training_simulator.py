@@ -40,6 +40,7 @@ class Rule:
     Attributes:
         decay: Share of the variable before the step that is taken off, over the rate.
         shrink: Share of what the step left that is taken off after it.
+        constraint: What becomes of a variable after its step, by its path.
         statistic: What `running` keeps an average of, made of all gradients.
     """
 
@@ -50,6 +51,7 @@ class Rule:
     beta: float = 0.5
     clip: float | None = None
     statistic: Callable[[Gradients], Any] | None = None
+    constraint: Callable[[str, np.ndarray], np.ndarray] = lambda path, value: value
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -93,6 +95,7 @@ class Rule:
             new[path] = (kept - t(self.rate) * step).astype(theta.dtype)
             if self.shrink:
                 new[path] = new[path] * t(1 - self.shrink)
+            new[path] = self.constraint(path, new[path])
             if self.name == "ema":
                 old = state[f"average/{path}"]
                 new[f"average/{path}"] = t(0.75) * old + t(0.25) * new[path]
