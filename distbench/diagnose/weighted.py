@@ -14,8 +14,8 @@ from distbench.trace import WHOLE
 _NEAR = 1e-3
 """Only asks whether shards are weighed at all; the prediction has no free number."""
 
-Means = tuple[str, str, int]
-"""Code, words, and how often a mean over the own weights is divided by N."""
+Means = tuple[str, str, tuple[float, ...]]
+"""Code, words, and what the mean over each replica's own weights counts."""
 
 
 def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
@@ -30,7 +30,7 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
     if not context.root or context.replicas == 1 or context.evidence.shards_known:
         return
     shares: dict[int, Array | None] = {}
-    sums: dict[int, Array] = {}
+    means: dict[int, tuple[Array, ...]] = {}
     for number, case in context.list_cases():
         step = case.key.step
         if step not in shares:
@@ -39,25 +39,35 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
             return
         terms = find_shards(context, case)
         if terms:
-            sums[number] = np.asarray(np.sum(terms, axis=0))
+            means[number] = terms
     first = next((found for found in shares.values() if found is not None), None)
     if first is None:
         return
     due = ", ".join(f"{share:.4g}" for share in first)
-    for code, words, power in _list_means(context.replicas):
+    for code, words, counts in _list_means(context):
         yield Hypothesis(
             code=code,
-            predicted={i: total / context.replicas**power for i, total in sums.items()},
+            predicted={
+                number: np.asarray(
+                    sum(c * term for c, term in zip(counts, terms, strict=True))
+                )
+                for number, terms in means.items()
+            },
             detail=f"each replica's loss is a mean over its own weights (tokens, "
             f"unmasked elements, sample weights){words}; of the weights of all "
             f"examples the shards hold {due}",
         )
 
 
-def _list_means(replicas: int) -> Iterator[Means]:
-    yield "mean-of-means", " divided by N, so that every shard weighs 1/N", 1
-    yield "loss-not-scaled", f", not divided by N = {replicas}", 0
-    yield "loss-scaled-twice", ", divided by N twice", 2
+def _list_means(context: Context) -> Iterator[Means]:
+    n, g = context.replicas, context.examples
+    even = " divided by N, so that every shard weighs 1/N"
+    yield "mean-of-means", even, (1 / n,) * n
+    by_size = tuple(size / g for size in context.shards)
+    if len(set(by_size)) > 1:
+        yield "mean-of-means", " that counts as its number of examples does", by_size
+    yield "loss-not-scaled", f", not divided by N = {n}", (1.0,) * n
+    yield "loss-scaled-twice", ", divided by N twice", (1 / n**2,) * n
 
 
 def _fit_shares(context: Context, step: int) -> Array | None:

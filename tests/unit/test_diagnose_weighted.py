@@ -35,6 +35,19 @@ def test_a_mean_over_own_weights_is_told_on_even_shards_too(shards, code, power)
     assert finding.confidence > 0.999
 
 
+def test_a_mean_over_own_weights_that_counts_as_its_examples_is_told():
+    def scale(r, setup):
+        run = Simulation(setup)
+        own = run.weights[shard_slices(run.shards)[r]].sum()
+        return run.shards[r] / own
+
+    setup = {"shards": (9, 3, 4), "replicas": 3, "weighed": True}
+    evidence = observe(Fault(scale=scale), shards_known=False, steps=1, **setup)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("mean-of-means", "loss")
+    assert finding.confidence > 0.999
+
+
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_a_mean_over_the_weights_of_all_examples_passes(replicas):
     check_passed(judge(observe(replicas=replicas, weighed=True, shards_known=False)))
