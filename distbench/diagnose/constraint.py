@@ -79,7 +79,9 @@ def _find_least(right: Sequence[Array], wrong: Sequence[Array]) -> float | None:
     if np.sum(off) < _FEW or len(limits) != 1:
         return None
     limit = float(limits[0])
-    return limit if np.all(due >= limit) and np.all(seen[off] < limit) else None
+    # Where nothing lies beyond it, it is what the variable is, and no limit.
+    is_kept = np.all(due >= limit) and np.any(due > limit)
+    return limit if is_kept and np.all(seen[off] < limit) else None
 
 
 def _find_norm(
@@ -108,4 +110,5 @@ def _find_norm(
     limit = float(np.median(at_limit))
     near = np.abs(at_limit - limit) <= tolerance * limit
     beyond = np.concatenate(norms) > limit * (1 + tolerance)
-    return limit if np.all(near) and not np.any(beyond) else None
+    is_kept = limit > 0 and np.all(near) and not np.any(beyond)
+    return limit if is_kept else None

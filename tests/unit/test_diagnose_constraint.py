@@ -87,3 +87,16 @@ def test_noise_that_all_copies_share_is_no_constraint():
     (finding,) = judge(observe(Fault(update=update), steps=3)).findings
     assert finding.code == "unexplained"
     assert "constraint" not in finding.explanation
+
+
+def test_a_variable_of_zeros_that_sinks_is_held_to_no_limit():
+    """Nothing lies beyond a limit that all right elements are at."""
+    rule = Rule(constraint=lambda path, v: np.zeros_like(v) if path == HEAD else v)
+
+    def update(new, old, gradients, run):
+        noise = np.random.default_rng(run.step).uniform(0.1, 1, size=new[HEAD].shape)
+        return {**new, HEAD: (new[HEAD] - noise).astype(new[HEAD].dtype)}
+
+    (finding,) = judge(observe(Fault(update=update), rule=rule, steps=3)).findings
+    assert finding.variables == (HEAD,)
+    assert "constraint" not in finding.explanation
