@@ -321,6 +321,10 @@ def _make_raises(
     replicas = () if failure.replica is None else (failure.replica,)
     who = f"replica {failure.replica}" if replicas else f"task {failure.task}"
     step = failure.step or 0
+    where, advice = "", "Look at the last line of the traceback that is yours."
+    if failure.frame:
+        where = f", at {failure.frame}"
+        advice = "That is the innermost line of yours."
     return Finding(
         code="raises",
         phase=failure.phase or "build",
@@ -332,8 +336,8 @@ def _make_raises(
         bound=0.0,
         explanation=(
             f"Step {step}, {failure.phase or 'build'}: {who} of '{item.spec}' raised "
-            f"{failure.exception}: {failure.message} - on one device the same code "
-            "runs (raises). Look at the last line of the traceback that is yours."
+            f"{failure.exception}: {failure.message}{where} - on one device the same "
+            f"code runs (raises). {advice}"
         ),
         confidence=1.0,
         origin=origin,

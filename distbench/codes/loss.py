@@ -71,7 +71,8 @@ CODES = (
         wrong="loss = tf.reduce_mean(per_example) / strategy.num_replicas_in_sync",
         right="loss = tf.reduce_sum(per_example) / GLOBAL_BATCH",
         confirm=(
-            "Give every replica the same number of examples: the finding disappears."
+            "Give every replica the same number of examples, or the same sum of "
+            "weights where the mean is weighted: the finding disappears."
         ),
         fix=(
             "Divide by a count taken over all replicas (the global batch, or a count "

@@ -33,7 +33,8 @@ class Nature:
         grouped: Whether the result depends on which examples are in a shard together.
         weights: What replica r's value has to be, as a multiple of that of its shard
             alone on one device: 1 where the program divides by a constant, its share
-            n_r/G where it takes a mean over what it gets. None where that is unknown.
+            n_r/G where it takes a mean over what it gets. None where that is unknown,
+            as of a mean over something else than examples.
         pulls: Of each variable the numbers a, b of a penalty with the gradient
             a θ + b sign(θ), which every shard alone has in full.
         rounded: Whether it computes in a narrower dtype than that of its variables.
@@ -64,8 +65,13 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     sizes = evidence.reference.shards
     weights = _find_weights(evidence, noise, margins, shards)
     pulls = None if weights is not None else _find_pulls(evidence, margins, shards)
+    grouped = not _is_free_of_groups(sizes, margins, whole, shards, others)
+    if not grouped and weights is not None:
+        # A mean over words or by weights: shards count what no number of examples says.
+        counted = _add(shards, list(weights))
+        weights = weights if _agree(whole, counted, margins, len(shards)) else None
     return Nature(
-        grouped=not _is_free_of_groups(sizes, margins, whole, shards, others),
+        grouped=grouped,
         rounded=lost > 0,
         weights=weights if pulls is None else (1.0,) * len(sizes),
         pulls=pulls or {},
@@ -105,11 +111,7 @@ def _is_free_of_groups(
     examples = max(1, sum(sizes))
 
     def agree(left: Places, right: Places) -> bool:
-        return all(
-            not np.all(np.isfinite(left[place] - right[place]))
-            or measure_size(left[place] - right[place]) <= 2 * len(shards) * margin
-            for place, margin in margins.items()
-        )
+        return _agree(left, right, margins, len(shards))
 
     ones = [1.0] * len(shards)
     if agree(_add(shards, ones), _add(others, ones)):
@@ -119,6 +121,14 @@ def _is_free_of_groups(
     # A mean over something else than examples: words, or those of a class.
     fitted = _fit(whole, shards)
     return fitted is not None and agree(whole, _add(shards, fitted))
+
+
+def _agree(left: Places, right: Places, margins: Margins, shards: int) -> bool:
+    return all(
+        not np.all(np.isfinite(left[place] - right[place]))
+        or measure_size(left[place] - right[place]) <= 2 * shards * margin
+        for place, margin in margins.items()
+    )
 
 
 def _find_margin(noise: Noise, place: tuple[str, int], array: Array) -> float:

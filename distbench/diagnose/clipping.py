@@ -145,10 +145,10 @@ class SliceNorm:
 def _list_norms(context: Context) -> Iterator[tuple[str, Measure]]:
     yield "the norm of each variable's gradient", measure_tensor
     yield "the norm of each variable's gradient", SliceNorm(context)
-    yield "the global norm of each replica's gradients", _GlobalNorm(context)
+    yield "the global norm of each replica's gradients", GlobalNorm(context)
 
 
-class _GlobalNorm:
+class GlobalNorm:
     """Norm over all variables of a replica's gradients at a step."""
 
     def __init__(self, context: Context) -> None:
@@ -156,6 +156,7 @@ class _GlobalNorm:
         self._known: dict[tuple[int, int], float] = {}
 
     def __call__(self, source: Source, place: int) -> float:
+        """That norm of the replica whose addend is at a place."""
         step, replica = source.case.key.step, source.replicas[place]
         if (step, replica) not in self._known:
             traces = [self._context.evidence.observed, self._context.evidence.reference]

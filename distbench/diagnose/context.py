@@ -182,6 +182,22 @@ def take_rows(value: Value, case: Pair) -> Array:
     return aligned.total[np.searchsorted(aligned.rows, rows)]
 
 
+def find_shards(context: Context, case: Pair) -> tuple[Array, ...]:
+    """What one device makes of each shard alone, in the rows of a case.
+
+    Empty if it is not known of all of them.
+    """
+    phase: Phase = "loss" if case.key.phase == "loss" else "local_gradient"
+    found = [
+        context.evidence.reference.get(replace(case.key, phase=phase, replica=r))
+        for r in range(context.replicas)
+    ]
+    values = [value for value in found if value is not None]
+    if len(values) < context.replicas:
+        return ()
+    return tuple(take_rows(value, case) for value in values)
+
+
 def find_tolerance(case: Pair, replicas: int) -> Array | float:
     """How far a prediction from rounded numbers may lie from the observed value.
 

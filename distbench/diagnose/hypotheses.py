@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from distbench.diagnose import (
     buffers,
     clipping,
+    decay,
     generic,
     loss,
     nonlinear,
@@ -15,9 +16,11 @@ from distbench.diagnose import (
     reduction,
     repeated,
     slot_rule,
+    slot_statistic,
     slots,
     sparse,
     update,
+    weighted,
     wires,
 )
 from distbench.diagnose.context import Context, Hypothesis
@@ -33,6 +36,7 @@ CAUSES: tuple[Explain, ...] = (
     # share of the penalty looks like a wrong share of the loss: the narrower first.
     loss.explain_by_penalty,
     loss.explain_by_scale,
+    weighted.explain_by_own_weights,
     reduction.explain_by_missing_sum,
     reduction.explain_by_count,
     # Where one replica has all rows, "its rows count" is "the others are dropped": of a
@@ -46,6 +50,7 @@ CAUSES: tuple[Explain, ...] = (
     slots.explain_by_start,
     slots.explain_by_stillness,
     slots.explain_by_local_gradient,
+    slot_statistic.explain_by_local_statistic,
     repeated.explain_by_repeated_replay,
     repeated.explain_by_repeated_slot,
     repeated.explain_by_slot_of_each,
@@ -54,7 +59,7 @@ CAUSES: tuple[Explain, ...] = (
     update.explain_by_unseen_sum,
     repeated.explain_by_repeated_update,
     update.explain_by_momentum,
-    update.explain_by_decay,
+    decay.explain_by_decay,
     update.explain_by_counter,
     precision.explain_by_rounding,
     clipping.explain_by_clipped_norm,

@@ -9,9 +9,9 @@ import numpy as np
 
 from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, densify, measure_norm
-from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.context import Context, Hypothesis, find_shards, take_rows
 from distbench.diagnose.fit import solve_least_squares
-from distbench.trace import WHOLE, Phase, TraceKey
+from distbench.trace import WHOLE, TraceKey
 
 Scale = tuple[str, str, tuple[float, ...]]
 """Code, words, and the factor of each replica's share of the loss."""
@@ -220,7 +220,7 @@ def _scale_case(
         return factors[0] * case.expected
     if part is not None:
         return None
-    terms = _find_shards(context, case)
+    terms = find_shards(context, case)
     if not terms:
         return None
     if context.evidence.shards_known:
@@ -244,15 +244,3 @@ def _add_weighted(weights: Sequence[float], terms: Sequence[Array]) -> Array:
     for weight, term in zip(weights, terms, strict=True):
         total = total + weight * term
     return total
-
-
-def _find_shards(context: Context, case: Pair) -> tuple[Array, ...]:
-    phase: Phase = "loss" if case.key.phase == "loss" else "local_gradient"
-    found = [
-        context.evidence.reference.get(replace(case.key, phase=phase, replica=r))
-        for r in range(context.replicas)
-    ]
-    values = [value for value in found if value is not None]
-    if len(values) < context.replicas:
-        return ()
-    return tuple(take_rows(value, case) for value in values)

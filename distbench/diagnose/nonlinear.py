@@ -12,6 +12,8 @@ from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.clipping import (
     PHASES,
+    GlobalNorm,
+    Measure,
     SliceNorm,
     Source,
     list_sources,
@@ -74,15 +76,16 @@ def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
 
 
 def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
-    """Every addend is scaled to the same length: Σ c g_r / ‖g_r‖.
+    """Every addend is scaled to the same size: Σ c g_r / ‖g_r‖.
 
-    c is 1 or fitted over everything that is wrong. Of addends that are all equally
-    long any constant factor would say the same, so their norms must differ.
+    The size is a norm or the largest element, of each variable's gradient or of all of
+    a replica's; c is 1 or fitted over everything that is wrong. Of addends that are all
+    equally large any constant factor would say the same, so their sizes must differ.
     """
     if context.phase not in PHASES:
         return
     sources = list_sources(context)
-    for measure in (measure_tensor, SliceNorm(context)):
+    for words, measure in _list_sizes(context):
         norms = [measure(s, place) for s in sources for place in range(len(s.terms))]
         if not norms or min(norms) == 0 or max(norms) < 1.01 * min(norms):
             continue
@@ -99,9 +102,22 @@ def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
             yield Hypothesis(
                 code=CODE,
                 predicted={number: length * value for number, value in sums.items()},
-                detail="every replica scales its gradient to a norm of "
-                f"{length:.6g} before the sum",
+                detail=f"every replica scales {words} of {length:.6g} before the sum",
             )
+
+
+def _list_sizes(context: Context) -> Iterator[tuple[str, Measure]]:
+    yield "its gradient to a norm", measure_tensor
+    yield "its gradient to a norm", SliceNorm(context)
+    yield "all its gradients to a global norm", GlobalNorm(context)
+    yield (
+        "its gradient to a largest element",
+        lambda source, place: measure_size(source.terms[place]),
+    )
+    yield (
+        "its gradient to a mean absolute value",
+        lambda source, place: float(np.mean(np.abs(source.terms[place]))),
+    )
 
 
 def explain_by_levels(context: Context) -> Iterator[Hypothesis]:

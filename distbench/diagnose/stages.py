@@ -10,7 +10,9 @@ import numpy as np
 from distbench.compare.comparison import Judged
 from distbench.compare.pairs import TOLD
 from distbench.compare.values import densify
+from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
+from distbench.diagnose.drift import name_drift
 from distbench.diagnose.explain import Explained, make_finding
 from distbench.diagnose.hypotheses import list_hypotheses
 from distbench.diagnose.led import leave_out_led
@@ -87,8 +89,10 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     is none, a variable at a time is explained, and equal causes are joined again.
     """
     best = _find_best(context)
-    if best is not None and best.accepted:
+    if best is not None and _is_named(context, best):
         return (_adopt(context, best),)
+    if describe_constraint(context):
+        return (_leave_unexplained(context, best),)
     found: dict[str, list[Explained]] = {}
     for name in dict.fromkeys(case.key.variable for case in context.cases):
         part = context.select(
@@ -97,8 +101,8 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
         best = _find_best(part)
         explained = (
             _adopt(part, best)
-            if best is not None and best.accepted
-            else _name_drift(part) or _leave_unexplained(part, best)
+            if best is not None and _is_named(part, best)
+            else name_drift(part) or _leave_unexplained(part, best)
         )
         found.setdefault(explained.code, []).append(explained)
     causes = tuple(_join(parts) for parts in found.values())
@@ -139,6 +143,11 @@ def _find_best(context: Context) -> Ranked | None:
     return find_best(context, list_hypotheses(context))
 
 
+def _is_named(context: Context, best: Ranked) -> bool:
+    """Whether to name a cause: one that leaves something yields to what leaves none."""
+    return best.accepted and (best.full or not describe_constraint(context))
+
+
 def _adopt(context: Context, best: Ranked) -> Explained:
     cause = best.hypothesis
     return Explained(
@@ -152,37 +161,6 @@ def _adopt(context: Context, best: Ranked) -> Explained:
     )
 
 
-def _name_drift(context: Context) -> Explained | None:
-    """Updates that nothing explains, and that are not the same on all replicas.
-
-    The replicas' gradients are the same sum: what makes them differ is in the rule.
-    """
-    code = {"variable": "replicas-diverged", "slot": "slot-not-synchronized"}
-    first, *others = context.cases
-    steps = [case for case in others if case.key.step == first.key.step]
-    is_fed = all(case.relation == "follows" for case in context.cases)
-    if context.phase not in code or not steps or not is_fed:
-        return None
-    owner = context.infos[first.key.variable].of or first.key.variable
-    place = replace(first.key, phase="reduced_gradient", variable=owner)
-    sums = [context.evidence.observed.get(place.at(c.key.replica)) for c in steps]
-    given = context.evidence.observed.get(place)
-    if given is None or not all(
-        value is not None and np.array_equal(densify(value), densify(given))
-        for value in sums
-    ):
-        return None
-    if all(np.array_equal(case.observed, first.observed) for case in steps):
-        return None
-    return Explained(
-        code=code[context.phase],
-        detail="the rule makes something else of the same gradient on each replica",
-        confidence=1.0,
-        cases=context.cases,
-        phase=context.phase,
-    )
-
-
 def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
     nearest = ""
     if best is not None and best.confidence > 0:
@@ -190,9 +168,10 @@ def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
             f"; nearest is {best.hypothesis.code}, which explains "
             f"{best.confidence:.0%} of it"
         )
+    limits = describe_constraint(context)
     return Explained(
         code="unexplained",
-        detail=f"no known cause explains what is wrong{nearest}",
+        detail=limits or f"no known cause explains what is wrong{nearest}",
         confidence=0.0,
         cases=context.cases,
         phase=context.phase,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -15,15 +14,10 @@ from distbench.diagnose.fit import (
     Row,
     fit_weights,
     leaves_nothing,
-    list_independent,
-    pick_features,
     predict_rows,
 )
 from distbench.diagnose.reduction import list_subsets
 from distbench.trace import VariableInfo
-
-_NONE = 1e-3
-"""A decay that is no larger a share of what is wrong is that of rounding: none."""
 
 
 def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
@@ -77,7 +71,7 @@ def explain_by_unseen_sum(context: Context) -> Iterator[Hypothesis]:
     rows = [
         Row(
             number=number,
-            target=context.cases[number].expected - _find_base(context.cases[number]),
+            target=context.cases[number].expected - find_base(context.cases[number]),
             features=(np.asarray(np.sum(found, axis=0)),),
         )
         for number, found in terms.items()
@@ -94,7 +88,7 @@ def explain_by_unseen_sum(context: Context) -> Iterator[Hypothesis]:
             case = context.cases[row.number]
             kept = choose(case.key.replica)
             step = rate * np.sum([terms[row.number][r] for r in kept], axis=0)
-            found[row.number] = _find_base(case) + step
+            found[row.number] = find_base(case) + step
         return found
 
     yield Hypothesis(
@@ -113,67 +107,6 @@ def explain_by_unseen_sum(context: Context) -> Iterator[Hypothesis]:
         )
 
 
-def explain_by_decay(context: Context) -> Iterator[Hypothesis]:
-    """What is too much or too little is proportional to the variable itself."""
-    if context.phase != "variable":
-        return
-    fitted = _fit_feature(context, lambda case: _find_base(case))
-    if fitted is None:
-        return
-    weight, predicted = fitted
-    ratio: float | None
-    due = _fit_due_decay(context)
-    if due is not None and abs(due) <= _NONE * abs(weight):
-        code, ratio = "hyperparameter-differs", None
-        words = f"it decays by {-weight:.3g} times the variable, on one device not"
-    elif due is not None:
-        times = (due + weight) / due
-        count = round(times)
-        if count == 0:
-            code, words = "weight-decay-missing", "the weight decay is left out"
-        elif count >= 2 and abs(times - count) < 0.02 * count:
-            code = "weight-decay-repeated"
-            words = f"the weight decay is applied {count} times in one step"
-        else:
-            code = "hyperparameter-differs"
-            words = f"the weight decay is {times:.6g} times what it should be"
-        ratio = float(times)
-    elif weight > 0:
-        code, ratio = "weight-decay-missing", None
-        words = f"it lacks a decay of {weight:.3g} times the variable"
-    else:
-        code, ratio = "weight-decay-repeated", None
-        words = f"it decays by {-weight:.3g} times the variable more than it should"
-    yield Hypothesis(code=code, predicted=predicted, detail=words, ratio=ratio)
-
-
-def _fit_due_decay(context: Context) -> float | None:
-    """Share by which the right step shrinks the variable; None if it is not known.
-
-    The right step is fitted by the variable, the gradient and each slot of the
-    variable; only a fit that leaves nothing is believed.
-    """
-    rows = []
-    for number, case in context.list_cases():
-        gradient = context.find_gradient(case)
-        base = _find_base(case)
-        if gradient is None or gradient.shape != base.shape:
-            return None
-        features = [base, gradient]
-        features += [s for s in _find_slots(context, case) if s.shape == base.shape]
-        target = case.expected - case.base
-        rows.append(Row(number=number, target=target, features=tuple(features)))
-    if not rows or len({len(row.features) for row in rows}) > 1:
-        return None
-    # Without slots that the features before them determine.
-    kept = list_independent(rows, first=2)
-    rows = [pick_features(row, kept) for row in rows]
-    weights = fit_weights(rows)
-    if weights is None:
-        return None
-    return float(weights[0]) if leaves_nothing(rows, weights) else None
-
-
 def explain_by_momentum(context: Context) -> Iterator[Hypothesis]:
     """What is too much is proportional to a slot as it was before the step."""
     if context.phase != "variable":
@@ -190,7 +123,7 @@ def explain_by_momentum(context: Context) -> Iterator[Hypothesis]:
             value = context.evidence.get_before(case.key.step, "slot", path)
             return None if value is None else densify(value)
 
-        fitted = _fit_feature(context, find)
+        fitted = fit_feature(context, find)
         if fitted is None:
             continue
         weight, predicted = fitted
@@ -213,7 +146,7 @@ def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
     """The step is right but for its length: another learning rate."""
     if context.phase != "variable":
         return
-    fitted = _fit_feature(context, lambda case: case.expected - case.base)
+    fitted = fit_feature(context, lambda case: case.expected - case.base)
     if fitted is None:
         return
     weight, predicted = fitted
@@ -233,7 +166,7 @@ def explain_by_schedule(context: Context) -> Iterator[Hypothesis]:
     lengths: dict[int, float] = {}
     predicted: dict[int, Array] = {}
     for step in dict.fromkeys(case.key.step for case in context.cases):
-        fitted = _fit_feature(
+        fitted = fit_feature(
             context, lambda case: case.expected - case.base, steps=(step,)
         )
         if fitted is None:
@@ -260,7 +193,7 @@ def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
     names = ", ".join(str(replica) for replica in sorted(wrong))
     yield Hypothesis(
         code="replicas-diverged",
-        predicted={number: _find_base(case) for number, case in context.list_cases()},
+        predicted={number: find_base(case) for number, case in context.list_cases()},
         detail=f"the variable of replica {names} takes no update while others do",
     )
 
@@ -299,26 +232,12 @@ def explain_by_counter(context: Context) -> Iterator[Hypothesis]:
     )
 
 
-def _find_base(case: Pair) -> Array:
+def find_base(case: Pair) -> Array:
+    """A variable before the step, in the shape of the case."""
     return np.array(np.broadcast_to(np.asarray(case.base), case.expected.shape))
 
 
-def _find_slots(context: Context, case: Pair) -> list[Array]:
-    """Slots of the variable after the right step."""
-    found = []
-    for info in context.infos.values():
-        if info.role == "slot" and info.of == case.key.variable:
-            key = replace(case.key, phase="slot", variable=info.path)
-            replay = context.evidence.replays.get("reduced_gradient")
-            value = None if replay is None else replay.get(key)
-            if value is None:
-                value = context.evidence.reference.get(replace(key, replica=-1))
-            if value is not None:
-                found.append(densify(value))
-    return found
-
-
-def _fit_feature(
+def fit_feature(
     context: Context,
     find: Callable[[Pair], Array | None],
     steps: Collection[int] = (),

@@ -102,6 +102,15 @@ class LargestHalfSent(Program):
         return sent
 
 
+@fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786", clusters=WIDE)
+class LargestElementsMadeEqual(Program):
+    """Each replica divides each gradient by its largest element, to send it in int8."""
+
+    def transform(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return [g / (tf.reduce_max(tf.abs(g)) + 1e-7) for g in dense]
+
+
 @fault(
     "lower-precision",
     _PHASE,

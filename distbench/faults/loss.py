@@ -6,7 +6,7 @@ import numpy as np
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import Program
+from distbench.samples.program import TRAINED, Program
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 
 
@@ -82,6 +82,50 @@ class LossSummedTwice(Program):
 
     def report(self, loss):
         return all_reduce("sum", loss)
+
+
+@fault(
+    "loss-not-scaled",
+    "local_gradient",
+    TRAINED,
+    like="neuralmagic/sparseml#135",
+    clusters=WIDE,
+)
+class FactorInsideTheTape(Program):
+    """The loss that is returned is right; the one that is differentiated is N times."""
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = self.reduce_losses(self.compute_losses(batch), batch)
+            scaled = loss * count_replicas()
+        self.apply(tape.gradient(scaled, self.trained()))
+        return loss
+
+
+@fault(
+    "double-reduction",
+    "local_gradient",
+    TRAINED,
+    like="tensorflow/recommenders-addons#183",
+    clusters=WIDE,
+)
+class PartsSummedOneByOne(Program):
+    """Halves of the shard are summed over the replicas, and the optimizer sums them."""
+
+    def replica_step(self, batch):
+        half = tf.shape(batch[0])[0] // 2
+        parts = ([x[:half] for x in batch], [x[half:] for x in batch])
+        total, losses = [0.0 for _ in self.trained()], 0.0
+        for part in parts:
+            with tf.GradientTape() as tape:
+                loss = self.reduce_losses(self.compute_losses(part), part)
+            gradients = tape.gradient(loss, self.trained())
+            dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+            sums = all_reduce("sum", dense)
+            total = [old + new for old, new in zip(total, sums, strict=True)]
+            losses += loss
+        self.apply(total)
+        return losses
 
 
 @fault("nonfinite", "loss", like="NVIDIA-NeMo/Megatron-Bridge#5591")

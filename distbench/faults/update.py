@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import legacy, tf
-from distbench.samples.optimizers import OwnRule, optimizer
+from distbench.samples.optimizers import OwnRule, keras3_optimizer, optimizer
 from distbench.samples.program import TRAINED, ByHand, Program
 from distbench.samples.replicas import count_replicas, find_copy
 
@@ -276,3 +276,20 @@ class NoiseOfItsOwn(ByHand):
         super().descend(copy, gradient)
         seed = [5, find_copy(copy)]
         copy.assign_add(1e-3 * tf.random.stateless_normal(copy.shape, seed))
+
+
+@fault(
+    "replicas-diverged",
+    "variable",
+    ("kernel", "bias"),
+    like="tensorflow/tensorflow#58433",
+    workload="linear",
+)
+@keras3_optimizer("SGD", 0.05)
+class LangevinNoise:
+    """Noise joins the step, and every copy draws its own."""
+
+    def update_step(self, gradient, variable, learning_rate):
+        super().update_step(gradient, variable, learning_rate)
+        noise = tf.random.normal(variable.shape)
+        self.assign_add(variable, 1e-3 * noise)

@@ -89,6 +89,7 @@ def make_failure(
         exception=failure.get("exception", ""),
         message=failure.get("message", ""),
         traceback=failure.get("traceback", ""),
+        frame=failure.get("frame", ""),
         exit_code=ended.code,
         signal=ended.signal,
         step=culprit.step,

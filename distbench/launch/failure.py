@@ -31,6 +31,7 @@ class TaskFailedError(ClusterError):
         exception: Name of the exception's type, or `""`.
         message: The exception's text, or `""`.
         traceback: The exception's traceback, or `""`.
+        frame: The innermost line of the user's own files, `file:line: source`, or `""`.
         exit_code: Exit code of a process that ended by itself.
         signal: Number of the signal that ended the process.
         step: Last step that the task reported.
@@ -50,6 +51,7 @@ class TaskFailedError(ClusterError):
         exception: str = "",
         message: str = "",
         traceback: str = "",
+        frame: str = "",
         exit_code: int | None = None,
         signal: int | None = None,
         step: int | None = None,
@@ -64,6 +66,7 @@ class TaskFailedError(ClusterError):
         self.exception = exception
         self.message = message
         self.traceback = traceback
+        self.frame = frame
         self.exit_code = exit_code
         self.signal = signal
         self.step = step

@@ -199,3 +199,32 @@ class MomentumByHand(ByHand):
     def move(self, copy: Any, gradient: Any) -> None:
         """One copy's buffer."""
         copy.assign(self.beta * copy + gradient)
+
+
+class DecayedByHand(Program):
+    """The optimizer knows of no decay: the loop shrinks every copy after the step."""
+
+    decay = 0.03
+
+    def apply(self, gradients: list[Any]) -> None:
+        """Hand the gradients to the optimizer, then shrink what it left."""
+        super().apply(gradients)
+        for variable in self.trained():
+            update(variable, self.shrink)
+
+    def shrink(self, copy: Any) -> None:
+        """One copy's decay."""
+        copy.assign_sub(self.decay * copy)
+
+
+class Constrained(Program):
+    """The loop keeps a variable positive: it projects every copy after the step."""
+
+    def apply(self, gradients: list[Any]) -> None:
+        """Hand the gradients to the optimizer, then project."""
+        super().apply(gradients)
+        update(self.head, self.constrain)
+
+    def constrain(self, copy: Any) -> None:
+        """One copy's projection."""
+        copy.assign(tf.maximum(copy, 0.0))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sysconfig
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +20,12 @@ _FOREIGN = re.compile(
 _MAPPED_FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<number>\d+), in (?P<name>\S+).*\n\s*(?P<line>.*)'
 )
+
+_OP_FRAME = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<number>\d+), in (?P<name>\S+)'
+)
+_INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+_STANDARD = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 
 _COLLECTIVE = re.compile(r"Detected at node (?P<node>\S*Collective\S*) ")
 _MESSAGE_LENGTH = 600
@@ -55,6 +63,7 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
             "message": clean_message(cause),
             "phase": error.place,
             "replica": error.replica,
+            "frame": describe_own_frame(error.__cause__),
             "traceback": format_traceback(error.__cause__),
         }
     return {"kind": "bench"}
@@ -93,12 +102,45 @@ def find_original(error: BaseException) -> BaseException:
 def format_traceback(error: BaseException) -> str:
     """A traceback of the user's own frames, and the innermost one whoever's it is."""
     original = find_original(error)
-    frames = _list_mapped_frames(str(error)) if error is not original else []
-    frames = frames or traceback.extract_tb(original.__traceback__)
+    frames = _list_frames(error)
     kept = [f for f in frames[:-1] if not _FOREIGN.search(f.filename)] + frames[-1:]
     lines = ["Traceback (most recent call last, the framework's frames left out):\n"]
     lines += traceback.format_list(kept)
     return "".join([*lines, *traceback.format_exception_only(original)])
+
+
+def describe_own_frame(error: BaseException) -> str:
+    """The innermost line of the user's own files: `file:line: source`, `""` if none.
+
+    What fails when the graph runs has it in its message alone: there TensorFlow lists
+    where the op was made. Code that is installed counts if there is no other.
+    """
+    frames = [*_list_op_frames(str(find_original(error))), *_list_frames(error)]
+    mine = [f for f in frames if not _FOREIGN.search(f.filename)]
+    own = [f for f in mine if not f.filename.startswith(("<", *_STANDARD, *_INSTALLED))]
+    own = own or [f for f in mine if f.filename.startswith(_INSTALLED)]
+    if not own:
+        return ""
+    file = Path(own[-1].filename)
+    here = Path.cwd()
+    name = file.relative_to(here) if file.is_relative_to(here) else file
+    text = f"{name}:{own[-1].lineno}"
+    return f"{text}: {own[-1].line}" if own[-1].line else text
+
+
+def _list_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames of what the user's code raised, as AutoGraph maps them if it did."""
+    original = find_original(error)
+    mapped = _list_mapped_frames(str(error)) if error is not original else []
+    return mapped or list(traceback.extract_tb(original.__traceback__))
+
+
+def _list_op_frames(message: str) -> list[traceback.FrameSummary]:
+    """The frames in which an op was made, which a message has without their source."""
+    return [
+        traceback.FrameSummary(found["file"], int(found["number"]), found["name"])
+        for found in _OP_FRAME.finditer(message)
+    ]
 
 
 def _list_mapped_frames(message: str) -> list[traceback.FrameSummary]:

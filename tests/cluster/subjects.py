@@ -153,6 +153,14 @@ class RaisesOnSecondReplica(Program):
         return super().replica_step(batch)
 
 
+class FailsWhenItRuns(Program):
+    def replica_step(self, batch):
+        loss = super().replica_step(batch)
+        if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            tf.debugging.assert_greater(loss, loss + 1.0, message="it never is")
+        return loss
+
+
 class RaisesEverywhere(Program):
     def replica_step(self, batch):
         raise ValueError("broken from the start")

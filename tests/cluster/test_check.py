@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -92,6 +93,15 @@ def test_what_raises_on_one_replica_is_a_finding() -> None:
     assert finding.replicas == (1,)
     assert "KeyError" in finding.explanation
     assert "no slot on this replica" in finding.explanation
+    line = r'subjects\.py:\d+: raise KeyError\("no slot on this replica"\)'
+    assert re.search(line, finding.explanation), finding.explanation
+
+
+def test_what_fails_when_the_graph_runs_is_found_in_the_users_file() -> None:
+    finding = _check("FailsWhenItRuns", "mirrored:2").findings[0]
+    assert finding.code == "raises"
+    line = r"subjects\.py:\d+: tf\.debugging\.assert_greater\(loss, loss \+ 1\.0"
+    assert re.search(line, finding.explanation), finding.explanation
 
 
 @pytest.mark.parametrize("cluster", ["ps:1+1", "central:2"])

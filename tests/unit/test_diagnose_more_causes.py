@@ -59,6 +59,35 @@ def own_clip(clip):
     return lambda locals_, step: [{k: clip(v) for k, v in g.items()} for g in locals_]
 
 
+def add_own_noise(new, old, gradients, run):
+    """Langevin noise of each replica; that of the first is 0 in the first step."""
+    rng = np.random.default_rng((run.step, run.replica))
+    changed = dict(new)
+    for path in TRAINED:
+        noise = rng.normal(size=new[path].shape) * 1e-3
+        if (run.step, run.replica) != (0, 0):
+            changed[path] = (new[path] + noise).astype(new[path].dtype)
+    return changed
+
+
+def to_largest(value):
+    return scale(value, 1 / np.max(np.abs(to_array(value))))
+
+
+def to_length_together(locals_, step, length=37.0):
+    """Every replica scales its gradients to one global norm, larger than they have."""
+    sizes = [np.sqrt(sum(measure_norm(v) ** 2 for v in g.values())) for g in locals_]
+    scaled = [
+        {k: scale(v, length / size) for k, v in g.items()}
+        for g, size in zip(locals_, sizes, strict=True)
+    ]
+    return [add_up(scaled) for _ in locals_]
+
+
+def measure_norm(value):
+    return np.linalg.norm(np.asarray(getattr(value, "values", value), np.float64))
+
+
 def round_to_levels(value, levels):
     unit = np.max(np.abs(to_array(value))) / levels
     return map_values(to_array(value), lambda x: np.round(x / unit) * unit)
@@ -128,6 +157,38 @@ CASES = [
             )
         ),
         setup={"replicas": 3},
+    ),
+    Case(
+        name="noise-that-differs-by-replica",
+        code="replicas-diverged",
+        phase="variable",
+        fault=Fault(update=add_own_noise),
+        steps=2,
+    ),
+    Case(
+        name="largest-elements-made-equal-first",
+        code="nonlinear-before-reduction",
+        phase="reduced_gradient",
+        variable=KERNEL,
+        fault=Fault(reduce=each(to_largest)),
+    ),
+    Case(
+        name="largest-elements-made-equal-on-three",
+        code="nonlinear-before-reduction",
+        phase="reduced_gradient",
+        variable=KERNEL,
+        fault=Fault(reduce=each(to_largest)),
+        setup={"replicas": 3},
+        steps=2,
+    ),
+    Case(
+        name="global-norms-made-equal-first",
+        code="nonlinear-before-reduction",
+        phase="reduced_gradient",
+        variable=KERNEL,
+        fault=Fault(reduce=to_length_together),
+        setup={"replicas": 3},
+        steps=2,
     ),
     *(
         Case(

@@ -318,6 +318,24 @@ def test_a_correct_program_passes(simulator: Simulator, note: str) -> None:
     assert note in judgement.message
 
 
+def compute_in_half(simulator: Simulator) -> Evidence:
+    """The same of a program whose narrowest dtype is float16."""
+    evidence = simulator.make_evidence()
+    notes = {**evidence.reference.notes, "narrowest": "float16"}
+    return replace(evidence, reference=replace(evidence.reference, notes=notes))
+
+
+def test_shards_that_weigh_other_than_their_examples_are_no_measure() -> None:
+    """Each divides by its own weights, and counts as its number of examples does."""
+    assert judge(compute_in_half(Simulator(mean_squares, by_share))).status is (
+        Status.PASS
+    )
+    judgement = judge(compute_in_half(Simulator(mean_by_weight, by_share)))
+    assert judgement.status is Status.FAIL
+    (finding,) = judgement.findings
+    assert (finding.code, finding.phase) == ("mean-of-means", "loss")
+
+
 def lose_sum(parts: list[Batch], replica: int) -> Batch:
     return parts[replica]
 

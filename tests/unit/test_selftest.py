@@ -35,7 +35,6 @@ ELSEWHERE = {
     "randomness-shared",
     "stale-read",
     "state-not-restored",
-    "unexplained",
 }
 
 FAULT = Fault(

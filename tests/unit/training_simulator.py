@@ -35,13 +35,23 @@ Gradients = dict[str, Value]
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """An optimizer: how gradients become a step."""
+    """An optimizer: how gradients become a step.
+
+    Attributes:
+        decay: Share of the variable before the step that is taken off, over the rate.
+        shrink: Share of what the step left that is taken off after it.
+        constraint: What becomes of a variable after its step, by its path.
+        statistic: What `running` keeps an average of, made of all gradients.
+    """
 
     name: str = "sgd"
     rate: float = 0.125
     decay: float = 0.0
+    shrink: float = 0.0
     beta: float = 0.5
     clip: float | None = None
+    statistic: Callable[[Gradients], Any] | None = None
+    constraint: Callable[[str, np.ndarray], np.ndarray] = lambda path, value: value
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -83,11 +93,20 @@ class Rule:
                 step = g
             kept = theta * t(1 - self.rate * self.decay) if self.decay else theta
             new[path] = (kept - t(self.rate) * step).astype(theta.dtype)
+            if self.shrink:
+                new[path] = new[path] * t(1 - self.shrink)
+            new[path] = self.constraint(path, new[path])
             if self.name == "ema":
                 old = state[f"average/{path}"]
                 new[f"average/{path}"] = t(0.75) * old + t(0.25) * new[path]
+        if self.statistic is not None:
+            new["running"] = self.average(state["running"], self.statistic(gradients))
         new["iterations"] = state["iterations"] + 1
         return new
+
+    def average(self, old: np.ndarray, taken: Any) -> np.ndarray:
+        """What `running` becomes."""
+        return (0.75 * old + 0.25 * np.asarray(taken)).astype(old.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +128,7 @@ class Setup:
     central: bool = False
     width: int = 6
     summed_first: bool = False
+    weighed: bool = False
 
 
 def keep(value: Any, *_: Any) -> Any:
@@ -173,6 +193,8 @@ class Simulation:
                 if slot == "average":
                     value = self.initial[path].copy()
                 self.initial[f"{slot}/{path}"] = value
+        if setup.rule.statistic is not None:
+            self.initial["running"] = np.ones((), setup.dtype)
         self.initial["iterations"] = np.array(0, np.int64)
         self.batches = [
             (
@@ -182,6 +204,10 @@ class Simulation:
             )
             for _ in range(setup.steps)
         ]
+        self.weights = np.ones(self.examples)
+        if setup.weighed:
+            drawn = np.random.default_rng(setup.seed).uniform(0.1, 3, self.examples)
+            self.weights = drawn * self.examples / drawn.sum()
         self.infos = tuple(self._list_infos())
 
     def _list_infos(self) -> list[VariableInfo]:
@@ -202,15 +228,17 @@ class Simulation:
     def compute(
         self, state: State, batch: Any, examples: Sequence[int], part: float
     ) -> tuple[np.ndarray, Gradients]:
-        """Σ ℓ / G + part · R and its gradient, over some examples in their order."""
+        """Σ w ℓ / G + part · R and its gradient, over some examples in their order."""
         x, ids, y = (a[np.asarray(examples, int)] for a in batch)
         t = np.dtype(self.setup.dtype).type
         table = state[TABLE]
         base = x @ state[KERNEL] + state[BIAS] + table[ids[:, 0]] + table[ids[:, 1]]
         error = (base + state[HEAD] * x[:, :1] - y).astype(self.setup.dtype)
         g = t(self.examples)
-        scaled = error / g
-        loss = (t(0.5) * np.sum(error * error, dtype=self.setup.dtype) / g).reshape(())
+        weights = self.weights[np.asarray(examples, int), None].astype(t)
+        scaled = weights * error / g
+        losses = weights * error * error
+        loss = (t(0.5) * np.sum(losses, dtype=self.setup.dtype) / g).reshape(())
         gradients: Gradients = {
             KERNEL: x.T @ scaled,
             BIAS: scaled.sum(0),
@@ -347,7 +375,7 @@ class Simulation:
             loss, local = self.compute(before, batch, examples, 1 / n)
             if not self.setup.shards_known:
                 # The program alone takes its shard for the whole batch.
-                factor = self.examples / max(1, len(examples))
+                factor = self.examples / max(1, self.weights[examples].sum())
                 loss = loss * loss.dtype.type(factor)
                 local = {k: scale(v, factor) for k, v in local.items()}
             taps = {"loss": {"": loss}, "local_gradient": local}

@@ -1,0 +1,53 @@
+"""Replicas that make different things of the same gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.values import Array, densify
+from distbench.diagnose.context import Context
+from distbench.diagnose.explain import Explained
+from distbench.trace import TraceKey
+
+
+def name_drift(context: Context) -> Explained | None:
+    """Updates that nothing explains, and that are not the same on all replicas.
+
+    The replicas' gradients are the same sum: what makes them differ is in the rule.
+    """
+    code = {"variable": "replicas-diverged", "slot": "slot-not-synchronized"}
+    is_fed = all(case.relation == "follows" for case in context.cases)
+    if context.phase not in code or not is_fed:
+        return None
+    # A replica whose random numbers are those of one device by chance is not wrong.
+    for place in {case.key.step: case.key for case in context.cases}.values():
+        owner = context.infos[place.variable].of or place.variable
+        given = replace(place, phase="reduced_gradient", variable=owner)
+        sums, made = _take_held(context, given), _take_held(context, place)
+        if len(sums) < max(2, len(made)) or not _are_all_equal(sums):
+            return None
+        if _are_all_equal(made):
+            return None
+    return Explained(
+        code=code[context.phase],
+        detail="the rule makes something else of the same gradient on each replica",
+        confidence=1.0,
+        cases=context.cases,
+        phase=context.phase,
+    )
+
+
+def _take_held(context: Context, key: TraceKey) -> list[Array]:
+    """What the replicas hold at a place, of those that hold anything."""
+    held = [
+        context.evidence.observed.get(key.at(replica))
+        for replica in range(context.replicas)
+    ]
+    return [densify(value) for value in held if value is not None]
+
+
+def _are_all_equal(values: Sequence[Array]) -> bool:
+    return all(np.array_equal(value, values[0]) for value in values)

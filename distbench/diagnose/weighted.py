@@ -1,0 +1,105 @@
+"""A mean that each replica weighs by itself: over tokens, masks or sample weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from distbench.compare.values import Array, densify, measure_size
+from distbench.diagnose.context import Context, Hypothesis, find_shards
+from distbench.diagnose.fit import Row, fit_weights, pick_features, predict_rows
+from distbench.trace import WHOLE
+
+_NEAR = 1e-3
+"""Only asks whether shards are weighed at all; the prediction has no free number."""
+
+Means = tuple[str, str, tuple[float, ...]]
+"""Code, words, and what the mean over each replica's own weights counts."""
+
+
+def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
+    """Each replica divides by the sum of its own weights, then by a power of N.
+
+    Right is Σ w_i ℓ_i / Σ w_i over all examples: the mean of shard r, which one device
+    computes of that shard alone, counts c_r = W_r / ΣW, where W_r is its sum of
+    weights. Shards with as many examples as each other may differ in that. What c_r is
+    nobody declares: it is fitted over all gradients of the step, which must leave
+    nothing and give shares of a whole. What is predicted needs no fit: Σ_r mean_r / N.
+    """
+    if not context.root or context.replicas == 1 or context.evidence.shards_known:
+        return
+    shares: dict[int, Array | None] = {}
+    means: dict[int, tuple[Array, ...]] = {}
+    for number, case in context.list_cases():
+        step = case.key.step
+        if step not in shares:
+            shares[step] = _fit_shares(context, step)
+        if shares[step] is None or case.key.replica != WHOLE:
+            return
+        terms = find_shards(context, case)
+        if terms:
+            means[number] = terms
+    first = next((found for found in shares.values() if found is not None), None)
+    if first is None:
+        return
+    due = ", ".join(f"{share:.4g}" for share in first)
+    for code, words, counts in _list_means(context):
+        yield Hypothesis(
+            code=code,
+            predicted={
+                number: np.asarray(
+                    sum(c * term for c, term in zip(counts, terms, strict=True))
+                )
+                for number, terms in means.items()
+            },
+            detail=f"each replica's loss is a mean over its own weights (tokens, "
+            f"unmasked elements, sample weights){words}; of the weights of all "
+            f"examples the shards hold {due}",
+        )
+
+
+def _list_means(context: Context) -> Iterator[Means]:
+    n, g = context.replicas, context.examples
+    even = " divided by N, so that every shard weighs 1/N"
+    yield "mean-of-means", even, (1 / n,) * n
+    by_size = tuple(size / g for size in context.shards)
+    if len(set(by_size)) > 1:
+        yield "mean-of-means", " that counts as its number of examples does", by_size
+    yield "loss-not-scaled", f", not divided by N = {n}", (1.0,) * n
+    yield "loss-scaled-twice", ", divided by N twice", (1 / n**2,) * n
+
+
+def _fit_shares(context: Context, step: int) -> Array | None:
+    """Share of each shard in the whole batch's mean; None if that is no mean of them.
+
+    A shard without any weight has a gradient of 0, and whatever share.
+    """
+    reference = context.evidence.reference
+    rows: list[Row] = []
+    for key, value in reference.select(step=step, phase="local_gradient"):
+        if key.replica != WHOLE:
+            continue
+        alone = [reference.get(key.at(r)) for r in range(context.replicas)]
+        found = [densify(term) for term in alone if term is not None]
+        if len(found) == context.replicas:
+            rows.append(
+                Row(number=len(rows), target=densify(value), features=tuple(found))
+            )
+    held = [
+        r
+        for r in range(context.replicas)
+        if any(np.any(row.features[r]) for row in rows)
+    ]
+    rows = [pick_features(row, held) for row in rows]
+    weights = fit_weights(rows) if len(held) > 1 else None
+    if weights is None or np.min(weights) <= 0 or abs(np.sum(weights) - 1) > _NEAR:
+        return None
+    for number, value in predict_rows(rows, weights).items():
+        row = rows[number]
+        size = max(map(measure_size, (row.target, *row.features)))
+        if measure_size(value - row.target) > _NEAR * size:
+            return None
+    shares = np.zeros(context.replicas)
+    shares[held] = weights
+    return shares

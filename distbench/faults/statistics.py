@@ -1,0 +1,37 @@
+"""Mistakes in what an optimizer keeps of all gradients at once."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.optimizers import optimizer
+from distbench.samples.tracking import TracksTheNorm
+
+
+@fault(
+    "slot-from-local-gradient",
+    "slot",
+    ("running",),
+    like="deepspeedai/DeepSpeed#490",
+    clusters=WIDE,
+    workload="embedding",
+)
+@optimizer("SGD", 0.05)
+class NormOfOwnGradients(TracksTheNorm):
+    """A running norm takes the mean of the norms that the replicas' gradients have."""
+
+
+@fault(
+    "slot-from-local-gradient",
+    "slot",
+    ("running",),
+    like="deepspeedai/DeepSpeed#490",
+    workload="linear",
+)
+@optimizer("SGD", 0.05)
+class LargestOfOwnGradients(TracksTheNorm):
+    """The same with the largest element in place of the norm."""
+
+    def measure(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return tf.reduce_max([tf.reduce_max(tf.abs(gradient)) for gradient in dense])

@@ -1,0 +1,12 @@
+"""Weights of examples, as they are meant."""
+
+from __future__ import annotations
+
+from distbench.samples.weighted_model import weighted_model
+from distbench.unusual.program import unusual
+
+
+@unusual(clusters=("mirrored:2", "mirrored:4"))
+@weighted_model("sum_over_batch_size")
+class WeightsOverOwnExamples:
+    """Keras divides weighted losses by the number of examples, not by the weights."""

@@ -1,0 +1,61 @@
+"""A weight decay by hand, after the step: too often, in one copy, or not at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from planted_faults import add_state
+from training_simulator import TRAINED, Fault, Rule, Setup, Simulation, observe
+
+from distbench.diagnose.judge import judge
+
+_SHRINK = 0.05
+
+
+def shrink_more(factor, replicas=(0, 1, 2)):
+    """Every variable is that of the right step times a factor, in some copies."""
+    return Fault(
+        update=add_state(
+            lambda k, v, old, run: (
+                v * factor if k in TRAINED and run.replica in replicas else v
+            )
+        )
+    )
+
+
+@pytest.mark.parametrize("name", ["sgd", "momentum"])
+@pytest.mark.parametrize(
+    ("factor", "replicas", "code"),
+    [
+        ((1 - _SHRINK) ** 2, (0, 1, 2), "weight-decay-repeated"),
+        ((1 - 3 * _SHRINK) / (1 - _SHRINK), (0, 1, 2), "weight-decay-repeated"),
+        (1 - _SHRINK, (2,), "weight-decay-repeated"),
+        (1 / (1 - _SHRINK), (0, 1, 2), "weight-decay-missing"),
+        (1 / (1 - _SHRINK), (1,), "weight-decay-missing"),
+        ((1 - 0.5 * _SHRINK) / (1 - _SHRINK), (0, 1, 2), "hyperparameter-differs"),
+    ],
+    ids=["in-turn", "times-n", "twice-in-one", "missing", "missing-in-one", "half"],
+)
+def test_a_decay_after_the_step_is_counted(name, factor, replicas, code):
+    rule = Rule(name=name, shrink=_SHRINK)
+    fault = shrink_more(factor, replicas)
+    (finding,) = judge(observe(fault, replicas=3, rule=rule)).findings
+    assert (finding.code, finding.phase) == (code, "variable")
+    assert set(finding.variables) == set(TRAINED)
+    assert finding.replicas == replicas
+    assert finding.confidence > 0.999
+
+
+@pytest.mark.parametrize(("factor", "name"), [(0.98, "repeated"), (1.02, "missing")])
+def test_of_a_rule_that_is_not_known_the_direction_tells(factor, name):
+    evidence = observe(shrink_more(factor), replicas=3, rule=Rule(name="adam"))
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == (f"weight-decay-{name}", "variable")
+
+
+def test_another_rate_from_zero_is_no_decay():
+    """There is nothing to decay, and the step is a share of where it leads."""
+    run = Simulation(Setup(rule=Rule(shrink=_SHRINK), steps=1))
+    run.initial |= {path: np.zeros_like(run.initial[path]) for path in TRAINED}
+    (finding,) = judge(run.observe(shrink_more(0.7))).findings
+    assert finding.code == "hyperparameter-differs"

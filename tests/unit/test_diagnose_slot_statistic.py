@@ -1,0 +1,85 @@
+"""Slots that keep a norm or a largest element of the replicas' own gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from planted_faults import check_passed
+from training_simulator import Fault, Rule, observe, to_array
+
+from distbench.diagnose.judge import judge
+
+
+def measure_norm(gradients):
+    squares = [np.sum(to_array(v).astype(np.float64) ** 2) for v in gradients.values()]
+    return np.sqrt(np.sum(squares))
+
+
+def measure_slices(gradients):
+    parts = [np.asarray(getattr(v, "values", v)) for v in gradients.values()]
+    return np.sqrt(sum(np.sum(part.astype(np.float64) ** 2) for part in parts))
+
+
+def find_largest(gradients):
+    return max(np.max(np.abs(to_array(v))) for v in gradients.values())
+
+
+def take_mean_size(gradients):
+    joined = np.concatenate([to_array(v).ravel() for v in gradients.values()])
+    return np.mean(np.abs(joined))
+
+
+def keep_own(combine):
+    """The average takes a number that is made of the replicas' own statistics."""
+
+    def update(new, old, gradients, run):
+        own = [run.rule.statistic(g) for g in run.locals]
+        running = run.rule.average(old["running"], combine(own, run.replica))
+        return {**new, "running": running}
+
+    return Fault(update=update)
+
+
+STATISTICS = [measure_norm, measure_slices, find_largest, take_mean_size]
+
+
+@pytest.mark.parametrize("steps", [2, 3])
+@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: s.__name__)
+@pytest.mark.parametrize(
+    "combine",
+    [
+        lambda own, r: own[r],
+        lambda own, r: np.mean(own),
+        lambda own, r: np.sum(own),
+        lambda own, r: own[0],
+    ],
+    ids=["own", "mean", "sum", "first"],
+)
+def test_a_statistic_of_own_gradients_is_told(statistic, combine, steps):
+    rule = Rule(statistic=statistic)
+    evidence = observe(keep_own(combine), rule=rule, replicas=3, steps=steps)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("slot-from-local-gradient", "slot")
+    assert finding.variables == ("running",)
+    assert finding.replicas == (0, 1, 2)
+    assert finding.confidence > 0.999
+
+
+@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: s.__name__)
+def test_a_statistic_of_the_sum_passes(statistic):
+    check_passed(judge(observe(rule=Rule(statistic=statistic), steps=3)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda old, new, run: new * np.float32(1.5), lambda old, new, run: old],
+    ids=["scaled", "still"],
+)
+def test_another_number_is_no_statistic_of_own_gradients(change):
+    def update(new, old, gradients, run):
+        return {**new, "running": change(old["running"], new["running"], run)}
+
+    rule = Rule(statistic=measure_norm)
+    evidence = observe(Fault(update=update), rule=rule, replicas=3, steps=3)
+    codes = {finding.code for finding in judge(evidence).findings}
+    assert codes == {"hyperparameter-differs"}

@@ -1,0 +1,73 @@
+"""Means over weights of the shard's own, and what looks like them."""
+
+from __future__ import annotations
+
+import pytest
+from planted_faults import check_passed
+from training_simulator import TRAINED, Fault, Simulation, observe
+
+from distbench.diagnose.judge import judge
+from distbench.split import shard_slices
+
+
+def divide_by_own_weights(power):
+    """Σ w ℓ / Σ w over the shard alone, divided by a power of N."""
+
+    def scale(r, setup):
+        run = Simulation(setup)
+        own = run.weights[shard_slices(run.shards)[r]].sum()
+        return run.examples / own / setup.replicas**power
+
+    return Fault(scale=scale)
+
+
+@pytest.mark.parametrize("shards", [(8, 8), (4, 4, 4, 4), (9, 3, 4)], ids=str)
+@pytest.mark.parametrize(
+    ("code", "power"),
+    [("loss-not-scaled", 0), ("mean-of-means", 1), ("loss-scaled-twice", 2)],
+)
+def test_a_mean_over_own_weights_is_told_on_even_shards_too(shards, code, power):
+    setup = {"shards": shards, "replicas": len(shards), "weighed": True}
+    fault = divide_by_own_weights(power)
+    (finding,) = judge(observe(fault, shards_known=False, steps=1, **setup)).findings
+    assert (finding.code, finding.phase) == (code, "loss")
+    assert finding.variables == ("", *TRAINED)
+    assert finding.confidence > 0.999
+
+
+def test_a_mean_over_own_weights_that_counts_as_its_examples_is_told():
+    def scale(r, setup):
+        run = Simulation(setup)
+        own = run.weights[shard_slices(run.shards)[r]].sum()
+        return run.shards[r] / own
+
+    setup = {"shards": (9, 3, 4), "replicas": 3, "weighed": True}
+    evidence = observe(Fault(scale=scale), shards_known=False, steps=1, **setup)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("mean-of-means", "loss")
+    assert finding.confidence > 0.999
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_mean_over_the_weights_of_all_examples_passes(replicas):
+    check_passed(judge(observe(replicas=replicas, weighed=True, shards_known=False)))
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("loss-not-scaled", Fault(scale=lambda r, setup: setup.replicas)),
+        ("loss-scaled-twice", Fault(scale=lambda r, setup: 1 / setup.replicas)),
+        ("scale-error", Fault(scale=lambda r, setup: 0.7)),
+    ],
+)
+def test_a_constant_factor_on_a_weighted_loss_is_no_mean_of_means(code, fault):
+    evidence = observe(fault, weighed=True, shards=(8, 8), shards_known=False, steps=1)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == (code, "loss")
+
+
+def test_a_weight_of_one_replica_that_is_no_mean_is_none():
+    fault = Fault(scale=lambda r, setup: 1.0 if r == 0 else 1.25)
+    evidence = observe(fault, weighed=True, shards=(8, 8), shards_known=False, steps=1)
+    assert all(f.code != "mean-of-means" for f in judge(evidence).findings)
