@@ -360,7 +360,9 @@ class Pairs:
             state = None if before is None else densify(before)
             if state is not None and state.shape == seen.total.shape:
                 base = state
-        if margin is None:
+        if margin is None and repeats:
+            margin = self.noise.find_repeated_margin(key, wanted.total)
+        elif margin is None:
             margin = self.noise.find_margin(key, wanted.total)
         return Pair(
             key=key,
