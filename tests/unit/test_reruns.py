@@ -1,4 +1,7 @@
-"""Shards that are run again say how far the same ops may lie apart."""
+"""Shards that are run again say how far the same ops on the same numbers may lie apart.
+
+And what one replica has wrong is not undone because the sum of all does not show it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import numpy as np
 import pytest
 from training_simulator import KERNEL, Fault, observe, to_array
 
+from distbench.compare.comparison import Comparison, Judged
 from distbench.diagnose.judge import judge
+from distbench.diagnose.links import judge_chain
 from distbench.trace import WHOLE
 from distbench.verdict import Status
 
@@ -89,6 +94,56 @@ def test_what_shards_show_themselves_is_no_fault(phase):
 def test_few_reruns_do_not_narrow_a_bound(phase):
     cluster = observe(PLACES[phase](FACTOR), replicas=2, steps=1)
     assert judge(run_shards_again(cluster, times=1)).status is Status.PASS
+
+
+@pytest.mark.parametrize("size", [1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 1e-3, 1e-2, 1e-1])
+@pytest.mark.parametrize("replicas", [2, 8])
+def test_what_one_replica_has_wrong_is_not_undone_by_the_sum(replicas, size):
+    """Beside the sum of all it is small, and drowns in what the twins allow it."""
+    setup = {"replicas": replicas, "examples": 8 * replicas, "steps": 3}
+    spoilt = observe(scale_kernel(1 + size), **setup)
+    assert judge(run_shards_again(spoilt)).status is Status.FAIL
+
+
+def compare(relation, phase, *, error, bound):
+    return Judged(
+        comparison=Comparison(
+            step=0,
+            call=0,
+            phase=phase,
+            variable=KERNEL,
+            replica=0,
+            relation=relation,
+            against="",
+            error=error,
+            bound=bound,
+            error_over_bound=error / bound,
+            ratio=1 + error,
+            wrong=error > bound,
+            effective=True,
+            hidden=False,
+            change=1.0,
+            resolution=bound,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("later", "undone"),
+    [(0.0, True), (1e-6, True), (9e-6, False)],
+    ids=["all-right", "noise", "the-error-less-the-noise"],
+)
+def test_what_a_later_value_still_has_was_not_undone(later, undone):
+    """Of an error of 1.5 bounds that is passed on, noise may leave less than one."""
+    chain = judge_chain(
+        [
+            compare("follows", "reduced_gradient", error=1.5e-5, bound=1e-7),
+            compare("reference", "applied_gradient", error=later, bound=1e-5),
+        ],
+        {},
+        free=False,
+    )
+    assert (len(chain.forgiven), len(chain.broken)) == ((1, 0) if undone else (0, 1))
 
 
 def test_scaled_up_and_averaged_is_still_undone():
