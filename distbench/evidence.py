@@ -57,6 +57,10 @@ class Evidence:
         twins: The reference again, mathematically equal (examples permuted, split in
             another way, variables perturbed by one rounding): what they differ by is
             noise. Only `WHOLE` values.
+        reruns: Loss and local gradients of the reference's shards once more, each trace
+            in other graphs than the reference's. Only of a workload of the bench in
+            the bounded tier, and only where a replica's value is near that of its
+            shard and not the same.
         penalty: Gradient of the regularisation alone on one device, `local_gradient`
             of `WHOLE`; None where the subject's penalty is not known apart.
         probes: Further single-device runs of the first step, which tell whether a
@@ -94,6 +98,7 @@ class Evidence:
     repeated: tuple[Trace, ...] = ()
     turns: Trace | None = None
     twins: tuple[Trace, ...] = ()
+    reruns: tuple[Trace, ...] = ()
     penalty: Trace | None = None
     probes: Mapping[str, Trace] = field(default_factory=dict)
     shards_known: bool = True

@@ -156,7 +156,8 @@ def observe_clean(
             timeout_s=1800.0,
         )
         spec = ClusterSpec.parse(scenario.cluster).resolve(gpus=0, cpus=1)
-        launch = Launch(directory=directory)
+        # A replica in which an error is planted is one that its shard has to answer.
+        launch = Launch(directory=directory, rerun=True)
         seen = observe(target, scenario, spec, tuple(tiers), launch)  # type: ignore[arg-type]  # names of tiers
     if seen.failure is not None:
         raise seen.failure
@@ -179,6 +180,7 @@ def keep_steps(evidence: Evidence, steps: int) -> Evidence:
         reference=cut(evidence.reference),
         replays={phase: cut(trace) for phase, trace in evidence.replays.items()},
         twins=tuple(cut(twin) for twin in evidence.twins),
+        reruns=tuple(cut(rerun) for rerun in evidence.reruns),
     )
 
 

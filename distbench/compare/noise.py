@@ -1,10 +1,10 @@
-"""How far two correct single-device runs lie apart, measured from the twins."""
+"""How far two correct single-device runs lie apart: twins, and shards run again."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from distbench.compare.values import (
     name_dtype,
 )
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, Trace, TraceKey
+from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value
 
 STATE: tuple[Phase, ...] = ("slot", "variable", "iterations")
 """Phases that hold what a step leaves behind."""
@@ -31,7 +31,7 @@ Place = tuple[Phase, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What one twin shows at one step.
+    """What one twin shows at one step, or a shard that is run again.
 
     Attributes:
         step: The step.
@@ -76,12 +76,34 @@ class Noise:
         pooled: Whether all steps have the same noise; it grows in a free run.
         limits: How far a correct value may lie from the reference's.
         wholes: Sizes of the reference's values.
+        repeated: How far the same ops on the same shard may lie apart; empty where no
+            shard was run again.
     """
 
     exact: bool
     pooled: bool
     limits: Limits
     wholes: Mapping[TraceKey, Whole]
+    repeated: Limits
+
+    def find_repeated_margin(self, key: TraceKey, expected: Array) -> Margin:
+        """Margin of a shard's value that comes from the same ops on the same numbers.
+
+        Both limits hold, that of the shard and that of the whole batch, so the tighter
+        one is taken: few reruns give a wide one.
+        """
+        margin = self.find_margin(key, expected)
+        limits = self.repeated.get(((key.phase, key.variable, key.call), None))
+        size = measure_finite(expected)
+        if limits is None or size == 0:
+            return margin
+        error, ratio = limits
+        bound = min(margin.widest, error * size)
+        norm = measure_norm(expected)
+        if margin.ratio == math.inf or not 0 < norm < math.inf:
+            return replace(margin, bound=bound)
+        ratio = min(margin.ratio, max(ratio, error * size / norm))
+        return Margin(bound=bound, ratio=ratio)
 
     def find_margin(self, key: TraceKey, expected: Array) -> Margin:
         """Margin of a value of the reference, of the whole batch or of one shard.
@@ -128,13 +150,27 @@ def measure_noise(evidence: Evidence) -> Noise:
         pooled=evidence.tier == "bounded",
         limits=limits,
         wholes=wholes,
+        repeated=_limit_places(_compare_reruns(evidence)),
     )
+
+
+def _compare_reruns(evidence: Evidence) -> Samples:
+    samples: Samples = {}
+    for rerun in evidence.reruns:
+        for key, value in rerun.values.items():
+            base = evidence.reference.get(key)
+            if base is None:
+                continue
+            expected, seen = (a.total for a in align_values((base, value)))
+            if expected.shape == seen.shape:
+                size = measure_finite(expected)
+                _add_sample(evidence, samples, key, base, expected, seen, size)
+    return samples
 
 
 def _compare_twin(
     evidence: Evidence, twin: Trace, samples: Samples, wholes: dict[TraceKey, Whole]
 ) -> None:
-    declared = evidence.reference.dtypes
     for key, value in twin.values.items():
         base = evidence.reference.get(key)
         if base is None or key.phase == "iterations":
@@ -147,14 +183,26 @@ def _compare_twin(
         size = whole.size
         if expected.shape != seen.shape or not math.isfinite(whole.norm):
             continue
-        u = find_roundoff(name_dtype(base, declared.get(key.variable)))
-        error = _measure_noise(seen, expected, size) + u
-        # The ratio of a state to itself says nothing of the step.
-        fit = None if key.phase in STATE else fit_ratio(seen, expected)
-        ratio = 0.0 if fit is None else fit.ratio - 1
-        samples.setdefault((key.phase, key.variable, key.call), []).append(
-            Sample(step=key.step, error=error, ratio=ratio, u=u)
-        )
+        _add_sample(evidence, samples, key, base, expected, seen, size)
+
+
+def _add_sample(
+    evidence: Evidence,
+    samples: Samples,
+    key: TraceKey,
+    base: Value,
+    expected: Array,
+    seen: Array,
+    size: float,
+) -> None:
+    u = find_roundoff(name_dtype(base, evidence.reference.dtypes.get(key.variable)))
+    error = _measure_noise(seen, expected, size) + u
+    # The ratio of a state to itself says nothing of the step.
+    fit = None if key.phase in STATE else fit_ratio(seen, expected)
+    ratio = 0.0 if fit is None else fit.ratio - 1
+    samples.setdefault((key.phase, key.variable, key.call), []).append(
+        Sample(step=key.step, error=error, ratio=ratio, u=u)
+    )
 
 
 def _depends_on_order(permuted: Samples, limits: Limits) -> bool:

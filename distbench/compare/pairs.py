@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
@@ -10,7 +10,14 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.bounds import bound_sum, find_roundoff, spread_sum
+from distbench.compare.bounds import (
+    bound_additions,
+    bound_sum,
+    find_roundoff,
+    limit_partial_sums,
+    spread_additions,
+    spread_sum,
+)
 from distbench.compare.factor import find_factor, is_power_of_two
 from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.noise import STATE, Noise
@@ -259,12 +266,11 @@ class Pairs:
         square = measure_norm(expected) ** 2
         if not np.isfinite(square) or not np.all(np.isfinite(magnitude)):
             return Margin(bound=bound_sum(magnitude, roundings, u))
-        along = spread_sum(expected, magnitude, expected, roundings, u)
-        ones = np.ones_like(expected)
+        bound, spread = _bound_terms(terms, magnitude, expected, roundings, u)
         return Margin(
-            bound=bound_sum(magnitude, roundings, u),
-            ratio=along / square if square > 0 else float("inf"),
-            total=spread_sum(ones, magnitude, expected, roundings, u),
+            bound=bound,
+            ratio=spread(expected) / square if square > 0 else float("inf"),
+            total=spread(np.ones_like(expected)),
         )
 
     def _pair_whole(self, key: TraceKey, value: Value) -> Iterator[Pair]:
@@ -366,7 +372,9 @@ class Pairs:
             state = None if before is None else densify(before)
             if state is not None and state.shape == seen.total.shape:
                 base = state
-        if margin is None:
+        if margin is None and repeats:
+            margin = self.noise.find_repeated_margin(key, wanted.total)
+        elif margin is None:
             margin = self.noise.find_margin(key, wanted.total)
         return Pair(
             key=key,
@@ -383,6 +391,26 @@ class Pairs:
 
     def _name_dtype(self, key: TraceKey, value: Value) -> str:
         return name_dtype(value, self._dtypes.get(key.variable))
+
+
+def _bound_terms(
+    terms: Sequence[Aligned],
+    magnitude: Array,
+    expected: Array,
+    roundings: int,
+    u: float,
+) -> tuple[Array, Callable[[Array], float]]:
+    """Bound of each element of a sum, and spread of a weighted sum of their errors."""
+    bound = bound_sum(magnitude, roundings, u)
+    if roundings != len(terms) - 1 or any(t.counts is not None for t in terms):
+        # The slices of a row are not known one by one, or a factor rounds as well.
+        return bound, lambda weights: spread_sum(
+            weights, magnitude, expected, roundings, u
+        )
+    partial = limit_partial_sums([t.total for t in terms])
+    # Where γ is large the looser formula may be the tighter one; both hold.
+    bound = np.minimum(bound, bound_additions(partial, expected, u))
+    return bound, lambda weights: spread_additions(weights, partial, expected, u)
 
 
 def _scale(aligned: Aligned, factor: float) -> Aligned:

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.comparison import Comparison, Judged
 from distbench.compare.pairs import TOLD
-from distbench.trace import INITIAL, PHASES, TraceKey, VariableInfo
+from distbench.trace import INITIAL, PHASES, WHOLE, TraceKey, VariableInfo
 
 Outcomes = Mapping[tuple[int, str, str], Sequence[Judged]]
 """Comparisons with the reference's whole batch, by step, phase and variable."""
@@ -51,6 +51,7 @@ def judge_chain(
         free: Whether an error may come from an earlier step.
     """
     links = _pick_links(judged)
+    errors = _add_errors(links)
     right = _collect_outcomes(judged)
     broken: list[Judged] = []
     forgiven: list[Judged] = []
@@ -58,7 +59,9 @@ def judge_chain(
     for link in links:
         if not link.comparison.wrong:
             held.append(link)
-        elif _is_forgiven(link, right, infos) or _was_forgiven(link, right, forgiven):
+        elif _is_forgiven(link, right, infos, errors) or _was_forgiven(
+            link, right, forgiven
+        ):
             forgiven.append(link)
         elif not _follows_from(link, broken, infos, free=free):
             broken.append(link)
@@ -146,23 +149,39 @@ def _collect_outcomes(
     return found
 
 
+def _add_errors(links: Sequence[Judged]) -> dict[TraceKey, float]:
+    """How far all replicas together are off, for each value that some have wrong."""
+    sums: dict[TraceKey, float] = {}
+    for link in links:
+        if link.comparison.wrong:
+            key = link.comparison.key.at(WHOLE)
+            sums[key] = sums.get(key, 0.0) + link.comparison.error
+    return sums
+
+
 def _is_forgiven(
     link: Judged,
     outcomes: Outcomes,
     infos: Mapping[str, VariableInfo],
+    errors: Mapping[TraceKey, float],
 ) -> bool:
     """Whether a later value is right that would show the error if it were passed on.
 
     That needs a test that could see it: an error of the same relative size, in the
     later value, must lie beyond its bound. A factor of two that the rule ignores (the
     sign of a gradient) is forgiven; one of 1 + 1e-6 that drowns in the rounding of the
-    variable is not.
+    variable is not. Nor is one of a single replica that drowns in the sum over all.
     """
     c = link.comparison
     if c.phase == "loss" or c.step == INITIAL or not np.isfinite(c.error):
         return False
     relative = c.error / c.change if c.change > 0 else np.inf
     place = PHASES.index(c.phase)
+    if c.phase == "local_gradient":
+        sums = outcomes.get((c.step, "reduced_gradient", c.variable), ())
+        size = max((j.comparison.change for j in sums), default=0.0)
+        if size > 0:
+            relative = min(relative, errors[c.key.at(WHOLE)] / size)
     for phase in ("reduced_gradient", "applied_gradient"):
         seen = outcomes.get((c.step, phase, c.variable), ())
         if PHASES.index(phase) > place and _are_right(seen, relative):
@@ -204,5 +223,9 @@ def _was_forgiven(link: Judged, outcomes: Outcomes, before: Sequence[Judged]) ->
 def _are_right(judged: Sequence[Judged], relative: float) -> bool:
     if not judged or any(j.comparison.wrong for j in judged):
         return False
-    # What is smaller than the rounding of the later value is swallowed, not undone.
-    return all(relative * j.comparison.change > j.comparison.resolution for j in judged)
+    # What is smaller than the rounding of the later value is swallowed, not undone; and
+    # what is there with the rounding on top of it, or less that, was not undone either.
+    return all(
+        relative * j.comparison.change > j.comparison.error + j.comparison.resolution
+        for j in judged
+    )

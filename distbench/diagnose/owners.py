@@ -61,6 +61,7 @@ def name_owners(evidence: Evidence) -> Evidence:
         repeated=tuple(tell(trace) for trace in evidence.repeated),
         turns=None if evidence.turns is None else tell(evidence.turns),
         twins=tuple(tell(trace) for trace in evidence.twins),
+        reruns=tuple(tell(trace) for trace in evidence.reruns),
     )
 
 

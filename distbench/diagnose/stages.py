@@ -9,7 +9,6 @@ import numpy as np
 
 from distbench.compare.comparison import Judged
 from distbench.compare.pairs import TOLD
-from distbench.compare.values import densify
 from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.drift import name_drift

@@ -37,6 +37,8 @@ class Launch:
         collective_s: How long a worker waits for the others in a collective; None is
             for ever. With a deadline a run that hangs says where, and every step's
             part of a trace is written at once.
+        rerun: Whether one device runs the shards in other graphs even where all
+            replicas repeat them bit by bit.
     """
 
     directory: RunDirectory
@@ -45,6 +47,7 @@ class Launch:
     start: Start | None = None
     log: Callable[[str], None] = lambda _: None
     collective_s: float | None = None
+    rerun: bool = False
 
     def start_cluster(self, spec: ClusterSpec, first: Job) -> Group:
         """Start the tasks of a cluster and run their first job."""

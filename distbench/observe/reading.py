@@ -51,6 +51,10 @@ def read_evidence(
             read_trace(folder, f"twin-{tier}-{number}")
             for number in range(answer["twins"][tier])
         ),
+        reruns=tuple(
+            read_trace(folder, f"rerun-{tier}-{number}")
+            for number in range(replies["reruns"][tier])
+        ),
         penalty=read_trace(folder, "penalty") if answer["penalty"] else None,
         probes={name: read_trace(folder, f"probe-{name}") for name in answer["probes"]},
         shards_known=answer["shards_known"],

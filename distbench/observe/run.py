@@ -85,6 +85,7 @@ def observe(
         "tiers": list(tiers),
         "cluster": str(spec),
         "partly": launch.collective_s is not None,
+        "rerun": launch.rerun,
     }
     opening = make_opening(scenario.seed, scenario.jit, launch.collective_s)
 

@@ -41,6 +41,7 @@ from distbench.worker.naming import pair_names
 from distbench.worker.program import Program, count_batch
 from distbench.worker.reference import Reference, cut_batch
 from distbench.worker.replay import Replay
+from distbench.worker.reruns import has_near, rerun_shards
 from distbench.worker.session import Session
 from distbench.worker.steps import Step
 from distbench.worker.strategies import (
@@ -309,6 +310,7 @@ class Worker:
         repeated: dict[str, int] = {}
         turns: list[str] = []
         undetermined: dict[str, list[str]] = {}
+        reruns: dict[str, int] = {}
         for tier in payload["tiers"]:
             parts = [
                 read_trace(folder, f"observed-{tier}-{task}")
@@ -322,13 +324,19 @@ class Worker:
             for number, trace in enumerate(followed.repeated):
                 write_trace(trace, folder, f"repeated-{tier}-{number}")
             repeated[tier] = len(followed.repeated)
+            recorded = _read_reference(payload, tier)
+            again: tuple[Trace, ...] = ()
+            if _asks_for_reruns(reference, tier, payload) and (
+                payload.get("rerun") or has_near(observed, recorded)
+            ):
+                again = rerun_shards(reference, tier)
+            for number, trace in enumerate(again):
+                write_trace(trace, folder, f"rerun-{tier}-{number}")
+            reruns[tier] = len(again)
             undetermined[tier] = []
             if not followed.is_explained:
                 found = self._replay.find_undetermined(
-                    tier,
-                    _read_reference(payload, tier),
-                    observed,
-                    followed.fed["reduced_gradient"],
+                    tier, recorded, observed, followed.fed["reduced_gradient"]
                 )
                 undetermined[tier] = list(found)
             if followed.turns is not None:
@@ -339,6 +347,7 @@ class Worker:
             "repeated": repeated,
             "turns": turns,
             "undetermined": undetermined,
+            "reruns": reruns,
             "drawn_anew": find_drawn_anew(
                 observed, reference, lambda: self._make_session(payload, scenario)
             ),
@@ -372,6 +381,19 @@ class Worker:
         subject = load_target(target_from_json(payload["target"]))
         program: Program = make_program(subject, scenario)
         return Session(program, self._strategy, self._spec, self._context.task)
+
+
+def _asks_for_reruns(
+    reference: Reference, tier: Tier, payload: Mapping[str, Any]
+) -> bool:
+    """Whether a replica ought to repeat its shard, bit by bit or nearly so.
+
+    It starts from the same state, and computes with the same kernels. A replica of a
+    program of the user's is held against the whole batch or weighed shards.
+    """
+    spec = ClusterSpec.parse(payload["cluster"])
+    same = tier == "bounded" and spec.device == "cpu"
+    return same and reference.session.program.shards_known
 
 
 def _write_control(session: Session, folder: Path) -> str | None:

@@ -20,9 +20,10 @@ from distbench.worker.naming import pair_names
 from distbench.worker.optimizer_program import OptimizerProgram
 from distbench.worker.program import count_batch
 from distbench.worker.session import Session, State
+from distbench.worker.steps import Step
 from distbench.worker.values import are_equal, leaves_digits, perturb
 
-_HANDED: tuple[Phase, ...] = ("loss", "local_gradient")
+HANDED: tuple[Phase, ...] = ("loss", "local_gradient")
 """What a replica computes by itself."""
 _TWINS = 4
 _TWINS_OF_CHANCE = 16
@@ -55,7 +56,7 @@ class Reference:
         self._whole = session.make_step()
         # The share of a penalty is a constant of the trace, so the step of a shard
         # needs a trace of its own; one without the update costs half as much.
-        self._shard = (
+        self.shard_step = (
             session.make_step(program.local_step)
             if program.shards_known
             else self._whole
@@ -72,7 +73,7 @@ class Reference:
             self.session.restore_state(self.initial)
             self.run_whole(0, batch)
             values: dict[TraceKey, Value] = {}
-            self.session.collect_taps(0, values, replica=WHOLE, phases=_HANDED)
+            self.session.collect_taps(0, values, replica=WHOLE, phases=HANDED)
             runs.append(values)
         first, second = runs
         return all(are_equal(first.get(key), second[key]) for key in second)
@@ -97,11 +98,17 @@ class Reference:
         self.session.begin_step(step)
         self.session.run(self._whole, [batch])
 
-    def run_shard(self, step: int, batch: Any) -> None:
-        """One step on a shard, as one of N replicas computes its loss."""
+    def run_shard(self, step: int, batch: Any, by: Step | None = None) -> None:
+        """One step on a shard, as one of N replicas computes its loss.
+
+        Args:
+            step: Its number.
+            batch: The shard.
+            by: What runs it; by default `shard_step`.
+        """
         self.session.program.replicas = self.replicas
         self.session.begin_step(step)
-        self.session.run(self._shard, [batch])
+        self.session.run(by or self.shard_step, [batch])
 
     def _runs_shard(self, step: int, batch: Any) -> bool:
         """One step on a shard; False where a program takes a whole batch alone."""
@@ -132,7 +139,7 @@ class Reference:
             for replica, shard in enumerate(cut_batch(batch, self.shards)):
                 session.restore_state({**before, **own[replica]})
                 if self._runs_shard(step, shard):
-                    session.collect_taps(step, values, replica=replica, phases=_HANDED)
+                    session.collect_taps(step, values, replica=replica, phases=HANDED)
                     own[replica] = self._read_own()
                     alone = {**own[replica], **self._read_led(values)}
                     session.collect_state(step, alone, values, replica=replica)
@@ -277,7 +284,7 @@ class Reference:
                 if not self._runs_shard(0, batch):
                     return {}
                 self.session.collect_taps(
-                    draw, values[name], replica=replica, phases=_HANDED
+                    draw, values[name], replica=replica, phases=HANDED
                 )
             if draw == 1 and not any(map(_changes, values.values())):
                 return {}
@@ -307,7 +314,7 @@ class Reference:
         for replica, shard in shards.items():
             self.session.restore_state(self.initial)
             if self._runs_shard(0, shard):
-                self.session.collect_taps(0, values, replica=replica, phases=_HANDED)
+                self.session.collect_taps(0, values, replica=replica, phases=HANDED)
         return self.make_trace(name, "bounded", values)
 
     def record_penalty(self) -> Trace | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,13 @@ _EMPTY = (0,) * 7
 
 def _make_empty(dtype: tf.DType) -> tf.Tensor:
     return tf.zeros(_EMPTY, dtype)
+
+
+def _keep_from_xla() -> AbstractContextManager[Any]:
+    """A scope whose ops XLA leaves alone; op by op it compiles nothing anyway."""
+    if tf.executing_eagerly():
+        return nullcontext()
+    return tf.xla.experimental.jit_scope(compile_ops=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +233,10 @@ class TapBoard:
             self._sinks[point] = sinks
         # XLA cannot assign a variable whose shape is not fixed, so these ops stay out
         # of what it compiles; their inputs become outputs of its clusters.
-        with tf.xla.experimental.jit_scope(compile_ops=False):
+        with _keep_from_xla():
             for sink, tensor in zip(sinks, tensors, strict=True):
-                sink.assign(tensor, read_value=False)
+                # Op by op, rows may be numbered in another integer dtype.
+                sink.assign(tf.cast(tensor, sink.dtype), read_value=False)
 
     def _create(self, dtype: tf.DType) -> Any:
         with tf.init_scope(), tf.device(self._device):

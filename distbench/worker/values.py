@@ -30,6 +30,29 @@ def are_equal(left: Value | None, right: Value) -> bool:
     return left.tobytes() == right.tobytes()
 
 
+def are_near(left: Value, right: Value, dtype: str | None) -> bool:
+    """Whether two values agree in half of the digits of their largest element.
+
+    Args:
+        left: One value.
+        right: Another one.
+        dtype: In which they were computed; None is what they lie in. A bfloat16 lies
+            in a trace as the float32 that it widens to.
+    """
+    wide = [
+        v.to_dense() if isinstance(v, SparseRows) else np.asarray(v, np.float64)
+        for v in (left, right)
+    ]
+    if wide[0].shape != wide[1].shape:
+        return False
+    kept = left.values if isinstance(left, SparseRows) else left
+    digits = _count_digits(dtype or kept.dtype.name)
+    with np.errstate(invalid="ignore"):
+        error = float(np.max(np.abs(wide[1] - wide[0]), initial=0.0))
+    size = float(np.max(np.abs(wide[0]), initial=0.0))
+    return error <= 2.0 ** (-digits / 2) * size
+
+
 def add_rows(value: Value) -> Value:
     """A sparse value with each row once; anything else as it is."""
     if not isinstance(value, SparseRows):

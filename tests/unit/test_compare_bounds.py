@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
 
 from distbench.compare.bounds import (
     FALSE_ALARM,
+    bound_additions,
     bound_sum,
     compute_gamma,
     find_roundoff,
     find_t_quantile,
+    limit_partial_sums,
     predict_spread,
+    spread_additions,
     spread_sum,
 )
 from distbench.compare.measure import BITWISE, Margin, is_wrong, measure_error
 from distbench.compare.ratio import fit_ratio
+from distbench.compare.values import round_to
 
 
 def add_in_turn(terms, dtype):
@@ -60,6 +65,88 @@ def test_ratio_and_sum_of_errors_stay_within_their_spread(replicas):
         quotients += [abs(float(error @ s)) / along, abs(float(error.sum())) / plain]
     assert max(quotients) <= 1
     assert max(quotients) > 1e-2
+
+
+def add_in_pairs(terms, dtype):
+    terms = list(terms)
+    while len(terms) > 1:
+        sums = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)]
+        terms = [*(round_to(s, dtype) for s in sums), *terms[2 * len(sums) :]]
+    return terms[0]
+
+
+def add_one_by_one(terms, dtype):
+    total = terms[0]
+    for term in terms[1:]:
+        total = round_to(total + term, dtype)
+    return total
+
+
+def make_addends(seed, replicas, dtype):
+    """Of both signs and of one, and with all of one sign first."""
+    rng = np.random.default_rng(seed)
+    mixed = rng.normal(size=(replicas, 60))
+    sorted_by_sign = np.sort(rng.normal(size=(replicas, 60)), axis=0)
+    terms = np.concatenate([mixed, np.abs(mixed), sorted_by_sign], axis=1)
+    return round_to(terms, dtype)
+
+
+def limit_sum(terms, dtype):
+    """Bound, ratio and sum of a sum of these addends."""
+    u, s = find_roundoff(dtype), terms.sum(0)
+    partial = limit_partial_sums(list(terms))
+    return Margin(
+        bound=bound_additions(partial, s, u),
+        ratio=spread_additions(s, partial, s, u) / float(s @ s),
+        total=spread_additions(np.ones_like(s), partial, s, u),
+    )
+
+
+@pytest.mark.parametrize("add", [add_one_by_one, add_in_pairs])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("replicas", [2, 3, 8, 32])
+def test_a_sum_of_known_addends_stays_within_a_tighter_bound(replicas, dtype, add):
+    u = find_roundoff(dtype)
+    largest = 0.0
+    for seed in range(20):
+        terms = make_addends(seed, replicas, dtype)
+        margin = limit_sum(terms, dtype)
+        measure = measure_error(add(terms, dtype), terms.sum(0), margin)
+        assert not measure.wrong, measure.by
+        largest = max(largest, measure.error_over_bound)
+        if u * replicas < 0.02:
+            # γ of the leaves below each node is negligible: nothing is lost by it.
+            loose = bound_sum(np.abs(terms).sum(0), replicas - 1, u)
+            assert np.all(margin.bound <= loose * (1 + 4 * replicas * u))
+    assert largest > 0.05
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_order_has_larger_partial_sums_and_one_reaches_each(seed):
+    terms = np.random.default_rng(seed).normal(size=5)
+    limits = limit_partial_sums(list(terms[:, None]))[:, 0]
+    orders = np.array([np.abs(np.cumsum(order)) for order in permutations(terms)])
+    reached = orders.max(axis=0)[1:]
+    assert np.all(reached <= limits * (1 + 1e-12))
+    # A partial sum of j addends may hold fewer of the sign that counts.
+    assert limits[0] == pytest.approx(np.maximum.accumulate(orders.max(0))[1])
+
+
+def test_a_small_factor_is_seen_in_the_sum_of_32_gradients_of_one_sign():
+    terms = np.abs(make_terms(0, 32, 2, "float32")) + 1
+    terms = round_to(terms, "float32")
+    s, margin = terms.sum(0), limit_sum(terms, "float32")
+    assert not is_wrong(add_one_by_one(terms, "float32"), s, margin)
+    assert is_wrong(round_to(s * (1 + 1e-6), "float32"), s, margin)
+    loose = bound_sum(np.abs(terms).sum(0), 31, find_roundoff("float32"))
+    assert not is_wrong(round_to(s * (1 + 1e-6), "float32"), s, Margin(bound=loose))
+
+
+def test_one_addition_may_be_off_by_half_a_unit_of_its_result():
+    """However large the addends are that cancel."""
+    terms = np.array([[1.0], [-1.0 + 2.0**-20]])
+    bound = bound_additions(limit_partial_sums(terms), terms.sum(0), 2.0**-24)
+    assert bound[0] == pytest.approx(2.0**-44, rel=1e-6)
 
 
 def test_equal_significands_count_as_one_rounding():
