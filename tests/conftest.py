@@ -12,7 +12,7 @@ pytest.register_assert_rewrite(
     "input_checks",
     "judged_runs",
     "launch_support",
-    "planted_faults",
+    "planted_case",
     "plugin_suites",
 )
 

@@ -25,6 +25,7 @@ class PipelineProgram(UserProgram):
 
     def __init__(self, subject: Any) -> None:
         super().__init__(subject)
+        self._like: Any = None
         self._given: GlobalBatches | None = None
 
     def read_data(
@@ -42,12 +43,17 @@ class PipelineProgram(UserProgram):
                 "yet. Expected: data(step), or another strategy."
             )
         epoch = read_epoch(iterate(self._subject, strategy), strategy)
+        if epoch.batches:
+            self._like = epoch.batches[0][0]
         write_epoch(epoch, folder, name, steps)
 
     def take_data(self, folder: Path, names: Sequence[str]) -> None:
         """See `Program`."""
-        first = next(iterate(self._subject, tf.distribute.get_strategy()))
-        self._given = read_batches(folder, names, first)
+        if self._like is None:
+            # A run that trains on what another one read has only its own pipeline to
+            # tell the structure of a batch.
+            self._like = next(iterate(self._subject, tf.distribute.get_strategy()))
+        self._given = read_batches(folder, names, self._like)
 
     def data(self, step: int) -> Any:
         """What all replicas got in a step.

@@ -10,7 +10,8 @@ from judged_runs import (
     check_no_false_alarm,
     check_unusual_passes,
 )
-from planted_faults import CASES, SETUPS, check_named, check_passed, run_case
+from planted_case import check_named, check_passed, run_case
+from planted_faults import CASES, SETUPS
 from training_simulator import BIAS, KERNEL, observe
 
 from distbench.diagnose.judge import judge

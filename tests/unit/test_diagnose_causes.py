@@ -6,13 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted_faults import (
-    ONE_OF_EACH,
-    SETUPS,
-    check_named,
-    check_passed,
-    run_case,
-)
+from planted_case import check_named, check_passed, run_case
+from planted_faults import ONE_OF_EACH, SETUPS
 from training_simulator import Fault, add_values, observe, reduce_with, scale
 
 from distbench.diagnose.judge import judge

@@ -6,16 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted_faults import (
+from planted_case import (
     ADAM,
     MOMENTUM,
     Case,
     check_named,
     check_passed,
-    clip_norm,
-    each,
-    map_values,
-    of,
     run_case,
 )
 from training_simulator import (
@@ -25,10 +21,13 @@ from training_simulator import (
     Fault,
     Rule,
     add_up,
+    clip_norm,
+    map_values,
     observe,
     scale,
     to_array,
 )
+from wrong_steps import each, of
 
 from distbench.diagnose.judge import judge
 from distbench.diagnose.precision import is_representable

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted_faults import MOMENTUM, add_state
+from planted_case import MOMENTUM
 from training_simulator import KERNEL, Fault, observe
+from wrong_steps import add_state
 
 from distbench.diagnose.judge import judge
 from distbench.trace import INITIAL, WHOLE, TraceKey, VariableInfo

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from planted_faults import MOMENTUM, add_state
+from planted_case import MOMENTUM
 from training_simulator import KERNEL, Fault, observe
+from wrong_steps import add_state
 
 from distbench.diagnose.judge import judge
 from distbench.verdict import Status
