@@ -132,9 +132,8 @@ CODES = (
         ),
         mathematics=(
             "expected: Σ_r (after_r - before_r) = after - before on one device\n"
-            "          and result() of Σ_r after_r is that of one device\n"
-            "observed: N times that, or what some replicas add, say;\n"
-            "          of shares, total / count = Σ_r loss_r / N"
+            "observed: N times that, or what some replicas add, say\n"
+            "shares as a mean: total / count = Σ_r loss_r / N, not Σ_r loss_r"
         ),
         wrong='accuracy = strategy.reduce("SUM", per_replica_accuracy, axis=None)',
         right=(
