@@ -71,8 +71,7 @@ CODES = (
         wrong="loss = tf.reduce_mean(per_example) / strategy.num_replicas_in_sync",
         right="loss = tf.reduce_sum(per_example) / GLOBAL_BATCH",
         confirm=(
-            "Give every replica the same number of examples, or the same sum of "
-            "weights where the mean is weighted: the finding disappears."
+            "Give every replica the same number of examples: the finding disappears."
         ),
         fix=(
             "Divide by a count taken over all replicas (the global batch, or a count "
@@ -133,8 +132,8 @@ CODES = (
         ),
         mathematics=(
             "expected: Σ_r (after_r - before_r) = after - before on one device\n"
-            "          and result() of Σ_r after_r is that of one device\n"
-            "observed: N times that, or of shares total / count = Σ_r loss_r / N, say"
+            "observed: N times that, or what some replicas add, say\n"
+            "shares as a mean: total / count = Σ_r loss_r / N, not Σ_r loss_r"
         ),
         wrong='accuracy = strategy.reduce("SUM", per_replica_accuracy, axis=None)',
         right=(

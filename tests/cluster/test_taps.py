@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import distbench
-from distbench.scenario import MODEL, Scenario
+from distbench.scenario import MODEL, PROGRAM, Scenario
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
@@ -43,7 +44,7 @@ def _train(scenario: Scenario, spec_text: str, *, tapped: bool, scale: float = 1
 
 
 def _train_families(
-    scenario: Scenario, spec_text: str, names=FAMILIES, file: Path = SUBJECTS
+    scenario: Scenario, spec_text: str, names=FAMILIES, file: Path | str = SUBJECTS
 ):
     """Runs in a task: digests of each subject without taps and with them."""
     from distbench.target import load_target, parse_target
@@ -93,6 +94,10 @@ def _train_in(place, factory, scenario: Scenario, *, tapped: bool):
     session.prepare(trained, list(cut_batch(program.data(0), shards)))
     for step in range(3):
         session.run(trained, list(cut_batch(program.data(step), shards)))
+        if tapped:
+            shown: dict[Any, Any] = {}
+            session.collect_results(step, session.read_state(), shown)
+            assert shown or not session.metrics
     return {
         key: hashlib.sha256(array.tobytes()).hexdigest()
         for key, array in session.read_state().items()
@@ -164,6 +169,25 @@ def test_taps_leave_a_model_as_it_is(name: str, cluster: str) -> None:
         # Four variables, two slots or an average of each, two metrics, a counter.
         assert len(trained[True, name]) >= 9
         assert trained[True, name] == trained[False, name]
+
+
+@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
+def test_asking_metrics_leaves_a_program_as_it_is(cluster: str) -> None:
+    """One of them forgets what it showed, on one device; a cluster does not let it."""
+    names = ("UnlistedMetrics", "MetricsThatRescale")
+    scenario = Scenario(target=names[0], workload=PROGRAM, cluster=cluster)
+    results = distbench.run(
+        lambda: _train_families(
+            scenario, f"{cluster}@cpu", names, "distbench.unusual.local_state"
+        ),
+        cluster,
+    )
+    assert results
+    for trained in results.values():
+        for name in names:
+            # Five variables, a slot of each, a counter, and parts of the metrics.
+            assert len(trained[True, name]) >= 15
+            assert trained[True, name] == trained[False, name], name
 
 
 @pytest.mark.parametrize("path", ["user", "aggregator-two-stage", "global-clipnorm"])
