@@ -54,6 +54,10 @@ class Evidence:
         turns: The single-device update fed with the observed reduced gradient of one
             replica after the other in one step, where all share their variables: the
             state that this leaves, as replica 0. None where it is of no interest.
+        op_by_op: The replay of the reduced gradients with nothing compiled. Which ops
+            XLA joins, and so which results it does not round, depends on all that it
+            compiles together, which differs between a cluster and one device. None
+            where XLA is off, or where the state is what follows bit for bit.
         twins: The reference again, mathematically equal (examples permuted, split in
             another way, variables perturbed by one rounding): what they differ by is
             noise. Only `WHOLE` values.
@@ -97,6 +101,7 @@ class Evidence:
     replays: Mapping[Phase, Trace] = field(default_factory=dict)
     repeated: tuple[Trace, ...] = ()
     turns: Trace | None = None
+    op_by_op: Trace | None = None
     twins: tuple[Trace, ...] = ()
     reruns: tuple[Trace, ...] = ()
     penalty: Trace | None = None

@@ -78,6 +78,7 @@ class Noise:
         wholes: Sizes of the reference's values.
         repeated: How far the same ops on the same shard may lie apart; empty where no
             shard was run again.
+        compiled: How far the same update may lie apart; empty where it may not.
     """
 
     exact: bool
@@ -85,6 +86,17 @@ class Noise:
     limits: Limits
     wholes: Mapping[TraceKey, Whole]
     repeated: Limits
+    compiled: Limits
+
+    def find_update_margin(self, key: TraceKey, expected: Array) -> Margin:
+        """Margin of what follows from the same gradients by the same ops.
+
+        Bitwise, but for what XLA may do in one graph and not in another.
+        """
+        limits = self.compiled.get(((key.phase, key.variable, key.call), None))
+        if self.exact or limits is None:
+            return BITWISE
+        return Margin(bound=limits[0] * measure_finite(expected))
 
     def find_repeated_margin(self, key: TraceKey, expected: Array) -> Margin:
         """Margin of a shard's value that comes from the same ops on the same numbers.
@@ -150,16 +162,26 @@ def measure_noise(evidence: Evidence) -> Noise:
         pooled=evidence.tier == "bounded",
         limits=limits,
         wholes=wholes,
-        repeated=_limit_places(_compare_reruns(evidence)),
+        repeated=_limit_places(
+            _compare_runs(evidence, evidence.reference, *evidence.reruns)
+        ),
+        compiled=_limit_places(_compare_compiled(evidence)),
     )
 
 
-def _compare_reruns(evidence: Evidence) -> Samples:
+def _compare_compiled(evidence: Evidence) -> Samples:
+    replay = evidence.replays.get("reduced_gradient")
+    if replay is None or evidence.op_by_op is None:
+        return {}
+    return _compare_runs(evidence, replay, evidence.op_by_op)
+
+
+def _compare_runs(evidence: Evidence, first: Trace, *again: Trace) -> Samples:
     samples: Samples = {}
-    for rerun in evidence.reruns:
+    for rerun in again:
         for key, value in rerun.values.items():
-            base = evidence.reference.get(key)
-            if base is None:
+            base = first.get(key)
+            if base is None or key.phase == "iterations":
                 continue
             expected, seen = (a.total for a in align_values((base, value)))
             if expected.shape == seen.shape:

@@ -288,6 +288,8 @@ class Pairs:
         if expected is None:
             return
         margin = self._bound_rows(key, value, expected)
+        if margin == BITWISE:
+            margin = self.noise.find_update_margin(key, densify(expected))
         yield self._make(key, "follows", UPDATES[source], value, expected, margin)
 
     def _bound_rows(self, key: TraceKey, value: Value, expected: Value) -> Margin:

@@ -47,6 +47,11 @@ def read_evidence(
             for number in range(replies["repeated"][tier])
         ),
         turns=read_trace(folder, f"turns-{tier}") if tier in replies["turns"] else None,
+        op_by_op=(
+            read_trace(folder, f"op-by-op-{tier}")
+            if tier in replies["op_by_op"]
+            else None
+        ),
         twins=tuple(
             read_trace(folder, f"twin-{tier}-{number}")
             for number in range(answer["twins"][tier])

@@ -309,6 +309,7 @@ class Worker:
         written: dict[str, list[str]] = {}
         repeated: dict[str, int] = {}
         turns: list[str] = []
+        op_by_op: list[str] = []
         undetermined: dict[str, list[str]] = {}
         reruns: dict[str, int] = {}
         for tier in payload["tiers"]:
@@ -342,10 +343,14 @@ class Worker:
             if followed.turns is not None:
                 write_trace(followed.turns, folder, f"turns-{tier}")
                 turns.append(tier)
+            if followed.op_by_op is not None:
+                write_trace(followed.op_by_op, folder, f"op-by-op-{tier}")
+                op_by_op.append(tier)
         return {
             "replays": written,
             "repeated": repeated,
             "turns": turns,
+            "op_by_op": op_by_op,
             "undetermined": undetermined,
             "reruns": reruns,
             "drawn_anew": find_drawn_anew(

@@ -15,6 +15,7 @@ from distbench.evidence import Tier
 from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
 from distbench.worker.failures import SubjectError
 from distbench.worker.reference import Reference
+from distbench.worker.reruns import run_op_by_op
 from distbench.worker.session import State
 from distbench.worker.steps import Step
 from distbench.worker.values import add_rows, are_equal, make_alike
@@ -33,6 +34,8 @@ class Followed:
             also what follows from that; where the state is not, what would follow from
             each replica's local gradient.
         is_explained: Whether the state is what follows from the reduced gradients.
+        op_by_op: What follows from the reduced gradients where no op is joined with
+            another, if XLA may have done so and the state is not what follows.
         repeated: The update applied several times in one step; empty where the state
             is what follows from applying it once.
         turns: The update with one replica's gradient after the other, where all
@@ -41,6 +44,7 @@ class Followed:
 
     fed: Mapping[Phase, Trace] = field(default_factory=dict)
     is_explained: bool = True
+    op_by_op: Trace | None = None
     repeated: tuple[Trace, ...] = ()
     turns: Trace | None = None
 
@@ -76,9 +80,14 @@ class Replay:
             [fed["local_gradient"]] = self._feed(
                 tier, observed, "reduced_gradient", source="local_gradient"
             )
+        op_by_op = None
+        if self.reference.scenario.jit:
+            with run_op_by_op():
+                [op_by_op] = self._feed(tier, observed, "reduced_gradient")
         return Followed(
             fed=fed,
             is_explained=False,
+            op_by_op=op_by_op,
             repeated=tuple(self._repeat(tier, observed)),
             turns=self._take_turns(tier, observed) if _is_shared(observed) else None,
         )

@@ -28,7 +28,7 @@ def rerun_shards(reference: Reference, tier: Tier) -> tuple[Trace, ...]:
     whole_step = reference.session.make_step()
     return (
         _rerun(reference, tier, "with the update", whole_step, nullcontext()),
-        _rerun(reference, tier, "op by op", reference.shard_step, _run_op_by_op()),
+        _rerun(reference, tier, "op by op", reference.shard_step, run_op_by_op()),
     )
 
 
@@ -71,7 +71,8 @@ def _rerun(
 
 
 @contextmanager
-def _run_op_by_op() -> Iterator[None]:
+def run_op_by_op() -> Iterator[None]:
+    """Inside, no function is compiled: nothing joins an op with another."""
     tf.config.run_functions_eagerly(True)
     try:
         yield

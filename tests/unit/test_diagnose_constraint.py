@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planted_faults import check_passed
+from planted_case import check_passed
 from training_simulator import HEAD, KERNEL, TRAINED, Fault, Rule, observe
 
 from distbench.diagnose.judge import judge

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planted_faults import add_state
 from training_simulator import TRAINED, Fault, Rule, Setup, Simulation, observe
+from wrong_steps import add_state
 
 from distbench.diagnose.judge import judge
 

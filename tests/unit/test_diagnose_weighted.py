@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from planted_faults import check_passed
+from planted_case import check_passed
 from training_simulator import TRAINED, Fault, Simulation, observe
 
 from distbench.diagnose.judge import judge
