@@ -29,6 +29,8 @@ class CheckOptions:
         steps: Steps of each scenario.
         dtype: Dtype that the workloads train in.
         seed: Seed of data and initial values.
+        split: Examples of each replica; empty splits the global batch unevenly, and
+            leaves it to Keras where its `fit` trains.
         only: Id of the one scenario to run.
         keras: `legacy` or `3`; None keeps the user's `TF_USE_LEGACY_KERAS`.
         jit: Whether XLA compiles the step; None leaves it to TensorFlow.
@@ -48,6 +50,7 @@ class CheckOptions:
     steps: int = 3
     dtype: str = "float32"
     seed: int = 1
+    split: tuple[int, ...] = ()
     only: str | None = None
     keras: str | None = None
     jit: bool | None = None

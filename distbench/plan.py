@@ -52,6 +52,11 @@ def plan_scenarios(
     if kind == "optimizer":
         workloads = options.workloads or DEFAULT_WORKLOADS
         paths = options.paths
+    if kind == "pipeline" and options.split:
+        raise BadInputError(
+            f"The input pipeline of '{target}' decides what each replica gets. "
+            f"Expected: no split. Received: {_join(options.split)}."
+        )
     before = ""
     if options.restore_from is not None:
         before = str(_resolve(options.restore_from, machine))
@@ -66,6 +71,7 @@ def plan_scenarios(
                 steps=options.steps,
                 dtype=options.dtype,
                 seed=options.seed,
+                split=options.split,
                 keras=options.keras,
                 jit=options.jit,
                 timeout_s=options.timeout_s,
@@ -83,6 +89,10 @@ def plan_scenarios(
 
 def _resolve(cluster: str, machine: Machine) -> ClusterSpec:
     return ClusterSpec.parse(cluster).resolve(gpus=machine.gpus, cpus=machine.cores)
+
+
+def _join(split: tuple[int, ...]) -> str:
+    return ",".join(map(str, split))
 
 
 def _pick(planned: tuple[Planned, ...], wanted: str) -> tuple[Planned, ...]:

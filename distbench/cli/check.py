@@ -63,6 +63,13 @@ def check(
     seed: Annotated[
         int, typer.Option(metavar="N", help="Seed of data and initial values.")
     ] = 1,
+    split: Annotated[
+        Text,
+        typer.Option(
+            metavar="N,…",
+            help="Examples of each replica; one may get none: 5,3 or 8,0.",
+        ),
+    ] = None,
     only: Annotated[
         Text, typer.Option(metavar="ID", help="Run this one scenario.")
     ] = None,
@@ -126,6 +133,7 @@ def check(
         steps=steps,
         dtype=dtype,
         seed=seed,
+        split=_parse_split(split),
         only=only,
         keras=keras,
         jit=_parse_switch("--jit", jit),
@@ -181,6 +189,18 @@ def _write_reports(
 
 def _distinct(values: list[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values or ()))
+
+
+def _parse_split(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    shares = [share.strip() for share in text.split(",")]
+    if not all(share.isdecimal() for share in shares):
+        raise BadInputError(
+            "--split must give the number of examples of each replica, such as 5,3. "
+            f"Received: {text!r}."
+        )
+    return tuple(map(int, shares))
 
 
 def _parse_switch(name: str, text: str | None) -> bool | None:

@@ -95,6 +95,8 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
         value = getattr(options, name)
         if value != getattr(defaults, name):
             words += [f"--{name}", str(value)]
+    if options.split:
+        words += ["--split", ",".join(map(str, options.split))]
     if options.restore_from is not None:
         words += ["--restore-from", options.restore_from]
     if options.jit is not None:

@@ -106,7 +106,17 @@ class Program:
     def split(
         self, scenario: Scenario, examples: int, replicas: int
     ) -> tuple[int, ...]:
-        """The examples of each replica: as the scenario says, or unevenly."""
+        """The examples of each replica: as the scenario says, or unevenly.
+
+        Raises:
+            BadInputError: The scenario's shares do not add up to the global batch.
+        """
+        if scenario.split and sum(scenario.split) != examples:
+            raise BadInputError(
+                f"The split of '{self.name}' must add up to the {examples} examples of "
+                f"data(0). Received: {', '.join(map(str, scenario.split))}, which is "
+                f"{sum(scenario.split)}."
+            )
         return scenario.split or split_unevenly(examples, replicas)
 
     def make_checkpoint(self) -> tf.train.Checkpoint:

@@ -146,3 +146,13 @@ def test_a_check_leaves_no_temporary_file(
     assert _check("Program").status is Status.PASS
     (port_locks,) = tmp_path.iterdir()
     assert list(port_locks.iterdir()) == []
+
+
+def test_a_replica_without_examples_is_no_fault() -> None:
+    verdict = _check("make_adam", "mirrored:2", split=(8, 0), workload="linear")
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+
+
+def test_a_split_adds_up_to_what_the_program_brings() -> None:
+    with pytest.raises(BadInputError, match=r"add up to the 16 examples.*which is 9"):
+        _check("Program", "mirrored:2", split=(5, 4))

@@ -95,6 +95,18 @@ def test_mistakes_are_named(
     assert found == (code, phase, variable, origin), describe_verdict(verdict)
 
 
+def test_uneven_shards_are_weighed_alike_by_keras() -> None:
+    verdict = distbench.check(f"{MODELS}:make_late", "mirrored:2", split=(5, 4))
+    first = verdict.runs[0].findings[0]
+    found = (first.code, first.phase, first.origin)
+    assert found == ("mean-of-means", "loss", "framework"), describe_verdict(verdict)
+
+
+def test_a_split_that_keras_would_not_make_is_refused() -> None:
+    with pytest.raises(BadInputError, match=r"Expected the split \(5, 4\)"):
+        distbench.check(f"{MODELS}:make_late", "mirrored:2", split=(6, 3))
+
+
 def test_a_model_of_the_running_process_takes_its_data_along() -> None:
     def make():
         import tf_keras as keras

@@ -79,7 +79,7 @@ def test_every_option_arrives(play, call, tmp_path: Path) -> None:
     play(check_target)
     line = (
         "check a.b:c -c mwms:2 -c ps:2+1 --path user --path none --tier exact "
-        "--steps 5 --workload mlp --dtype float64 --seed 4 --only some-id "
+        "--steps 5 --workload mlp --dtype float64 --seed 4 --split 5,3 --only some-id "
         "--keras legacy --jit on --expect nonfinite --require-gpus 2 --timeout 9.5"
     )
     assert call(*line.split()) == 0
@@ -93,6 +93,7 @@ def test_every_option_arrives(play, call, tmp_path: Path) -> None:
         workloads=("mlp",),
         dtype="float64",
         seed=4,
+        split=(5, 3),
         only="some-id",
         keras="legacy",
         jit=True,
@@ -153,6 +154,7 @@ def test_progress_goes_to_standard_error(play, call, capsys) -> None:
         ("check a.b:c --steps two", "--steps"),
         ("check a.b:c --dtype int8", "dtype 'int8'"),
         ("check a.b:c --jit maybe", "--jit must be 'on' or 'off'"),
+        ("check a.b:c --split 5+3", "such as 5,3. Received: '5+3'"),
         ("check a.b:c --keras 2", "keras '2'"),
         ("check a.b:c --expect x", "Finding code 'x'"),
         ("check a.b:c --engine ray", "not built yet"),

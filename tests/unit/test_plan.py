@@ -66,3 +66,15 @@ def test_an_id_of_no_scenario_is_refused_with_those_that_are() -> None:
     known = plan("program", clusters=("one",))[0].scenario.id
     with pytest.raises(BadInputError, match=f"'no-such'. Expected one of {known}"):
         plan("program", clusters=("one",), only="no-such")
+
+
+def test_a_split_is_for_clusters_of_so_many_replicas() -> None:
+    (item,) = plan("program", clusters=("mwms:2",), split=(8, 0))
+    assert item.scenario.shards == (8, 0)
+    with pytest.raises(BadInputError, match=r"2 shares, 3 replicas"):
+        plan("program", clusters=("mwms:2", "mirrored:3"), split=(5, 3))
+
+
+def test_a_pipeline_has_no_split_of_the_bench() -> None:
+    with pytest.raises(BadInputError, match=r"no split. Received: 5,3"):
+        plan("pipeline", clusters=("mwms:2",), split=(5, 3))

@@ -115,11 +115,14 @@ def test_what_can_be_printed_is_not_escaped() -> None:
 
 
 def test_the_command_reproduces_with_the_same_options() -> None:
-    options = CheckOptions(steps=5, seed=7, jit=False, timeout_s=60, keras="legacy")
+    options = CheckOptions(
+        steps=5, seed=7, split=(5, 3), jit=False, timeout_s=60, keras="legacy"
+    )
     command = format_command("my dir/o.py:adam", make_run(), options)
     assert command == (
         "distbench check 'my dir/o.py:adam' -c mwms:2 --path none --tier bounded "
-        "--workload mlp --steps 5 --seed 7 --keras legacy --jit off --timeout 60"
+        "--workload mlp --steps 5 --seed 7 --keras legacy --split 5,3 --jit off "
+        "--timeout 60"
     )
 
 
