@@ -33,11 +33,18 @@ class Source:
     terms: tuple[Array, ...]
     replicas: tuple[int, ...]
 
+    @property
+    def arrived(self) -> bool:
+        """Whether anything is left of the addends.
+
+        Where nothing is, they may have cancelled: a cause can foretell that, but what
+        was done to them cannot be read off.
+        """
+        return bool(np.any(self.case.observed))
+
 
 def list_sources(context: Context, *, own: bool = False) -> list[Source]:
     """Cases whose addends are known, each kind of phase in its own way.
-
-    A value in which nothing arrived tells nothing of what was done to the addends.
 
     Args:
         context: The wrong values.
@@ -54,7 +61,7 @@ def list_sources(context: Context, *, own: bool = False) -> list[Source]:
             replicas = tuple(range(len(terms)))
         if own and terms and replica != WHOLE:
             terms, replicas = (terms[replica],), (replica,)
-        if terms and np.any(case.observed):
+        if terms:
             found.append(
                 Source(number=number, case=case, terms=terms, replicas=replicas)
             )
@@ -181,7 +188,7 @@ def _find_limit(
 ) -> float | None:
     """The common norm of all addends that were scaled down."""
     limits = []
-    for source in sources:
+    for source in filter(lambda source: source.arrived, sources):
         row = Row(
             number=source.number, target=source.case.observed, features=source.terms
         )
@@ -224,6 +231,7 @@ def explain_by_clipped_value(context: Context) -> Iterator[Hypothesis]:
 
 def _fit_limit(sources: Sequence[Source]) -> float | None:
     """The limit of the elements that leaves least; None if it would limit nothing."""
+    sources = [source for source in sources if source.arrived]
     if not sources:
         return None
     sizes = np.concatenate([np.abs(t).ravel() for s in sources for t in s.terms])

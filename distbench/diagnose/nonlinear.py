@@ -66,7 +66,7 @@ def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
     for source in sources:
         votes = np.asarray(sum(np.sign(t) for t in source.terms))
         fit = fit_ratio(source.case.observed, votes)
-        if fit is not None and source.case.observed.size >= 6:
+        if fit is not None and source.arrived and source.case.observed.size >= 6:
             predicted[source.number] = fit.ratio * votes
     yield Hypothesis(
         code=CODE,
@@ -95,9 +95,9 @@ def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
             )
             for s in sources
         }
-        seen = [s.case.observed.ravel() for s in sources]
-        made = [sums[s.number].ravel() for s in sources]
-        fit = fit_ratio(np.concatenate(seen), np.concatenate(made))
+        seen = [s.case.observed.ravel() for s in sources if s.arrived]
+        made = [sums[s.number].ravel() for s in sources if s.arrived]
+        fit = fit_ratio(np.concatenate(seen), np.concatenate(made)) if seen else None
         for length in (1.0,) if fit is None else (1.0, fit.ratio):
             yield Hypothesis(
                 code=CODE,
@@ -136,7 +136,7 @@ def explain_by_levels(context: Context) -> Iterator[Hypothesis]:
 
 def _find_levels(context: Context, sources: Sequence[Source]) -> Iterator[int]:
     """Other numbers of levels that the smallest value with enough numbers allows."""
-    fit = [source for source in sources if source.case.observed.size >= _ENOUGH]
+    fit = [s for s in sources if s.arrived and s.case.observed.size >= _ENOUGH]
     if not fit:
         return
     probe = min(fit, key=lambda source: source.case.observed.size)
@@ -162,7 +162,7 @@ def explain_by_grid(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase not in PHASES:
         return
-    sources = list_sources(context)
+    sources = [source for source in list_sources(context) if source.arrived]
     found = [_find_unit(s.case.observed, find_roundoff(s.case.dtype)) for s in sources]
     units = sorted(unit for unit in found if unit is not None)
     if not units:
@@ -216,7 +216,7 @@ def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
         return
     predicted: dict[int, Array] = {}
     for source in list_sources(context):
-        if source.case.observed.size >= 2:
+        if source.arrived and source.case.observed.size >= 2:
             predicted[source.number] = _find_nearest_subset(source)
     if predicted:
         yield Hypothesis(
@@ -250,7 +250,8 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
         case = source.case
         added = case.observed - case.expected
         small = np.abs(added) <= find_tolerance(case, context.replicas)
-        if added.size < _FEW or np.all(small) or not np.all(added):
+        is_told = source.arrived and added.size >= _FEW
+        if not is_told or np.all(small) or not np.all(added):
             continue
         added = added.ravel()
         place = (case.key.step, case.key.variable)

@@ -357,6 +357,31 @@ def test_numbers_of_a_narrow_dtype_are_no_chance_if_they_have_enough_zeros(
     assert is_representable(np.array(values), "float16", spare) is expected
 
 
+def cancel(trace, own):
+    """Opposite gradients of one number in the first step; 0 where they are added up."""
+    whole = {"local_gradient": sum(own), "reduced_gradient": sum(own)}
+    values = dict(trace.values)
+    for key in values:
+        if (key.step, key.variable) == (0, HEAD) and key.phase in whole:
+            is_sum = key.phase == "reduced_gradient" and key.replica != WHOLE
+            value = whole[key.phase] if key.replica == WHOLE else own[key.replica]
+            values[key] = np.full_like(values[key], 0 if is_sum else value)
+    return replace(trace, values=values)
+
+
+def test_what_cancels_is_explained_by_the_cause_of_the_rest():
+    clip = each(lambda v: map_values(v, lambda a: np.clip(a, -1e-3, 1e-3)))
+    evidence = observe(Fault(reduce=clip), replicas=2)
+    evidence = replace(
+        evidence,
+        observed=cancel(evidence.observed, (0.5, -0.3)),
+        reference=cancel(evidence.reference, (0.5, -0.3)),
+    )
+    (finding,) = judge(evidence).findings
+    assert finding.code == "clip-before-reduction"
+    assert set(finding.variables) == set(TRAINED)
+
+
 def test_no_gradient_at_all_is_no_multiple_of_a_sign():
     evidence = observe(Fault(reduce=each(lambda v: map_values(v, np.zeros_like))))
     first = judge(evidence).findings[0]
