@@ -129,3 +129,16 @@ def test_and_what_is_wrong_with_its_subclass_is_found() -> None:
     first = verdict.findings[0]
     found = (first.code, first.phase, first.origin)
     assert found == ("scale-error", "slot", "subject"), describe_verdict(verdict)
+
+
+def test_what_xla_joins_is_no_fault() -> None:
+    """Here a slot comes out one rounding away from one device's."""
+    verdict = distbench.check(
+        "tf_keras.optimizers.legacy:Adadelta",
+        "central:8",
+        path="aggregator-two-stage",
+        workload="linear",
+        tier="bounded",
+        jit=True,
+    )
+    assert verdict.status is not Status.FAIL, describe_verdict(verdict)

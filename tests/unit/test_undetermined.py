@@ -1,10 +1,11 @@
-"""State that data leads besides its gradients, such as a rate that follows the loss."""
+"""State of which a replay does not tell, or not to the last bit, what it has to be."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from planted_case import MOMENTUM
 from training_simulator import KERNEL, Fault, observe
 from wrong_steps import add_state
@@ -34,3 +35,22 @@ def test_what_data_leads_is_held_against_one_device():
     assert judgement.status is Status.FAIL
     first = judgement.findings[0]
     assert (first.phase, first.variables) == ("variable", (KERNEL,))
+
+
+def compile_apart(evidence, error):
+    """With a replay of which the kernel comes out otherwise when nothing is joined."""
+    replay = evidence.replays["reduced_gradient"]
+    values = {
+        key: value * (1 + np.float32(error)) if key.variable == KERNEL else value
+        for key, value in replay.values.items()
+    }
+    return replace(evidence, op_by_op=replace(replay, values=values))
+
+
+@pytest.mark.parametrize(
+    ("factor", "status"), [(1 + 2e-7, Status.PASS), (1.001, Status.FAIL)]
+)
+def test_an_update_may_lie_as_far_apart_as_joined_ops_do(factor, status):
+    evidence = observe_moved(lambda v: v * np.float32(factor))
+    assert judge(evidence).status is Status.FAIL
+    assert judge(compile_apart(evidence, 2e-7)).status is status
