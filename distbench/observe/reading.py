@@ -9,7 +9,7 @@ from typing import Any
 
 from distbench.evidence import Evidence, Examples, Tier
 from distbench.scenario import PIPELINE, Scenario
-from distbench.trace import merge_traces, read_trace
+from distbench.trace import Trace, merge_traces, read_trace
 
 
 def read_evidence(
@@ -34,37 +34,33 @@ def read_evidence(
     if scenario.workload == PIPELINE:
         examples = read_examples(folder, tasks)
     parts = [read_trace(folder, f"observed-{tier}-{task}") for task in tasks]
+    replied = replies["tiers"][tier]
+
+    def read_all(name: str) -> tuple[Trace, ...]:
+        numbers = range(replied[name])
+        return tuple(read_trace(folder, f"{name}-{tier}-{n}") for n in numbers)
+
     return Evidence(
         tier=tier,
         observed=merge_traces(scenario.cluster, parts),
         reference=read_trace(folder, f"reference-{tier}"),
         replays={
             phase: read_trace(folder, f"replay-{tier}-{phase}")
-            for phase in replies["replays"][tier]
+            for phase in replied["replays"]
         },
-        repeated=tuple(
-            read_trace(folder, f"repeated-{tier}-{number}")
-            for number in range(replies["repeated"][tier])
-        ),
-        turns=read_trace(folder, f"turns-{tier}") if tier in replies["turns"] else None,
-        op_by_op=(
-            read_trace(folder, f"op-by-op-{tier}")
-            if tier in replies["op_by_op"]
-            else None
-        ),
+        repeated=read_all("repeated"),
+        turns=next(iter(read_all("turns")), None),
+        op_by_op=next(iter(read_all("op_by_op")), None),
         twins=tuple(
             read_trace(folder, f"twin-{tier}-{number}")
             for number in range(answer["twins"][tier])
         ),
-        reruns=tuple(
-            read_trace(folder, f"rerun-{tier}-{number}")
-            for number in range(replies["reruns"][tier])
-        ),
+        reruns=read_all("reruns"),
         penalty=read_trace(folder, "penalty") if answer["penalty"] else None,
         probes={name: read_trace(folder, f"probe-{name}") for name in answer["probes"]},
         shards_known=answer["shards_known"],
         drawn_anew=tuple(replies["drawn_anew"]),
-        undetermined=tuple(replies["undetermined"][tier]),
+        undetermined=tuple(replied["undetermined"]),
         loss_reduction=answer["loss_reduction"],
         examples=examples,
         restored=bool(scenario.restore_from),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -304,59 +304,47 @@ class Worker:
         if self._replay is None:
             raise RuntimeError("replay was asked for before the reference")
         reference = self._replay.reference
-        scenario = reference.scenario
-        folder = Path(payload["folder"])
-        written: dict[str, list[str]] = {}
-        repeated: dict[str, int] = {}
-        turns: list[str] = []
-        op_by_op: list[str] = []
-        undetermined: dict[str, list[str]] = {}
-        reruns: dict[str, int] = {}
-        for tier in payload["tiers"]:
-            parts = [
-                read_trace(folder, f"observed-{tier}-{task}")
-                for task in payload["tasks"]
-            ]
-            observed = merge_traces(str(payload["cluster"]), parts)
-            followed = self._replay.follow(tier, observed)
-            for phase, trace in followed.fed.items():
-                write_trace(trace, folder, f"replay-{tier}-{phase}")
-            written[tier] = list(followed.fed)
-            for number, trace in enumerate(followed.repeated):
-                write_trace(trace, folder, f"repeated-{tier}-{number}")
-            repeated[tier] = len(followed.repeated)
-            recorded = _read_reference(payload, tier)
-            again: tuple[Trace, ...] = ()
-            if _asks_for_reruns(reference, tier, payload) and (
-                payload.get("rerun") or has_near(observed, recorded)
-            ):
-                again = rerun_shards(reference, tier)
-            for number, trace in enumerate(again):
-                write_trace(trace, folder, f"rerun-{tier}-{number}")
-            reruns[tier] = len(again)
-            undetermined[tier] = []
-            if not followed.is_explained:
-                found = self._replay.find_undetermined(
-                    tier, recorded, observed, followed.fed["reduced_gradient"]
-                )
-                undetermined[tier] = list(found)
-            if followed.turns is not None:
-                write_trace(followed.turns, folder, f"turns-{tier}")
-                turns.append(tier)
-            if followed.op_by_op is not None:
-                write_trace(followed.op_by_op, folder, f"op-by-op-{tier}")
-                op_by_op.append(tier)
         return {
-            "replays": written,
-            "repeated": repeated,
-            "turns": turns,
-            "op_by_op": op_by_op,
-            "undetermined": undetermined,
-            "reruns": reruns,
+            "tiers": {tier: self._follow(payload, tier) for tier in payload["tiers"]},
             "drawn_anew": find_drawn_anew(
-                observed, reference, lambda: self._make_session(payload, scenario)
+                _read_observed(payload, payload["tiers"][-1]),
+                reference,
+                lambda: self._make_session(payload, reference.scenario),
             ),
         }
+
+    def _follow(self, payload: Mapping[str, Any], tier: Tier) -> Mapping[str, Any]:
+        """What follows from what was observed in a tier; says which traces it wrote."""
+        assert self._replay is not None
+        reference = self._replay.reference
+        folder = Path(payload["folder"])
+        observed = _read_observed(payload, tier)
+        recorded = _read_reference(payload, tier)
+        followed = self._replay.follow(tier, observed)
+        for phase, trace in followed.fed.items():
+            write_trace(trace, folder, f"replay-{tier}-{phase}")
+        reruns: tuple[Trace, ...] = ()
+        if _asks_for_reruns(reference, tier, payload) and (
+            payload.get("rerun") or has_near(observed, recorded)
+        ):
+            reruns = rerun_shards(reference, tier)
+        written: dict[str, Any] = {"replays": list(followed.fed), "undetermined": []}
+        traces: dict[str, Sequence[Trace | None]] = {
+            "repeated": followed.repeated,
+            "turns": [followed.turns],
+            "op_by_op": [followed.op_by_op],
+            "reruns": reruns,
+        }
+        for name, found in traces.items():
+            known = [trace for trace in found if trace is not None]
+            for number, trace in enumerate(known):
+                write_trace(trace, folder, f"{name}-{tier}-{number}")
+            written[name] = len(known)
+        if not followed.is_explained:
+            written["undetermined"] = self._replay.find_undetermined(
+                tier, recorded, observed, followed.fed["reduced_gradient"]
+            )
+        return written
 
     def call(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run a function of the user's in this task; writes what it returns."""
@@ -409,6 +397,12 @@ def _write_control(session: Session, folder: Path) -> str | None:
     name, *_ = describe_control(session.optimizers[0])
     label = f"distbench.worker.controls:{name}"
     return target_to_json(write_pickled_target(control, folder, label))
+
+
+def _read_observed(payload: Mapping[str, Any], tier: str) -> Trace:
+    folder = Path(payload["folder"])
+    parts = [read_trace(folder, f"observed-{tier}-{task}") for task in payload["tasks"]]
+    return merge_traces(str(payload["cluster"]), parts)
 
 
 def _read_reference(payload: Mapping[str, Any], tier: str) -> Trace:
