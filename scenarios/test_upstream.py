@@ -122,6 +122,41 @@ def test_a_shared_variable_is_updated_once(expect_fault):
     )
 
 
+@shown_by("keras2_nadam_counts_while_tracing")
+def test_a_step_does_not_depend_on_how_often_it_was_traced(distbench):
+    once, twice = (distbench.run(train_nadam, "one", args=(n,)) for n in (1, 2))
+    if once != twice:
+        raise StillWrongError(f"traced once {once}, traced twice {twice}")
+
+
+def train_nadam(traces: int) -> float:
+    """A weight after four steps of one graph."""
+    import tensorflow as tf
+    import tf_keras
+
+    variables = [tf.Variable(1.0), tf.Variable(1.0)]
+    optimizer = tf_keras.optimizers.Nadam(0.125, jit_compile=False)
+    optimizer.build(variables)
+
+    def step() -> None:
+        optimizer.apply_gradients([(tf.constant(1.0), v) for v in variables])
+
+    for _ in range(traces - 1):
+        tf.function(step).get_concrete_function()
+    run = tf.function(step)
+    for _ in range(4):
+        run()
+    return float(variables[0].numpy())
+
+
+@shown_by("fit_weighs_shards_alike")
+@pytest.mark.programs(
+    "upstream.py", "make_for_last_batch", clusters=["mirrored:2"], kinds=["mirrored"]
+)
+def test_a_batch_that_cannot_be_shared_evenly_counts_every_example_once(expect_fault):
+    expect_fault("mean-of-means", "loss", split=(4, 3))
+
+
 @shown_by("keras3_muon_decays_on_each_replica")
 @pytest.mark.programs(
     "upstream.py", "make_muon", clusters=["central:2"], kinds=["central"]

@@ -60,6 +60,14 @@ def make_dense() -> Any:
     return _make_model(loss="mse")
 
 
+def make_for_last_batch() -> Any:
+    """fit_weighs_shards_alike."""
+    layers = [tf_keras.layers.Input((3,)), tf_keras.layers.Dense(2)]
+    model = tf_keras.Sequential(layers)
+    model.compile(tf_keras.optimizers.SGD(0.125), "mse")
+    return model
+
+
 def make_scalar_loss() -> Any:
     """keras3_scalar_loss_is_not_divided."""
     return _make_model(loss=_compute_mean)
@@ -82,3 +90,11 @@ def data(step: int) -> tuple[Any, Any]:
     shapes = ((8, 3), (8, 2))
     inputs, targets = (rng.normal(size=shape).astype("float32") for shape in shapes)
     return inputs, targets
+
+
+def _take_seven(step: int) -> tuple[Any, Any]:
+    inputs, targets = data(step)
+    return inputs[:7], targets[:7]
+
+
+make_for_last_batch.data = _take_seven  # type: ignore[attr-defined]  # a function's own
