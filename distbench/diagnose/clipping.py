@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, measure_norm, measure_size
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.fit import Row, fit_weights
 from distbench.diagnose.reduction import name_missing_sum
 from distbench.trace import WHOLE, SparseRows
@@ -57,7 +57,9 @@ def list_sources(context: Context, *, own: bool = False) -> list[Source]:
             terms: tuple[Array, ...] = (case.expected,)
             replicas: tuple[int, ...] = (replica,)
         else:
-            terms = context.find_terms(case)
+            # What was done to a replica's own gradient is in those that were observed.
+            is_own = context.phase == "local_gradient"
+            terms = find_shards(context, case) if is_own else context.find_terms(case)
             replicas = tuple(range(len(terms)))
         if own and terms and replica != WHOLE:
             terms, replicas = (terms[replica],), (replica,)

@@ -19,7 +19,12 @@ def name_drift(context: Context) -> Explained | None:
     The replicas' gradients are the same sum: what makes them differ is in the rule.
     """
     code = {"variable": "replicas-diverged", "slot": "slot-not-synchronized"}
-    is_fed = all(case.relation == "follows" for case in context.cases)
+    # Random numbers in a rule make its replay no measure, so nothing follows there.
+    undetermined = context.evidence.undetermined
+    is_fed = all(
+        case.relation == "follows" or case.key.variable in undetermined
+        for case in context.cases
+    )
     if context.phase not in code or not is_fed:
         return None
     # A replica whose random numbers are those of one device by chance is not wrong.

@@ -212,12 +212,20 @@ def _find_unit(values: Array, u: float) -> float | None:
 
 def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
     """Every element is the sum over some of the replicas: top-k, or a random mask."""
-    if context.phase not in PHASES or context.replicas > 6:
+    replicas = context.replicas
+    if context.phase not in PHASES or replicas > 6:
         return
     predicted: dict[int, Array] = {}
     for source in list_sources(context):
-        if source.arrived and source.case.observed.size >= 2:
-            predicted[source.number] = _find_nearest_subset(source)
+        case = source.case
+        if not source.arrived or case.observed.size < 2:
+            continue
+        nearest = _find_nearest_subset(source)
+        # Of so many choices for each element some come near anything; and what leaves
+        # nothing out says no more than that the addends were added up.
+        is_met = np.abs(nearest - case.observed) <= find_tolerance(case, replicas)
+        if np.all(is_met) and not np.array_equal(nearest, sum(source.terms)):
+            predicted[source.number] = nearest
     if predicted:
         yield Hypothesis(
             code=CODE,

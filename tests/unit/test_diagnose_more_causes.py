@@ -382,6 +382,19 @@ def test_what_cancels_is_explained_by_the_cause_of_the_rest():
     assert set(finding.variables) == set(TRAINED)
 
 
+def test_leaving_nothing_out_is_no_cause():
+    """Σ of what was observed is what was observed, whatever is wrong with it."""
+    local = Fault(
+        local=lambda g, r, step: {
+            k: map_values(v, lambda a: a**3) for k, v in g.items()
+        }
+    )
+    evidence = observe(local, replicas=2)
+    evidence = replace(evidence, shards_known=False)
+    first = judge(evidence).findings[0]
+    assert "out of the sum" not in first.explanation
+
+
 def test_no_gradient_at_all_is_no_multiple_of_a_sign():
     evidence = observe(Fault(reduce=each(lambda v: map_values(v, np.zeros_like))))
     first = judge(evidence).findings[0]
