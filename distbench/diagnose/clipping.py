@@ -9,7 +9,12 @@ import numpy as np
 
 from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, measure_norm, measure_size
-from distbench.diagnose.context import Context, Hypothesis, find_shards
+from distbench.diagnose.context import (
+    Context,
+    Hypothesis,
+    find_shards,
+    find_tolerance,
+)
 from distbench.diagnose.fit import Row, fit_weights
 from distbench.diagnose.reduction import name_missing_sum
 from distbench.trace import WHOLE, SparseRows
@@ -63,11 +68,18 @@ def list_sources(context: Context, *, own: bool = False) -> list[Source]:
             replicas = tuple(range(len(terms)))
         if own and terms and replica != WHOLE:
             terms, replicas = (terms[replica],), (replica,)
-        if terms:
+        if terms and not _is_plain_sum(context, case, terms):
             found.append(
                 Source(number=number, case=case, terms=terms, replicas=replicas)
             )
     return found
+
+
+def _is_plain_sum(context: Context, case: Pair, terms: Sequence[Array]) -> bool:
+    """Whether nothing was done to the addends: what is wrong has another cause."""
+    with np.errstate(invalid="ignore"):
+        rest = np.abs(case.observed - sum(terms))
+    return bool(np.all(rest <= find_tolerance(case, context.replicas)))
 
 
 def explain_by_clipped_norm(context: Context) -> Iterator[Hypothesis]:

@@ -221,10 +221,8 @@ def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
         if not source.arrived or case.observed.size < 2:
             continue
         nearest = _find_nearest_subset(source)
-        # Of so many choices for each element some come near anything; and what leaves
-        # nothing out says no more than that the addends were added up.
-        is_met = np.abs(nearest - case.observed) <= find_tolerance(case, replicas)
-        if np.all(is_met) and not np.array_equal(nearest, sum(source.terms)):
+        # Of so many choices for each element some come near anything.
+        if np.all(np.abs(nearest - case.observed) <= find_tolerance(case, replicas)):
             predicted[source.number] = nearest
     if predicted:
         yield Hypothesis(

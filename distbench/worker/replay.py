@@ -175,10 +175,10 @@ class Replay:
             return
         missed = _measure_distances(again, reference, own_replica=WHOLE)
         strayed = _measure_distances(replay, observed)
-        for variable, distance in missed.items():
-            # The cluster's gradients are others by a rounding, so distances differ.
-            if distance > 0 and 2 * distance >= strayed.get(variable, 0.0):
-                yield variable
+        # The cluster's gradients are others by a rounding, so distances differ. What
+        # makes one variable miss, a random number say, makes the others miss as well.
+        if any(2 * missed[name] >= strayed.get(name, 0.0) for name in missed):
+            yield from missed
 
     def _find_data_driven(self, tier: Tier, reference: Trace) -> Iterator[str]:
         """State that the same gradients lead elsewhere if the examples are others.
