@@ -30,7 +30,8 @@ from training_simulator import (
     to_array,
 )
 
-from distbench.diagnose.judge import Judgement, judge
+from distbench.diagnose.judge import judge
+from distbench.diagnose.judgement import Judgement
 from distbench.trace import SparseRows
 from distbench.verdict import Status
 
