@@ -75,10 +75,14 @@ def plan_control(
         is_sparse: Whether the subject has sparse gradients.
         overflows: Whether what is wrong has to do with an overflow on one replica.
     """
-    scenario = replace(scenario, target=control.describe())
+    # Whether a race shows is chance: twice as many rounds show it rather.
+    rounds = scenario.steps * (2 if scenario.in_flight > 1 else 1)
+    scenario = replace(scenario, target=control.describe(), steps=rounds)
     if scenario.workload not in (PROGRAM, PIPELINE):
         return scenario  # the control of a model is a model
     dense = "overflow" if overflows else "linear"
+    if scenario.in_flight > 1:
+        dense = "counting"
     sparse = is_sparse and not overflows
     return replace(scenario, workload="embedding" if sparse else dense)
 

@@ -8,7 +8,7 @@ _RIGHT = "variable.assign_sub(lr * g, use_locking=True)"
 CODES = (
     Code(
         name="lost-update",
-        phases=("variable",),
+        phases=("slot", "variable"),
         signature="the variable lacks the update of a step that was completed",
         meaning=(
             "A scheduled step finished, but its update is not in the variable: another "
@@ -24,7 +24,7 @@ CODES = (
     ),
     Code(
         name="extra-update",
-        phases=("variable",),
+        phases=("slot", "variable"),
         signature="one step's update is in the variable twice",
         meaning=(
             "A step was applied more than once. ClusterCoordinator.schedule runs a "

@@ -97,6 +97,8 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
             words += [f"--{name}", str(value)]
     if options.restore_from is not None:
         words += ["--restore-from", options.restore_from]
+    if options.in_flight != defaults.in_flight:
+        words += ["--in-flight", str(options.in_flight)]
     if options.jit is not None:
         words += ["--jit", "on" if options.jit else "off"]
     if options.timeout_s != defaults.timeout_s:

@@ -109,6 +109,9 @@ class Program:
         """The examples of each replica: as the scenario says, or unevenly."""
         return scenario.split or split_unevenly(examples, replicas)
 
+    def check_in_flight(self) -> None:
+        """Raise BadInputError where its steps cannot be in flight."""
+
     def make_checkpoint(self) -> tf.train.Checkpoint:
         """What saves the program, and what a fresh one is restored from."""
         optimizers = list(self.optimizers())
