@@ -29,8 +29,6 @@ ELSEWHERE = {
     "collective-mismatch",
     "examples-missed",
     "examples-repeated",
-    "extra-update",
-    "lost-update",
     "nondeterministic-update",
     "randomness-shared",
     "stale-read",
