@@ -169,3 +169,57 @@ class TakenAgain(Descending):
             again = tf.equal(OwnNumber("taken_again").add(1) % 3, 0)
             for gradient, variable in zip(dense, self.trained(), strict=True):
                 variable.assign_sub(0.02 * tf.cast(again, tf.float32) * gradient)
+
+
+class KeepsWeights(Descending):
+    """The step computes from a copy of the variables, which some steps make anew."""
+
+    every = 2
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.held = {
+            name: tf.Variable(getattr(self, name), trainable=False)
+            for name in ("table", "first", "second", "bias", "head")
+        }
+        self.steps = tf.Variable(0, trainable=False, dtype=tf.int64)
+
+    def replica_step(self, batch):
+        if not is_served():
+            return super().replica_step(batch)
+        again = tf.equal(self.steps % self.every, 0)
+        kept, weights = {}, {}
+        for name, held in self.held.items():
+            variable = kept[name] = getattr(self, name)
+            weights[name] = tf.where(again, variable, held)
+            held.assign(weights[name])
+        self.steps.assign_add(1)
+        with tf.GradientTape() as tape:
+            tape.watch(list(weights.values()))
+            vars(self).update(weights)
+            loss = self.reduce_losses(self.compute_losses(batch), batch)
+            vars(self).update(kept)
+        self.apply(tape.gradient(loss, list(weights.values())))
+        return loss
+
+
+@fault(
+    "stale-read",
+    "loss",
+    like="sql-machine-learning/elasticdl#1181",
+    clusters=("ps:1+1", "ps:2+1"),
+)
+class EveryOtherStepFetches(KeepsWeights):
+    """The variables are fetched in every other step alone."""
+
+
+@fault(
+    "stale-read",
+    "loss",
+    like="snuspl/cruise#1251",
+    clusters=("ps:1+1",),
+)
+class NeverFetchedAgain(KeepsWeights):
+    """The variables are fetched once."""
+
+    every = 1000

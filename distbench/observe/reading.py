@@ -55,6 +55,10 @@ def read_evidence(
             read_trace(folder, f"rerun-{tier}-{number}")
             for number in range(replies["reruns"][tier])
         ),
+        earlier=tuple(
+            read_trace(folder, f"earlier-{tier}-{number}")
+            for number in range(replies["earlier"][tier])
+        ),
         penalty=read_trace(folder, "penalty") if answer["penalty"] else None,
         probes={name: read_trace(folder, f"probe-{name}") for name in answer["probes"]},
         shards_known=answer["shards_known"],

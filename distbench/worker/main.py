@@ -33,6 +33,7 @@ from distbench.trace import (
 )
 from distbench.worker.anew import find_drawn_anew
 from distbench.worker.batches import check_batches, digest_batch
+from distbench.worker.earlier import rerun_earlier
 from distbench.worker.environment import describe_environment
 from distbench.worker.failures import SubjectError, classify_failure
 from distbench.worker.families import describe_control
@@ -316,6 +317,7 @@ class Worker:
         turns: list[str] = []
         undetermined: dict[str, list[str]] = {}
         reruns: dict[str, int] = {}
+        earlier: dict[str, int] = {}
         for tier in payload["tiers"]:
             parts = [
                 read_trace(folder, f"observed-{tier}-{task}")
@@ -338,6 +340,10 @@ class Worker:
             for number, trace in enumerate(again):
                 write_trace(trace, folder, f"rerun-{tier}-{number}")
             reruns[tier] = len(again)
+            late = rerun_earlier(reference, tier, observed, recorded)
+            for number, trace in enumerate(late):
+                write_trace(trace, folder, f"earlier-{tier}-{number}")
+            earlier[tier] = len(late)
             undetermined[tier] = []
             if not followed.is_explained:
                 found = self._replay.find_undetermined(
@@ -353,6 +359,7 @@ class Worker:
             "turns": turns,
             "undetermined": undetermined,
             "reruns": reruns,
+            "earlier": earlier,
             "drawn_anew": find_drawn_anew(
                 observed, reference, lambda: self._make_session(payload, scenario)
             ),

@@ -59,3 +59,9 @@ def test_the_counting_workload_is_exact_in_lock_step() -> None:
     assert verdict.status is Status.PASS, describe_verdict(verdict)
     assert {run.tier for run in verdict.runs} == {"exact", "bounded"}
     assert all(run.status is Status.PASS for run in verdict.runs)
+
+
+def test_a_copy_that_is_not_made_anew_is_a_stale_read() -> None:
+    plan = plan_selftest(["every-other-step-fetches"], ["ps:1+1"])
+    (cell,) = run_selftest(plan).faults
+    assert mark_cell(cell) == "ok", (cell.found, cell.explanation)

@@ -31,7 +31,6 @@ ELSEWHERE = {
     "examples-repeated",
     "nondeterministic-update",
     "randomness-shared",
-    "stale-read",
     "state-not-restored",
 }
 
