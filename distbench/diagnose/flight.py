@@ -250,10 +250,11 @@ def _make_unexplained(envelopes: Sequence[Envelope]) -> Finding:
         bound=worst.bound,
         explanation=(
             f"Round {worst.round}, {worst.phase} of '{worst.variable}': no order of "
-            "the steps leaves what the cluster has, and neither does one without some "
-            f"of them or with some twice (unexplained; error {worst.error:.3g}, "
-            f"allowed {worst.bound:.3g}). Check it with one step at a time first: "
-            "without --in-flight every phase is compared."
+            "whole steps leaves what the cluster has, and neither does one without "
+            f"some of them or with some twice (unexplained; error {worst.error:.3g}, "
+            f"allowed {worst.bound:.3g}). If one step at a time passes (without "
+            "--in-flight), a step reads what another one's rule has half written, "
+            "such as a slot between its assignment and its use."
         ),
         confidence=0.0,
         variables=names,

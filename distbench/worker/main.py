@@ -379,7 +379,10 @@ class Worker:
         ]
         notes = {**starts.notes, "batches": digests}
         write_trace(replace(starts, notes=notes), folder, "starts")
-        return {"commutes": commutes, "control": _write_control(session, folder)}
+        return {
+            "commutes": commutes,
+            "control": _write_control(session, folder, keeps_descent=True),
+        }
 
     def fly(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the rounds on the cluster; writes the trace `flown`."""
@@ -461,11 +464,15 @@ def _asks_for_reruns(
     return same and reference.session.program.shards_known
 
 
-def _write_control(session: Session, folder: Path) -> str | None:
+def _write_control(
+    session: Session, folder: Path, *, keeps_descent: bool = False
+) -> str | None:
     """Have the stock optimizer of the first optimizer's family ready as a subject."""
     if not session.optimizers:
         return None
-    control = session.program.make_control(session.optimizers)
+    control = session.program.make_control(
+        session.optimizers, keeps_descent=keeps_descent
+    )
     name, *_ = describe_control(session.optimizers[0])
     label = f"distbench.worker.controls:{name}"
     return target_to_json(write_pickled_target(control, folder, label))

@@ -122,13 +122,17 @@ class Program:
             counters=[counter for counter in counters if counter is not None],
         )
 
-    def make_control(self, optimizers: Sequence[Any]) -> Any:
+    def make_control(
+        self, optimizers: Sequence[Any], *, keeps_descent: bool = False
+    ) -> Any:
         """A subject in which nothing is the user's: the stock optimizer of the family.
 
         Args:
             optimizers: Those that the program uses, at least one.
+            keeps_descent: See `distbench.worker.families.describe_control`.
         """
-        return partial(make_control, *describe_control(optimizers[0]))
+        control = describe_control(optimizers[0], keeps_descent=keeps_descent)
+        return partial(make_control, *control)
 
     def prove_exact(self, steps: int, shards: tuple[int, ...]) -> bool:  # noqa: ARG002  # a user's data proves nothing
         """Whether no sum of any step can round."""
