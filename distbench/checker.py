@@ -10,9 +10,11 @@ from typing import Literal
 from distbench.cluster import ClusterSpec
 from distbench.confirm import confirm_first
 from distbench.controls import Controls
+from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
+from distbench.flight import Flight
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
@@ -127,6 +129,8 @@ class Checker:
         self._environment.update(seen.environment)
         if seen.failure is not None:
             yield from self._judge_failure(item, seen, seen.failure)
+        elif seen.flight is not None:
+            yield self._judge_flight(item, seen, seen.flight)
         elif not seen.evidence:
             message = (
                 "need data and a rule on which no sum of gradients rounds for the "
@@ -157,6 +161,31 @@ class Checker:
                 references=judgement.references,
                 message=judgement.message,
             )
+
+    def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:
+        judgement = judge_flight(flight)
+        findings = judgement.findings
+        if findings and may_be_framework(item.scenario, findings):
+            control = self._controls.run(item.scenario, item.spec, seen.control)
+            if control is not None:
+                # A rule of another kind may be compared in another tier.
+                shown = [f for found in control.findings.values() for f in found]
+                findings = find_origins(findings, shown, by_chance=True)
+        return Run(
+            scenario=item.scenario.id,
+            cluster=item.scenario.cluster,
+            path=item.scenario.path,
+            workload=item.scenario.workload,
+            tier=flight.tier,
+            status=judgement.status,
+            seconds=seen.seconds,
+            checked=judgement.checked,
+            worst=judgement.worst,
+            findings=findings,
+            references=judgement.references,
+            message=judgement.message,
+            staleness=flight.staleness,
+        )
 
     def _judge_failure(
         self, item: Planned, seen: Observation, failure: TaskFailedError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from distbench.cluster import ClusterSpec
+from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Tier
@@ -69,8 +70,8 @@ class Controls:
             except (BadInputError, ClusterError) as error:
                 launch.log(f"The control of {scenario.id} failed: {error}")
                 return None
-            _KNOWN[key] = Control(
-                failure=seen.failure,
-                findings={t: judge(e).findings for t, e in seen.evidence.items()},
-            )
+            findings = {t: judge(e).findings for t, e in seen.evidence.items()}
+            if seen.flight is not None:
+                findings[seen.flight.tier] = judge_flight(seen.flight).findings
+            _KNOWN[key] = Control(failure=seen.failure, findings=findings)
         return _KNOWN[key]

@@ -65,6 +65,9 @@ class Evidence:
             in other graphs than the reference's. Only of a workload of the bench in
             the bounded tier, and only where a replica's value is near that of its
             shard and not the same.
+        earlier: The steps from the variables of 1, 2, … steps before, with their own
+            batches (loss and local gradients); empty where those of the cluster are as
+            they should be.
         penalty: Gradient of the regularisation alone on one device, `local_gradient`
             of `WHOLE`; None where the subject's penalty is not known apart.
         probes: Further single-device runs of the first step, which tell whether a
@@ -104,6 +107,7 @@ class Evidence:
     op_by_op: Trace | None = None
     twins: tuple[Trace, ...] = ()
     reruns: tuple[Trace, ...] = ()
+    earlier: tuple[Trace, ...] = ()
     penalty: Trace | None = None
     probes: Mapping[str, Trace] = field(default_factory=dict)
     shards_known: bool = True

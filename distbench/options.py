@@ -9,7 +9,13 @@ from typing import Protocol
 from distbench.cluster import ClusterSpec
 from distbench.codes import find_code
 from distbench.errors import BadInputError, make_unknown_name_error
-from distbench.scenario import TIERS, check_numbers, check_path, check_workload
+from distbench.scenario import (
+    TIERS,
+    check_in_flight,
+    check_numbers,
+    check_path,
+    check_workload,
+)
 from distbench.verdict import Run
 
 ENGINES = ("local", "slurm", "ray")
@@ -41,6 +47,9 @@ class CheckOptions:
         start: `fork` or `spawn`; None takes what the machine allows.
         restore_from: The cluster that trains first and saves a checkpoint, from which
             each of `clusters` goes on; None starts afresh.
+        in_flight: How many steps a coordinator schedules before it waits for them; then
+            `steps` counts how often it waits, and the tier follows from the rule: exact
+            where no order of the steps matters, else bounded.
     """
 
     clusters: tuple[str, ...] = ("mirrored:2", "mwms:2")
@@ -60,6 +69,7 @@ class CheckOptions:
     engine: str = "local"
     start: str | None = None
     restore_from: str | None = None
+    in_flight: int = 1
 
     def __post_init__(self) -> None:
         for name in ("clusters", "paths", "tiers"):
@@ -68,6 +78,7 @@ class CheckOptions:
         for cluster in self.clusters:
             ClusterSpec.parse(cluster)
         self._check_restore()
+        self._check_in_flight()
         for path in self.paths:
             check_path(path)
         for tier in self.tiers:
@@ -98,6 +109,21 @@ class CheckOptions:
             raise BadInputError(
                 "What was trained before is no data of the exact tier. Expected the "
                 "tier bounded or free with restore_from."
+            )
+
+    def _check_in_flight(self) -> None:
+        check_in_flight(self.in_flight, *map(ClusterSpec.parse, self.clusters))
+        if self.in_flight == 1:
+            return
+        if self.tiers == ("free",):
+            raise BadInputError(
+                "Steps in flight have no tier 'free': what they leave behind is "
+                "compared each time that all have ended. Expected exact or bounded."
+            )
+        if self.restore_from is not None:
+            raise BadInputError(
+                "Steps in flight start afresh. Expected restore_from with one step at "
+                f"a time. Received: in_flight={self.in_flight}."
             )
 
     def _check_engine(self) -> None:

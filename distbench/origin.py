@@ -75,10 +75,14 @@ def plan_control(
         is_sparse: Whether the subject has sparse gradients.
         overflows: Whether what is wrong has to do with an overflow on one replica.
     """
-    scenario = replace(scenario, target=control.describe())
+    # Whether a race shows is chance: twice as many rounds show it rather.
+    rounds = scenario.steps * (2 if scenario.in_flight > 1 else 1)
+    scenario = replace(scenario, target=control.describe(), steps=rounds)
     if scenario.workload not in (PROGRAM, PIPELINE):
         return scenario  # the control of a model is a model
     dense = "overflow" if overflows else "linear"
+    if scenario.in_flight > 1:
+        dense = "counting"
     sparse = is_sparse and not overflows
     return replace(scenario, workload="embedding" if sparse else dense)
 
@@ -89,16 +93,31 @@ def has_sparse_gradients(evidence: Evidence) -> bool:
 
 
 def find_origins(
-    findings: Sequence[Finding], of_control: Sequence[Finding]
+    findings: Sequence[Finding],
+    of_control: Sequence[Finding],
+    *,
+    by_chance: bool = False,
 ) -> tuple[Finding, ...]:
-    """Lay at the framework's door what the control shows too."""
-    shown = {_name_place(finding) for finding in of_control}
+    """Lay at the framework's door what the control shows too.
+
+    Args:
+        findings: Of the subject.
+        of_control: Of the control.
+        by_chance: Whether chance decides how a fault shows: of two steps that race for
+            a variable either may be lost, or be in it once more, or both in part.
+    """
+    name = _name_race if by_chance else _name_place
+    shown = {name(finding) for finding in of_control}
     return tuple(
-        replace(finding, origin="framework")
-        if _name_place(finding) in shown
-        else finding
+        replace(finding, origin="framework") if name(finding) in shown else finding
         for finding in findings
     )
+
+
+def _name_race(finding: Finding) -> tuple[str, str]:
+    if finding.phase in ("slot", "variable"):
+        return "race", "state"
+    return _name_place(finding)
 
 
 def _name_place(finding: Finding) -> tuple[str, str]:

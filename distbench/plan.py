@@ -13,6 +13,9 @@ from distbench.scenario import MODEL, PIPELINE, PROGRAM, Scenario
 DEFAULT_WORKLOADS = ("linear", "embedding")
 """One where every sum is exact, and one with sparse gradients. Both need no extra."""
 
+IN_FLIGHT_WORKLOADS = ("counting",)
+"""What tells of each of many steps in flight how often it was applied."""
+
 _BROUGHT = {"model": MODEL, "pipeline": PIPELINE}
 
 
@@ -50,12 +53,20 @@ def plan_scenarios(
     workloads: tuple[str, ...] = (_BROUGHT.get(kind, PROGRAM),)
     paths: tuple[str, ...] = ("default",)
     if kind == "optimizer":
-        workloads = options.workloads or DEFAULT_WORKLOADS
+        usual = DEFAULT_WORKLOADS if options.in_flight == 1 else IN_FLIGHT_WORKLOADS
+        workloads = options.workloads or usual
         paths = options.paths
     if kind == "pipeline" and options.split:
         raise BadInputError(
             f"The input pipeline of '{target}' decides what each replica gets. "
             f"Expected: no split. Received: {_join(options.split)}."
+        )
+    if kind in ("model", "pipeline") and options.in_flight > 1:
+        raise BadInputError(
+            f"Subject '{target}' has no steps in flight. Expected an optimizer, or a "
+            "train program with data(step): `fit` waits for each of its steps, and a "
+            "pipeline is not read under parameter servers. "
+            f"Received: in_flight={options.in_flight}."
         )
     before = ""
     if options.restore_from is not None:
@@ -76,6 +87,7 @@ def plan_scenarios(
                 jit=options.jit,
                 timeout_s=options.timeout_s,
                 restore_from=before,
+                in_flight=options.in_flight,
             ),
             spec=spec,
             optional=not options.workloads and workload == "embedding",

@@ -51,6 +51,7 @@ WORKLOADS: Mapping[str, str] = MappingProxyType(
             "a model with a constrained variable and one that gets no gradient"
         ),
         "overflow": "a linear model, and in one step an example that overflows",
+        "counting": "a gradient for each step that tells how often it was applied",
     }
 )
 """Model, data and loss that the bench brings when the subject is an optimizer."""
@@ -89,6 +90,8 @@ class Scenario:
         split: Examples of each replica; empty splits the batch unevenly.
         restore_from: The cluster that trains first and saves what this one restores
             and goes on from; empty starts afresh.
+        in_flight: How many steps a coordinator schedules before it waits for them. With
+            more than 1, `steps` counts how often it waits.
     """
 
     target: str
@@ -104,6 +107,7 @@ class Scenario:
     examples: int = 0
     split: tuple[int, ...] = ()
     restore_from: str = ""
+    in_flight: int = 1
 
     def __post_init__(self) -> None:
         if not self.target:
@@ -119,6 +123,7 @@ class Scenario:
             keras=self.keras,
         )
         self._check_split(ClusterSpec.parse(self.cluster))
+        check_in_flight(self.in_flight, ClusterSpec.parse(self.cluster))
         if self.restore_from:
             ClusterSpec.parse(self.restore_from)
 
@@ -156,6 +161,8 @@ class Scenario:
             parts.append(self.path)
         if self.restore_from:
             parts += ["from", self.restore_from.removesuffix("@cpu")]
+        if self.in_flight > 1:
+            parts += [str(self.in_flight), "in", "flight"]
         return "-".join(parts)
 
     @property
@@ -189,6 +196,11 @@ class Scenario:
         return split_unevenly(examples, replicas)
 
     @property
+    def scheduled(self) -> int:
+        """Number of steps that are run in all."""
+        return self.steps * self.in_flight
+
+    @property
     def global_batch(self) -> int:
         """Number of examples of one step."""
         return sum(self.shards)
@@ -204,6 +216,19 @@ def check_path(name: str) -> None:
     """Raise BadInputError for an aggregation path that does not exist."""
     if name not in PATHS:
         raise make_unknown_name_error("Aggregation path", name, PATHS)
+
+
+def check_in_flight(in_flight: int, *specs: ClusterSpec) -> None:
+    """Raise BadInputError for steps in flight where there cannot be any."""
+    if in_flight < 1:
+        raise BadInputError(f"in_flight must be 1 or more. Received: {in_flight}.")
+    for spec in specs:
+        if in_flight > 1 and spec.kind != "ps":
+            raise BadInputError(
+                f"Cluster '{spec}' has no steps in flight: its replicas take every "
+                f"step together. Expected a cluster ps:W+P. "
+                f"Received: in_flight={in_flight}."
+            )
 
 
 def check_numbers(

@@ -110,6 +110,9 @@ class Run:
         references: What each phase was compared with, by phase.
         message: Why a run was refused, skipped, undecidable, vacuous or in error.
         detail: Log tails and stacks that help to debug an error.
+        workload: The scenario's workload.
+        staleness: Of each step in flight, how many others ended while it ran: what it
+            read is at most so many updates old. Empty for one step at a time.
     """
 
     scenario: str
@@ -125,6 +128,7 @@ class Run:
     message: str = ""
     detail: str = ""
     workload: str = ""
+    staleness: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +257,7 @@ def _decode_run(document: dict[str, Any]) -> Run:
         worst = fields["worst"]
         worst["error_over_bound"] = _decode_number(worst["error_over_bound"])
         fields["worst"] = Worst(**worst)
+    fields["staleness"] = tuple(fields.get("staleness", ()))
     fields["findings"] = tuple(
         Finding(
             **{

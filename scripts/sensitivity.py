@@ -34,7 +34,8 @@ import distbench
 from distbench.cluster import ClusterSpec
 from distbench.compare.comparison import compare_evidence
 from distbench.compare.noise import Noise, measure_noise
-from distbench.diagnose.judge import Judgement, judge
+from distbench.diagnose.judge import judge
+from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.links import judge_chain
 from distbench.diagnose.stages import explain_chain
 from distbench.evidence import Evidence

@@ -32,7 +32,8 @@ from distbench.checker import check_target
 from distbench.cluster import ClusterSpec
 from distbench.compare.comparison import compare_evidence
 from distbench.compare.noise import measure_noise
-from distbench.diagnose.judge import Judgement, judge
+from distbench.diagnose.judge import judge
+from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings import list_readings
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence

@@ -90,6 +90,14 @@ def check(
             help="Train on this cluster first, save a checkpoint, and go on from it.",
         ),
     ] = None,
+    in_flight: Annotated[
+        int,
+        typer.Option(
+            metavar="K",
+            help="Under ps, schedule K steps before waiting for them; --steps then "
+            "counts how often.",
+        ),
+    ] = 1,
     expect: Annotated[
         Names,
         typer.Option(
@@ -140,6 +148,7 @@ def check(
         expect=_distinct(expect),
         require_gpus=require_gpus,
         restore_from=restore_from,
+        in_flight=in_flight,
         timeout_s=timeout,
         engine=engine,
     )

@@ -8,7 +8,7 @@ _RIGHT = "variable.assign_sub(lr * g, use_locking=True)"
 CODES = (
     Code(
         name="lost-update",
-        phases=("variable",),
+        phases=("slot", "variable"),
         signature="the variable lacks the update of a step that was completed",
         meaning=(
             "A scheduled step finished, but its update is not in the variable: another "
@@ -24,7 +24,7 @@ CODES = (
     ),
     Code(
         name="extra-update",
-        phases=("variable",),
+        phases=("slot", "variable"),
         signature="one step's update is in the variable twice",
         meaning=(
             "A step was applied more than once. ClusterCoordinator.schedule runs a "
@@ -44,22 +44,20 @@ CODES = (
     ),
     Code(
         name="stale-read",
-        phases=("variable",),
+        phases=("loss", "local_gradient"),
         signature="a step was computed from an earlier value of the variables",
         meaning=(
-            "A worker computed its gradient from values that other workers had already "
-            "replaced. That is how asynchronous training works, but here the delay is "
-            "longer than the number of workers allows, or the program means to wait."
+            "Loss and gradient are those of the step's own batch, but of the variables "
+            "as they were some steps before it began: the program computes from a copy "
+            "that it does not make anew in each step. Under parameter servers a step "
+            "may be overtaken while it runs; that is told of each, and is no finding."
         ),
-        mathematics="expected: u_t = f(θ_t)\nobserved: u_t = f(θ_{t−k}), k ≥ 1",
+        mathematics="expected: g_t = ∇ℓ(θ_t, x_t)\nobserved: g_t = ∇ℓ(θ_{t−k}, x_t)",
         wrong=(
-            "for _ in range(2):\n"
-            "    coordinator.schedule(step)  # the second may read early"
+            "weights = [tf.identity(v) for v in variables]  # once, before the loop"
         ),
-        right=(
-            "for _ in range(2):\n    coordinator.schedule(step)\n    coordinator.join()"
-        ),
-        confirm="Call coordinator.join() after each step: the finding disappears.",
-        fix="Join where a step must see the one before it; else allow for the delay.",
+        right="weights = [tf.identity(v) for v in variables]  # in every step",
+        confirm="Read the variables in the step itself: the finding disappears.",
+        fix="Copy the variables in every step, or allow for the delay with --expect.",
     ),
 )

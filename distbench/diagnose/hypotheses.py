@@ -9,6 +9,7 @@ from distbench.diagnose import (
     clipping,
     decay,
     generic,
+    late,
     loss,
     nonlinear,
     overflow,
@@ -36,6 +37,7 @@ CAUSES: tuple[Explain, ...] = (
     # share of the penalty looks like a wrong share of the loss: the narrower first.
     loss.explain_by_penalty,
     loss.explain_by_scale,
+    late.explain_by_late_read,
     weighted.explain_by_own_weights,
     reduction.explain_by_missing_sum,
     reduction.explain_by_count,

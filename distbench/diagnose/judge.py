@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from distbench.compare.nature import find_row_sensitive
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.vacuity import find_weak_phases
 from distbench.diagnose.examples import count_examples
+from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.links import Chain, judge_chain
 from distbench.diagnose.owners import name_owners
 from distbench.diagnose.readings import Reading, list_readings, repeats
@@ -24,28 +25,6 @@ from distbench.verdict import Finding, Status, Worst
 
 _ALL = 0.999
 """Share of an error that a cause explains where only rounding is left."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """What an evidence says.
-
-    Attributes:
-        status: `pass`, `fail`, `undecidable` or `vacuous`.
-        findings: In causal order: the first is the one to fix.
-        checked: Number of comparisons made.
-        worst: The comparison nearest to or farthest beyond its bound.
-        references: What each phase was compared with, by phase.
-        message: Why it is undecidable or vacuous; a note where a later phase undoes a
-            deviation.
-    """
-
-    status: Status
-    findings: tuple[Finding, ...] = ()
-    checked: int = 0
-    worst: Worst | None = None
-    references: Mapping[str, str] = field(default_factory=dict)
-    message: str = ""
 
 
 def judge(evidence: Evidence) -> Judgement:

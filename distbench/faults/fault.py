@@ -37,6 +37,7 @@ class Fault:
         target: The subject, as `package.module:attribute`.
         summary: What is wrong, in a sentence.
         workload: Workload of an optimizer; None for a program.
+        in_flight: Steps that are scheduled before they are waited for.
         warning: Whether it is told by a warning and passes.
     """
 
@@ -50,6 +51,7 @@ class Fault:
     summary: str
     replicas: tuple[int, ...] | None = None
     workload: str | None = None
+    in_flight: int = 1
     warning: bool = False
 
     def __post_init__(self) -> None:
@@ -88,6 +90,7 @@ def fault(
     clusters: tuple[str, ...] = EVERYWHERE,
     replicas: tuple[int, ...] | None = None,
     workload: str | None = None,
+    in_flight: int = 1,
     warning: bool = False,
 ) -> Callable[[Subject], Subject]:
     """Register a program or an optimizer factory as a fault; see `Fault`."""
@@ -106,6 +109,7 @@ def fault(
                 target=f"{subject.__module__}:{name}",
                 summary=read_summary(subject),
                 workload=workload,
+                in_flight=in_flight,
                 warning=warning,
             )
         )

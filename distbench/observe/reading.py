@@ -56,6 +56,7 @@ def read_evidence(
             for number in range(answer["twins"][tier])
         ),
         reruns=read_all("reruns"),
+        earlier=read_all("earlier"),
         penalty=read_trace(folder, "penalty") if answer["penalty"] else None,
         probes={name: read_trace(folder, f"probe-{name}") for name in answer["probes"]},
         shards_known=answer["shards_known"],

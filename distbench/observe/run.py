@@ -8,14 +8,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec
-from distbench.evidence import Evidence, Tier
+from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
+from distbench.observe.flight import observe_flight
 from distbench.observe.launching import (
     ONE,
     Launch,
@@ -23,34 +22,12 @@ from distbench.observe.launching import (
     make_opening,
     make_payload,
 )
+from distbench.observe.observation import Observation
 from distbench.observe.reading import read_evidence
 from distbench.observe.saved import train_before
 from distbench.observe.subject import translate_failure
 from distbench.scenario import PIPELINE, Scenario
 from distbench.target import TargetRef, target_from_json
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """What became of a scenario.
-
-    Attributes:
-        evidence: By tier, where the run got to its end.
-        failure: The task that failed on the cluster, if one did.
-        seconds: Wall time.
-        environment: Versions, devices and settings of the tasks.
-        control: The stock optimizer of the subject's family.
-        folder: Where the traces are.
-        tiers: Those that the subject can have; empty where that is not known.
-    """
-
-    evidence: Mapping[Tier, Evidence] = field(default_factory=dict)
-    failure: TaskFailedError | None = None
-    seconds: float = 0.0
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    control: TargetRef | None = None
-    folder: Path | None = None
-    tiers: tuple[Tier, ...] = ()
 
 
 def observe(
@@ -75,6 +52,8 @@ def observe(
         BadInputError: The subject fails on one device already.
         ClusterError: The bench's own part failed.
     """
+    if scenario.in_flight > 1:
+        return observe_flight(target, scenario, spec, launch, one)
     start_s = time.monotonic()
     deadline_s = start_s + scenario.timeout_s
     folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from distbench.options import CheckOptions
 from distbench.report.escape import escape_controls
@@ -81,6 +82,21 @@ def join_words(words: Iterable[str], limit: int = 6) -> str:
     return " and ".join([", ".join(items[:-1]), items[-1]] if items[1:] else items)
 
 
+_OPTIONS: Mapping[str, Callable[[Any], str]] = {
+    "steps": str,
+    "dtype": str,
+    "seed": str,
+    "keras": str,
+    "engine": str,
+    "split": lambda split: ",".join(map(str, split)),
+    "restore_from": str,
+    "in_flight": str,
+    "jit": lambda jit: "on" if jit else "off",
+    "timeout_s": "{:g}".format,
+}
+"""Options of a check that belong to a command, if they are not the defaults."""
+
+
 def format_command(target: str, run: Run, options: CheckOptions) -> str:
     """The shell command that runs one scenario of a check again."""
     words: list[str] = ["distbench", "check", target, "-c", run.cluster]
@@ -91,18 +107,11 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
         words += ["--tier", run.tier]
     if run.workload in WORKLOADS:
         words += ["--workload", run.workload]
-    for name in ("steps", "dtype", "seed", "keras", "engine"):
+    for name, show in _OPTIONS.items():
         value = getattr(options, name)
         if value != getattr(defaults, name):
-            words += [f"--{name}", str(value)]
-    if options.split:
-        words += ["--split", ",".join(map(str, options.split))]
-    if options.restore_from is not None:
-        words += ["--restore-from", options.restore_from]
-    if options.jit is not None:
-        words += ["--jit", "on" if options.jit else "off"]
-    if options.timeout_s != defaults.timeout_s:
-        words += ["--timeout", f"{options.timeout_s:g}"]
+            option = name.removesuffix("_s").replace("_", "-")
+            words += [f"--{option}", show(value)]
     return escape_controls(shlex.join(words))
 
 

@@ -93,6 +93,7 @@ def _check(item: Item) -> Verdict:
         # A program's data proves nothing to the exact tier, which would be skipped.
         tiers=("exact", "bounded") if workload == "linear" else ("bounded",),
         workloads=() if workload is None else (workload,),
+        in_flight=item.sample.in_flight,
     )
     try:
         return check_target(parse_target(item.sample.target), options)

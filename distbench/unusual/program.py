@@ -24,6 +24,7 @@ class Unusual:
         target: The subject, as `package.module:attribute`.
         summary: What is unusual, in a sentence.
         workload: Workload of an optimizer; None for a program.
+        in_flight: Steps that are scheduled before they are waited for.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Unusual:
     target: str
     summary: str
     workload: str | None = None
+    in_flight: int = 1
 
     def __post_init__(self) -> None:
         for cluster in self.clusters:
@@ -42,7 +44,10 @@ REGISTERED: list[Unusual] = []
 
 
 def unusual(
-    *, clusters: tuple[str, ...] = EVERYWHERE, workload: str | None = None
+    *,
+    clusters: tuple[str, ...] = EVERYWHERE,
+    workload: str | None = None,
+    in_flight: int = 1,
 ) -> Callable[[Subject], Subject]:
     """Register a program or an optimizer factory; see `Unusual`."""
 
@@ -55,6 +60,7 @@ def unusual(
                 target=f"{subject.__module__}:{name}",
                 summary=read_summary(subject),
                 workload=workload,
+                in_flight=in_flight,
             )
         )
         return subject

@@ -193,10 +193,12 @@ class KerasModelProgram(Program):
             )
         return shards
 
-    def make_control(self, optimizers: Sequence[Any]) -> Any:
+    def make_control(
+        self, optimizers: Sequence[Any], *, keeps_descent: bool = False
+    ) -> Any:
         """A stock model with a stock optimizer of the same family."""
         return ModelControl(
-            *describe_control(optimizers[0]),
+            *describe_control(optimizers[0], keeps_descent=keeps_descent),
             keras=name_keras(self._model) or "",
             examples=count_batch(self.data(0)),
             normalised=bool(self._model.non_trainable_weights),

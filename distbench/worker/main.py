@@ -32,10 +32,12 @@ from distbench.trace import (
     write_trace,
 )
 from distbench.worker.anew import find_drawn_anew
-from distbench.worker.batches import check_batches
+from distbench.worker.batches import check_batches, digest_batch
+from distbench.worker.earlier import rerun_earlier
 from distbench.worker.environment import describe_environment
 from distbench.worker.failures import SubjectError, classify_failure
 from distbench.worker.families import describe_control
+from distbench.worker.flight import Rounds, fly
 from distbench.worker.given import select_gradients, select_state
 from distbench.worker.naming import pair_names
 from distbench.worker.program import Program, count_batch
@@ -69,6 +71,9 @@ def run_task(channel: TaskChannel, context: TaskContext) -> None:
             "train": worker.train,
             "save": worker.save,
             "replay": worker.replay,
+            "plan_rounds": worker.plan_rounds,
+            "fly": worker.fly,
+            "follow_rounds": worker.follow_rounds,
             "call": worker.call,
         },
         classify=classify_failure,
@@ -86,6 +91,7 @@ class Worker:
         self._server: Any = None
         self._session: Session | None = None
         self._replay: Replay | None = None
+        self._rounds: Rounds | None = None
         self._prepared: tuple[Session, Step, tuple[int, ...]] | None = None
 
     def open(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -334,6 +340,7 @@ class Worker:
             "turns": [followed.turns],
             "op_by_op": [followed.op_by_op],
             "reruns": reruns,
+            "earlier": rerun_earlier(reference, tier, observed, recorded),
         }
         for name, found in traces.items():
             known = [trace for trace in found if trace is not None]
@@ -345,6 +352,58 @@ class Worker:
                 tier, recorded, observed, followed.fed["reduced_gradient"]
             )
         return written
+
+    def plan_rounds(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run the rounds of steps in flight on one device, in the order of schedule."""
+        scenario = scenario_from_json(payload["scenario"])
+        session = self._make_session(payload, scenario)
+        session.program.check_in_flight()
+        reference = Reference(session, scenario, payload["replicas"])
+        self._rounds = Rounds(reference, scenario)
+        folder = Path(payload["folder"])
+        starts, commutes = self._rounds.plan()
+        digests = [
+            digest_batch(reference.draw(step)) for step in range(scenario.scheduled)
+        ]
+        notes = {**starts.notes, "batches": digests}
+        write_trace(replace(starts, notes=notes), folder, "starts")
+        return {
+            "commutes": commutes,
+            "control": _write_control(session, folder, keeps_descent=True),
+        }
+
+    def fly(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run the rounds on the cluster; writes the trace `flown`."""
+        if self._prepared is None:
+            raise RuntimeError("fly was asked for before prepare")
+        session, _, _ = self._prepared
+        scenario = scenario_from_json(payload["scenario"])
+        folder = Path(payload["folder"])
+        starts = read_trace(folder, "starts")
+        session.table.rename(pair_names(session.variables, starts.variables))
+        with session.guard("data"):
+            check_batches(session.program, starts)
+        flown = fly(
+            session,
+            scenario,
+            starts,
+            lambda step: self._channel.report_progress(step=step, phase="in flight"),
+        )
+        write_trace(flown, folder, "flown")
+        return {}
+
+    def follow_rounds(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run the rounds in orders that the cluster's steps may have had."""
+        if self._rounds is None:
+            raise RuntimeError("follow_rounds was asked for before plan_rounds")
+        folder = Path(payload["folder"])
+        followed = self._rounds.follow(read_trace(folder, "flown"))
+        for number, trace in enumerate(followed.orders):
+            write_trace(trace, folder, f"order-{number}")
+        for place, trace in followed.lost.items():
+            write_trace(trace, folder, f"lost-{place}")
+            write_trace(followed.again[place], folder, f"again-{place}")
+        return {"orders": len(followed.orders), "left_out": list(followed.lost)}
 
     def call(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run a function of the user's in this task; writes what it returns."""
@@ -373,7 +432,11 @@ class Worker:
             raise RuntimeError("a job was given before the task was opened")
         subject = load_target(target_from_json(payload["target"]))
         program: Program = make_program(subject, scenario)
-        return Session(program, self._strategy, self._spec, self._context.task)
+        # A tap holds what one step left in it: steps in flight would write over it.
+        tapped = self._spec.kind != "ps" or scenario.in_flight == 1
+        return Session(
+            program, self._strategy, self._spec, self._context.task, tapped=tapped
+        )
 
 
 def _asks_for_reruns(
@@ -389,11 +452,15 @@ def _asks_for_reruns(
     return same and reference.session.program.shards_known
 
 
-def _write_control(session: Session, folder: Path) -> str | None:
+def _write_control(
+    session: Session, folder: Path, *, keeps_descent: bool = False
+) -> str | None:
     """Have the stock optimizer of the first optimizer's family ready as a subject."""
     if not session.optimizers:
         return None
-    control = session.program.make_control(session.optimizers)
+    control = session.program.make_control(
+        session.optimizers, keeps_descent=keeps_descent
+    )
     name, *_ = describe_control(session.optimizers[0])
     label = f"distbench.worker.controls:{name}"
     return target_to_json(write_pickled_target(control, folder, label))

@@ -32,7 +32,10 @@ class OptimizerProgram(Program):
         self._path_name = scenario.path
         self._path = AGGREGATION_PATHS[scenario.path]
         self._workload = WORKLOADS[scenario.workload](
-            examples=count_examples(scenario), dtype=scenario.dtype, seed=scenario.seed
+            examples=count_examples(scenario),
+            dtype=scenario.dtype,
+            seed=scenario.seed,
+            steps=scenario.scheduled,
         )
         self.loss_factor = 1
         self._optimizer: Any = None

@@ -119,6 +119,9 @@ class Program:
             )
         return scenario.split or split_unevenly(examples, replicas)
 
+    def check_in_flight(self) -> None:
+        """Raise BadInputError where its steps cannot be in flight."""
+
     def make_checkpoint(self) -> tf.train.Checkpoint:
         """What saves the program, and what a fresh one is restored from."""
         optimizers = list(self.optimizers())
@@ -129,13 +132,17 @@ class Program:
             counters=[counter for counter in counters if counter is not None],
         )
 
-    def make_control(self, optimizers: Sequence[Any]) -> Any:
+    def make_control(
+        self, optimizers: Sequence[Any], *, keeps_descent: bool = False
+    ) -> Any:
         """A subject in which nothing is the user's: the stock optimizer of the family.
 
         Args:
             optimizers: Those that the program uses, at least one.
+            keeps_descent: See `distbench.worker.families.describe_control`.
         """
-        return partial(make_control, *describe_control(optimizers[0]))
+        control = describe_control(optimizers[0], keeps_descent=keeps_descent)
+        return partial(make_control, *control)
 
     def prove_exact(self, steps: int, shards: tuple[int, ...]) -> bool:  # noqa: ARG002  # a user's data proves nothing
         """Whether no sum of any step can round."""

@@ -36,6 +36,15 @@ class UserProgram(Program):
         """Let the user's program make variables and optimizer."""
         self._subject.build(strategy)
 
+    def check_in_flight(self) -> None:
+        """See `Program`."""
+        if getattr(self._subject, "before_step", None) is not None:
+            raise BadInputError(
+                f"Train program '{self.name}' does something in before_step(step), and "
+                "there is nothing between steps in flight. Expected: a program without "
+                "it, or one step at a time (in_flight=1)."
+            )
+
     def before_step(self, step: int) -> None:
         """Call the user's, if there is one."""
         between = getattr(self._subject, "before_step", None)

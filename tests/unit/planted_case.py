@@ -8,7 +8,8 @@ from typing import Any
 from training_simulator import KERNEL, Fault, Rule, observe
 from wrong_steps import Stale
 
-from distbench.diagnose.judge import Judgement, judge
+from distbench.diagnose.judge import judge
+from distbench.diagnose.judgement import Judgement
 from distbench.verdict import Status
 
 MOMENTUM = Rule(name="momentum")

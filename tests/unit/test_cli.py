@@ -103,6 +103,14 @@ def test_every_option_arrives(play, call, tmp_path: Path) -> None:
     )
 
 
+def test_steps_in_flight_are_asked_for(play, call) -> None:
+    seen = []
+    play(lambda t, options, p: seen.append(options) or make_verdict(make_run()))
+    assert call("check", "a.b:c", "-c", "ps:2+1", "--in-flight", "8") == 0
+    assert seen == [CheckOptions(clusters=("ps:2+1",), in_flight=8)]
+    assert call("check", "a.b:c", "-c", "mwms:2", "--in-flight", "8") == 2
+
+
 def test_without_options_the_defaults_hold(play, call) -> None:
     seen = []
     play(lambda t, options, p: seen.append(options) or make_verdict(make_run()))

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "distbench"
 # What each module or package may import of distbench, besides itself. `launch` and
 # `worker` meet in files and messages only; `compare` and `diagnose` see no processes.
 _DATA = {"errors", "cluster", "split", "scenario", "target", "codes", "machine"}
-_JUDGED = {*_DATA, "trace", "evidence", "verdict"}
+_JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict"}
 _REPORTED = {*_DATA, "verdict", "options", "expect", "report"}
 _TOP = {*_JUDGED, "options", "expect", "launch", "compare", "diagnose", "observe"}
 ALLOWED: dict[str, set[str]] = {
@@ -30,13 +30,14 @@ ALLOWED: dict[str, set[str]] = {
     "machine": {"errors", "cluster"},
     "trace": {"errors"},
     "evidence": {"scenario", "trace"},
+    "flight": {"evidence", "trace"},
     "verdict": {"errors"},
     "expect": {"verdict"},
     "options": {"errors", "cluster", "codes", "scenario", "verdict"},
     "launch": {"errors", "cluster"},
     "worker": {*_JUDGED, "launch"},
-    "compare": {"errors", "split", "trace", "evidence", "verdict", "codes"},
-    "diagnose": {"errors", "split", "trace", "evidence", "verdict", "codes", "compare"},
+    "compare": {*_JUDGED - _DATA, "errors", "split", "codes"},
+    "diagnose": {*_JUDGED - _DATA, "errors", "split", "codes", "compare"},
     "report": _REPORTED,
     "observe": {*_JUDGED, "launch"},
     "confirm": {"errors", "trace", "evidence", "verdict", "launch", "diagnose"},

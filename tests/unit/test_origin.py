@@ -58,3 +58,12 @@ def test_a_programs_control_has_the_same_kind_of_gradients(
     control = plan_control(scenario, STOCK, is_sparse=is_sparse)
     assert (control.workload, control.seed) == (expected, 7)
     assert control.target == STOCK.describe()
+
+
+def test_of_a_race_either_outcome_is_the_same_fault() -> None:
+    ours = make_finding(code="lost-update", phase="variable")
+    counted = make_finding(code="iterations-wrong", phase="iterations")
+    theirs = make_finding(code="unexplained", phase="slot")
+    found = find_origins((ours, counted), (theirs,), by_chance=True)
+    assert [f.origin for f in found] == ["framework", "subject"]
+    assert find_origins((ours,), (theirs,))[0].origin == "subject"

@@ -29,11 +29,8 @@ ELSEWHERE = {
     "collective-mismatch",
     "examples-missed",
     "examples-repeated",
-    "extra-update",
-    "lost-update",
     "nondeterministic-update",
     "randomness-shared",
-    "stale-read",
     "state-not-restored",
 }
 

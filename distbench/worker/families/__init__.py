@@ -50,9 +50,14 @@ def find_family(optimizer: Any) -> Family:
 
 
 def describe_control(
-    optimizer: Any,
+    optimizer: Any, *, keeps_descent: bool = False
 ) -> tuple[str, dict[str, float], Made | None, Made | None]:
     """The stock optimizer of an optimizer's family, and the options that it shares.
+
+    Args:
+        optimizer: The subject's.
+        keeps_descent: Whether the control of an SGD is as it is, without a momentum of
+            the bench's: between steps in flight that is another rule.
 
     Returns:
         Arguments of `distbench.worker.controls.make_control`.
@@ -64,10 +69,11 @@ def describe_control(
     family = find_family(optimizer)
     given = {name: getattr(optimizer, name, None) for name in family.options}
     options = {k: v for k, v in given.items() if isinstance(v, (int, float)) and v}
-    return family.controls[base or ""], options, _describe_stock(optimizer), wrap
+    stock = _describe_stock(optimizer, keeps_descent=keeps_descent)
+    return family.controls[base or ""], options, stock, wrap
 
 
-def _describe_stock(optimizer: Any) -> Made | None:
+def _describe_stock(optimizer: Any, *, keeps_descent: bool) -> Made | None:
     """The stock optimizer that an optimizer is, or derives from, unless it is SGD.
 
     Its own configuration is asked for: what a subclass adds is the user's.
@@ -78,7 +84,8 @@ def _describe_stock(optimizer: Any) -> Made | None:
         if f"{kind.__module__}.{kind.__qualname__}" in KNOWN_BASES:
             break
         if _is_stock(kind):
-            if kind.__name__ == "SGD" or not hasattr(kind, "from_config"):
+            is_left_out = kind.__name__ == "SGD" and not keeps_descent
+            if is_left_out or not hasattr(kind, "from_config"):
                 break
             try:
                 config = kind.get_config(optimizer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.worker.workloads.base import Workload
 from distbench.worker.workloads.constrained import Constrained
+from distbench.worker.workloads.counting import Counting
 from distbench.worker.workloads.embedding import Embedding
 from distbench.worker.workloads.linear import Linear
 from distbench.worker.workloads.mlp import Mlp
@@ -17,6 +18,7 @@ WORKLOADS: dict[str, type[Workload]] = {
     "regularized": Regularized,
     "constrained": Constrained,
     "overflow": Overflow,
+    "counting": Counting,
 }
 
 __all__ = ["WORKLOADS", "Workload"]

@@ -29,13 +29,15 @@ class Workload(abc.ABC):
         examples: Size of the global batch, G.
         dtype: Dtype of variables, floating-point data and losses.
         seed: Seed of data and initial values.
+        steps: Number of steps that are run in all.
     """
 
     name: ClassVar[str]
     dyadic: ClassVar[bool] = False
 
-    def __init__(self, *, examples: int, dtype: str, seed: int) -> None:
+    def __init__(self, *, examples: int, dtype: str, seed: int, steps: int = 3) -> None:
         self.examples = examples
+        self.steps = steps
         self.dtype = tf.as_dtype(dtype)
         self.seed = seed
         self._variables: list[tf.Variable] = []

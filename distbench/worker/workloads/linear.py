@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from distbench.errors import BadInputError
 from distbench.worker.workloads.base import Array, Workload
+from distbench.worker.workloads.formats import FORMATS
 
 _INPUTS = 3
 _OUTPUTS = 2
@@ -44,22 +45,6 @@ _GRIDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Format:
-    """A binary floating-point format: significand bits and smallest normal 2**e."""
-
-    significand_bits: int
-    min_exponent: int
-
-
-_FORMATS = {
-    "float64": _Format(significand_bits=53, min_exponent=-1022),
-    "float32": _Format(significand_bits=24, min_exponent=-126),
-    "float16": _Format(significand_bits=11, min_exponent=-14),
-    "bfloat16": _Format(significand_bits=8, min_exponent=-126),
-}
-
-
 class Linear(Workload):
     """y = xW + b with loss l_i = ½ ‖x_i W + b - t_i‖².
 
@@ -73,8 +58,8 @@ class Linear(Workload):
     name: ClassVar[str] = "linear"
     dyadic: ClassVar[bool] = True
 
-    def __init__(self, *, examples: int, dtype: str, seed: int) -> None:
-        super().__init__(examples=examples, dtype=dtype, seed=seed)
+    def __init__(self, *, examples: int, dtype: str, seed: int, steps: int = 3) -> None:
+        super().__init__(examples=examples, dtype=dtype, seed=seed, steps=steps)
         if self.dtype.name not in _GRIDS:
             raise BadInputError(
                 "Workload 'linear' has no such dtype. Expected one of "
@@ -123,7 +108,7 @@ class Linear(Workload):
             return False
         terms, finest_shift = self._sum_terms(step)
         finest_shift += self.examples.bit_length() - 1
-        form = _FORMATS[self.dtype.name]
+        form = FORMATS[self.dtype.name]
         return terms < 2**form.significand_bits and -finest_shift >= form.min_exponent
 
     def _sum_terms(self, step: int) -> tuple[int, int]:

@@ -27,8 +27,8 @@ class Mlp(Workload):
 
     name: ClassVar[str] = "mlp"
 
-    def __init__(self, *, examples: int, dtype: str, seed: int) -> None:
-        super().__init__(examples=examples, dtype=dtype, seed=seed)
+    def __init__(self, *, examples: int, dtype: str, seed: int, steps: int = 3) -> None:
+        super().__init__(examples=examples, dtype=dtype, seed=seed, steps=steps)
         self._images, self._labels = load_digits()
         self._order = self._make_rng().permutation(len(self._labels))
 

@@ -1,0 +1,102 @@
+"""What steps in flight left behind, against all that they may have left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from distbench.compare.values import Array, densify
+from distbench.flight import Flight
+from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey
+
+_STATE: tuple[Phase, ...] = ("slot", "variable", "iterations")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Envelope:
+    """A variable after a round, and what each of its elements may be.
+
+    One order leaves one value, and then all bits count. Of several, an element may lie
+    where one of them put it, or as far beyond as the orders lie apart: a draw of a
+    normal distribution lies farther from 32 others with a chance of about 1e-6, and
+    one of few values, as an element that tells in which place its step came, never.
+
+    Attributes:
+        round: Number of the round.
+        phase: Role of the variable.
+        variable: Its path.
+        observed: What the cluster left: float64.
+        start: What the round started from.
+        middle: Mean over the orders.
+        low: The least that each element may be.
+        high: The most.
+    """
+
+    round: int
+    phase: Phase
+    variable: str
+    observed: Array
+    start: Array
+    middle: Array
+    low: Array
+    high: Array
+
+    def leaves(self, value: Array) -> Array:
+        """Which elements of a value lie beyond the envelope: bool."""
+        inside = (value >= self.low) & (value <= self.high)
+        return np.asarray(~(inside | (np.isnan(value) & np.isnan(self.middle))))
+
+    @property
+    def wrong(self) -> Array:
+        """Which elements of what was observed lie beyond."""
+        return self.leaves(self.observed)
+
+    @property
+    def error(self) -> float:
+        """The most that an element lies from the middle."""
+        return float(np.max(np.abs(self.observed - self.middle), initial=0.0))
+
+    @property
+    def bound(self) -> float:
+        """How far the widest element may lie from the middle."""
+        return float(np.max(self.high - self.low, initial=0.0)) / 2
+
+
+def list_envelopes(flight: Flight) -> Iterator[Envelope]:
+    """An envelope for each variable and round, in causal order within a round."""
+    for number in range(flight.observed.steps):
+        for phase in _STATE:
+            for key, value in flight.observed.select(step=number, phase=phase):
+                orders = np.stack([find_end(order, key) for order in flight.orders])
+                low, high = orders.min(axis=0), orders.max(axis=0)
+                apart = high - low
+                yield Envelope(
+                    round=number,
+                    phase=phase,
+                    variable=key.variable,
+                    observed=densify(value),
+                    start=_find_start(flight, key),
+                    middle=orders.mean(axis=0) if len(orders) > 1 else orders[0],
+                    low=low - apart,
+                    high=high + apart,
+                )
+
+
+def find_end(trace: Trace, key: TraceKey) -> Array:
+    """What one device has of a variable after a round."""
+    value = trace.get(key.at(WHOLE))
+    if value is None:
+        raise KeyError(f"{trace.name} lacks {key}")
+    return densify(value)
+
+
+def _find_start(flight: Flight, key: TraceKey) -> Array:
+    before = key.step - 1 if key.step else INITIAL
+    found = flight.starts.get(
+        TraceKey(step=before, phase=key.phase, variable=key.variable, replica=WHOLE)
+    )
+    if found is None:
+        raise KeyError(f"no start of {key}")
+    return densify(found)

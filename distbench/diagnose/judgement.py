@@ -1,0 +1,30 @@
+"""What a diagnosis comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from distbench.verdict import Finding, Status, Worst
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What an evidence says.
+
+    Attributes:
+        status: `pass`, `fail`, `undecidable` or `vacuous`.
+        findings: In causal order: the first is the one to fix.
+        checked: Number of comparisons made.
+        worst: The comparison nearest to or farthest beyond its bound.
+        references: What each phase was compared with, by phase.
+        message: Why it is undecidable or vacuous; a note where a later phase undoes a
+            deviation.
+    """
+
+    status: Status
+    findings: tuple[Finding, ...] = ()
+    checked: int = 0
+    worst: Worst | None = None
+    references: Mapping[str, str] = field(default_factory=dict)
+    message: str = ""

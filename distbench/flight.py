@@ -1,0 +1,54 @@
+"""What steps in flight left behind, and all that they may have left.
+
+A coordinator schedules several steps and waits for them: a round. No order is promised
+within it, so what it leaves is held against what one device comes to in many orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from distbench.evidence import Tier
+from distbench.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Flight:
+    """A run with steps in flight; in its traces a step number is that of a round.
+
+    Attributes:
+        tier: `exact` where every order gives the same bits on one device, else
+            `bounded`. Each round starts from the state of one device.
+        in_flight: Steps of a round.
+        observed: The state after each round; its notes have `begun` and `ended`, of
+            each step how many had ended when it began and when it ended itself, and
+            `ran`, how many steps ran to their end.
+        starts: The state from which each round starts: `INITIAL` the first, what is
+            under a round's number the one after it.
+        orders: The state after each round in an order of reads and updates that may
+            have been; one where every order gives the same.
+        lost: By place in a round, the state without this one step.
+        again: By place in a round, the state with this one step applied twice.
+    """
+
+    tier: Tier
+    in_flight: int
+    observed: Trace
+    starts: Trace
+    orders: tuple[Trace, ...]
+    lost: Mapping[int, Trace] = field(default_factory=dict)
+    again: Mapping[int, Trace] = field(default_factory=dict)
+
+    @property
+    def staleness(self) -> tuple[int, ...]:
+        """Of each step, how many others ended between its begin and its end."""
+        notes = self.observed.notes
+        begun, ended = (cast(list[int], notes[name]) for name in ("begun", "ended"))
+        return tuple(late - early for early, late in zip(begun, ended, strict=True))
+
+    @property
+    def ran(self) -> int:
+        """Steps that ran to their end; more than were scheduled if one was repeated."""
+        return cast(int, self.observed.notes["ran"])

@@ -1,0 +1,119 @@
+"""Runs one scenario with steps in flight; returns what was seen."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from distbench.cluster import ClusterSpec
+from distbench.evidence import Tier
+from distbench.flight import Flight
+from distbench.launch.failure import TaskFailedError
+from distbench.launch.group import Group
+from distbench.observe.launching import (
+    ONE,
+    Launch,
+    list_trainers,
+    make_opening,
+    make_payload,
+)
+from distbench.observe.observation import Observation
+from distbench.observe.subject import translate_failure
+from distbench.scenario import Scenario
+from distbench.target import TargetRef, target_from_json
+from distbench.trace import read_trace
+
+
+def observe_flight(
+    target: TargetRef,
+    scenario: Scenario,
+    spec: ClusterSpec,
+    launch: Launch,
+    one: Group | None = None,
+) -> Observation:
+    """Run a scenario with steps in flight on one device and on its cluster.
+
+    One device says first where each round starts, and at last what it may have come to
+    in the orders that the cluster's steps can have had.
+
+    Args:
+        target: The subject.
+        scenario: What to run.
+        spec: Its resolved cluster spec.
+        launch: How tasks are started.
+        one: A single-device task that has computed nothing yet; it is ended here.
+
+    Raises:
+        BadInputError: The subject fails on one device already.
+        ClusterError: The bench's own part failed.
+    """
+    start_s = time.monotonic()
+    deadline_s = start_s + scenario.timeout_s
+    folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
+    trainers = list_trainers(spec)
+    payload = {
+        **make_payload(target, scenario, spec, folder),
+        "replicas": spec.replicas,
+    }
+    opening = make_opening(scenario.seed, scenario.jit)
+    control: TargetRef | None = None
+    tier: Tier = "bounded"
+
+    def left() -> float:
+        return max(0.1, deadline_s - time.monotonic())
+
+    with one or launch.start_cluster(ONE, opening) as one:
+        environment = dict(next(iter(one.first.values()))["environment"])
+        try:
+            with launch.start_cluster(spec, opening) as cluster:
+                wait_prepared = cluster.submit(
+                    "prepare", payload, timeout_s=left(), tasks=trainers
+                )
+                try:
+                    answers = one.call("plan_rounds", payload, timeout_s=left())
+                except TaskFailedError as error:
+                    raise translate_failure(error, target) from error
+                answer = next(iter(answers.values()))
+                if answer["control"] is not None:
+                    control = target_from_json(answer["control"])
+                tier = "exact" if answer["commutes"] else "bounded"
+                wait_prepared()
+                cluster.call("fly", payload, timeout_s=left(), tasks=trainers)
+        except TaskFailedError as error:
+            return Observation(
+                failure=error,
+                control=control,
+                seconds=time.monotonic() - start_s,
+                environment=environment,
+                folder=folder,
+                tiers=(tier,),
+            )
+        followed = one.call("follow_rounds", payload, timeout_s=left())
+    return Observation(
+        flight=_read_flight(folder, scenario, tier, next(iter(followed.values()))),
+        control=control,
+        seconds=time.monotonic() - start_s,
+        environment={**environment, "python": sys.version.split()[0]},
+        folder=folder,
+        tiers=(tier,),
+    )
+
+
+def _read_flight(
+    folder: Path, scenario: Scenario, tier: Tier, answer: Mapping[str, Any]
+) -> Flight:
+    left_out = answer["left_out"]
+    return Flight(
+        tier=tier,
+        in_flight=scenario.in_flight,
+        observed=read_trace(folder, "flown"),
+        starts=read_trace(folder, "starts"),
+        orders=tuple(
+            read_trace(folder, f"order-{number}") for number in range(answer["orders"])
+        ),
+        lost={place: read_trace(folder, f"lost-{place}") for place in left_out},
+        again={place: read_trace(folder, f"again-{place}") for place in left_out},
+    )

@@ -1,0 +1,85 @@
+"""Correct rules and programs with many steps in flight."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import legacy, tf
+from distbench.samples.optimizers import keras2_optimizer, optimizer, v1_optimizer
+from distbench.samples.program import Program
+from distbench.samples.servers import linger
+from distbench.unusual.program import unusual
+
+_RATE = 0.125
+_SERVED = ("ps:2+1",)
+_counted = unusual(clusters=_SERVED, workload="counting", in_flight=8)
+
+
+@_counted
+@optimizer("SGD", _RATE)
+class DescentInFlight:
+    """Plain descent of tf_keras' legacy optimizers."""
+
+
+@_counted
+@keras2_optimizer("SGD", _RATE)
+class Keras2DescentInFlight:
+    """Plain descent of tf_keras' new optimizers."""
+
+
+@_counted
+@v1_optimizer("GradientDescentOptimizer", _RATE, use_locking=True)
+class LockedDescentInFlight:
+    """Plain descent of TensorFlow 1, with use_locking."""
+
+
+@_counted
+@v1_optimizer("GradientDescentOptimizer", _RATE, use_locking=False)
+class UnlockedDescentInFlight:
+    """Plain descent of TensorFlow 1, without use_locking."""
+
+
+@_counted
+@optimizer("Adagrad", _RATE)
+class AdagradInFlight:
+    """A rule that divides by a sum over the steps, element by element."""
+
+
+@_counted
+@optimizer("SGD", _RATE, momentum=0.5)
+class MomentumInFlight:
+    """A rule to which the order of the steps matters."""
+
+
+@_counted
+@optimizer("Adam", _RATE)
+class AdamInFlight:
+    """A rule that asks for the number of steps, which others change meanwhile."""
+
+
+@_counted
+@optimizer("SGD", _RATE)
+class SlowInPlace:
+    """An update that takes long, and then changes the variable in place."""
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        del apply_state
+        return var.assign_sub(linger(_RATE * grad))
+
+
+@unusual(clusters=_SERVED, in_flight=4)
+class ProgramInFlight(Program):
+    """Steps that read while others write: each gradient is of some earlier state."""
+
+    def make_optimizer(self):
+        return legacy.SGD(0.02)
+
+
+@unusual(clusters=_SERVED, in_flight=4)
+class ByHandInFlight(Program):
+    """The step subtracts in place, without an optimizer."""
+
+    def make_optimizer(self):
+        return None
+
+    def apply(self, gradients):
+        for gradient, variable in zip(gradients, self.trained(), strict=True):
+            variable.assign_sub(0.02 * tf.convert_to_tensor(gradient))

@@ -1,0 +1,160 @@
+"""Steps in flight: which orders may be, and which updates are lost or extra."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flights import TALLY, Simulated
+
+from distbench.diagnose.flight import judge_flight
+from distbench.errors import BadInputError
+from distbench.options import CheckOptions
+from distbench.scenario import Scenario
+from distbench.verdict import Status
+from distbench.worker.orders import draw_order
+
+MOMENTUM = 0.5
+
+
+@pytest.mark.parametrize("momentum", [0.0, MOMENTUM], ids=["commutes", "does-not"])
+@pytest.mark.parametrize("seed", range(5))
+def test_every_possible_order_passes(momentum: float, seed: int) -> None:
+    judgement = judge_flight(Simulated(momentum=momentum).observe(seed))
+    assert judgement.status is Status.PASS, judgement
+    assert judgement.findings == ()
+    assert judgement.checked == 6
+
+
+@pytest.mark.parametrize("momentum", [0.0, MOMENTUM], ids=["commutes", "does-not"])
+@pytest.mark.parametrize(
+    ("times", "code", "step"),
+    [
+        ({5: 0}, "lost-update", 5),
+        ({1: 0, 6: 0}, "lost-update", 1),
+        ({2: 2}, "extra-update", 2),
+    ],
+    ids=["lost", "two-lost", "extra"],
+)
+def test_it_is_named_which_steps_are_lost_or_extra(
+    momentum: float, times: dict[int, int], code: str, step: int
+) -> None:
+    flight = Simulated(momentum=momentum, times=times).observe()
+    [finding] = judge_flight(flight).findings
+    assert (finding.code, finding.phase, finding.step) == (code, "variable", step)
+    assert finding.variables == (TALLY,)
+    for wrong in times:
+        assert f"{wrong}" in finding.explanation.partition("(and")[0]
+    assert finding.confidence > (0.99 if momentum == 0 else 0.4)
+
+
+def test_how_often_an_extra_update_came_is_told() -> None:
+    flight = Simulated(times={3: 4}).observe()
+    [finding] = judge_flight(flight).findings
+    assert "up to 4 times" in finding.explanation
+
+
+def test_one_unit_in_the_last_place_is_seen_where_no_order_matters() -> None:
+    flight = Simulated().observe()
+    changed = {
+        key: np.nextafter(value, np.float32(9)) if key.variable == TALLY else value
+        for key, value in flight.observed.values.items()
+    }
+    object.__setattr__(flight.observed, "values", changed)
+    judgement = judge_flight(flight)
+    assert [finding.code for finding in judgement.findings] == ["unexplained"]
+
+
+@pytest.mark.parametrize(
+    ("times", "counted", "codes"),
+    [
+        ({}, {1: 2}, ["iterations-wrong"]),
+        ({4: 0}, {4: 0}, ["lost-update"]),
+        ({4: 0}, {}, ["lost-update"]),
+        ({4: 2}, {4: 2}, ["extra-update"]),
+    ],
+    ids=["counted-twice", "skipped", "lost-but-counted", "ran-twice"],
+)
+def test_the_counter_is_held_against_the_steps_that_took_place(
+    times: dict[int, int], counted: dict[int, int], codes: list[str]
+) -> None:
+    flight = Simulated(times=times, counted=counted).observe()
+    findings = judge_flight(flight).findings
+    assert [finding.code for finding in findings] == codes
+
+
+def test_steps_that_change_nothing_prove_nothing() -> None:
+    judgement = judge_flight(Simulated(gradient=0.0).observe())
+    assert judgement.status is Status.VACUOUS
+    assert "gradients that are not 0" in judgement.message
+
+
+def test_a_step_that_the_orders_hide_is_undecidable() -> None:
+    # What the first of ten steps left is multiplied nine times, what the last left is
+    # not: its elements may lie anywhere between.
+    flight = Simulated(momentum=0.6, in_flight=10, beside=10).observe(orders=200)
+    judgement = judge_flight(flight)
+    assert judgement.status is Status.UNDECIDABLE
+    assert "another order" in judgement.message
+
+
+def test_the_age_of_what_each_step_read_is_told() -> None:
+    flight = Simulated(beside=2, rounds=1).observe()
+    assert flight.staleness == (0, 1, 0, 1)
+    assert "2 steps saw that" in judge_flight(flight).message
+    alone = Simulated(beside=1, rounds=1).observe()
+    assert "no race could show" in judge_flight(alone).message
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_order_never_contradicts_what_a_step_saw(seed: int) -> None:
+    begun, ended = [0, 0, 1, 2, 0], [0, 1, 3, 2, 4]
+    rng = np.random.default_rng(seed)
+    events = list(draw_order(begun, ended, rng))
+    places = {event: place for place, event in enumerate(events)}
+    assert len(places) == 10
+    for step in range(5):
+        assert places["read", step] < places["update", step]
+        for other in range(5):
+            if ended[other] < begun[step]:
+                assert places["update", other] < places["read", step]
+
+
+def test_all_orders_of_two_steps_are_drawn() -> None:
+    rng = np.random.default_rng(1)
+    drawn = {tuple(draw_order([0, 0], [0, 1], rng)) for _ in range(200)}
+    assert len(drawn) == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"cluster": "mwms:2", "in_flight": 2}, "Expected a cluster ps:W"),
+        ({"cluster": "ps:1+1", "in_flight": 0}, "in_flight must be 1 or more"),
+    ],
+    ids=["no-coordinator", "none"],
+)
+def test_steps_in_flight_need_a_coordinator(changes: dict, match: str) -> None:
+    with pytest.raises(BadInputError, match=match):
+        Scenario(target="t", **changes)
+    cluster = changes["cluster"]
+    with pytest.raises(BadInputError, match=match):
+        CheckOptions(clusters=(cluster,), in_flight=changes["in_flight"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"tiers": ("free",)}, "no tier 'free'"),
+        ({"restore_from": "one", "tiers": ("bounded",)}, "start afresh"),
+    ],
+    ids=["free", "restored"],
+)
+def test_what_steps_in_flight_cannot_have_is_refused(changes: dict, match: str) -> None:
+    with pytest.raises(BadInputError, match=match):
+        CheckOptions(clusters=("ps:2+1",), in_flight=4, **changes)
+
+
+def test_the_id_and_the_number_of_steps_count_those_in_flight() -> None:
+    scenario = Scenario(target="a.b:P", cluster="ps:2+1", in_flight=8, steps=2)
+    assert scenario.id == "P-ps:2+1-8-in-flight"
+    assert scenario.scheduled == 16
