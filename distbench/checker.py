@@ -160,6 +160,7 @@ class Checker:
                 findings=findings,
                 references=judgement.references,
                 message=judgement.message,
+                setup=_describe_setup(item, evidence.reference.shards),
             )
 
     def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:
@@ -271,6 +272,7 @@ class Checker:
                 seconds=seconds / len(tiers),
                 message=message,
                 detail=detail,
+                setup=_describe_setup(item),
             )
 
     def _find_origins(
@@ -342,6 +344,23 @@ def check_target(
             start=options.start,  # type: ignore[arg-type]  # validated by the options
         )
         return Checker(target, options, launch, progress).run()
+
+
+def _describe_setup(item: Planned, shards: tuple[int, ...] = ()) -> dict[str, object]:
+    """What a run of the verdict does not say by itself of its scenario."""
+    scenario = item.scenario
+    return {
+        "target": scenario.target,
+        "steps": scenario.steps,
+        "dtype": scenario.dtype,
+        "seed": scenario.seed,
+        "keras": scenario.keras,
+        "jit": scenario.jit,
+        "restore_from": scenario.restore_from,
+        "timeout_s": scenario.timeout_s,
+        "examples": scenario.examples,
+        "split": list(shards or scenario.split),
+    }
 
 
 def _make_raises(

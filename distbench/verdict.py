@@ -38,12 +38,44 @@ _EXIT_CODES = {
 }
 EXIT_BAD_USAGE = 2
 _FINDING_NUMBERS = ("ratio", "error", "bound", "confidence")
+_OUTCOME_NUMBERS = ("expected", "observed", "bound")
 
 
 def combine_statuses(statuses: Iterable[Status]) -> Status:
     """The status of several runs: the heaviest of those that were executed."""
     executed = set(statuses) - {Status.REFUSED, Status.SKIPPED}
     return next((status for status in Status if status in executed), Status.VACUOUS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One number that a finding spoils: what can be seen of it without any tap.
+
+    Attributes:
+        phase: `variable`, `slot`, `iterations` or `loss`.
+        step: Number of the step after which it is wrong.
+        variable: Path of the variable, `""` for the loss.
+        index: Place of a model variable among those of the subject; -1 for the rest.
+        element: Indices of the number in the variable's array.
+        replica: A replica that has it wrong; -1 for what all have together.
+        expected: The number on one device.
+        observed: The number on that replica; NaN as well where it was never let come
+            to it, since the wrong state before the first step was set right.
+        bound: How far the two may lie apart.
+        reduction: How the replicas' losses were put together, `sum` or `mean`; `""`
+            for state.
+    """
+
+    phase: str
+    step: int
+    variable: str
+    index: int
+    element: tuple[int, ...]
+    replica: int
+    expected: float
+    observed: float
+    bound: float
+    reduction: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +98,8 @@ class Finding:
         variables: All variables that show it, `variable` first.
         confirmed: Whether the cluster comes out right once the right value is put in
             at this phase; None where that was not tried.
+        outcome: The first number that comes out wrong of it; None where no number of
+            one device can be held against the cluster's.
     """
 
     code: str
@@ -82,6 +116,7 @@ class Finding:
     warning: bool = False
     variables: tuple[str, ...] = ()
     confirmed: bool | None = None
+    outcome: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +145,9 @@ class Run:
         references: What each phase was compared with, by phase.
         message: Why a run was refused, skipped, undecidable, vacuous or in error.
         detail: Log tails and stacks that help to debug an error.
-        workload: The scenario's workload.
+        workload: The workload; empty where the subject brings its own.
+        setup: Everything else that the scenario says, and how many examples each
+            replica got (`split`), so that it can be run again.
         staleness: Of each step in flight, how many others ended while it ran: what it
             read is at most so many updates old. Empty for one step at a time.
     """
@@ -128,6 +165,7 @@ class Run:
     message: str = ""
     detail: str = ""
     workload: str = ""
+    setup: Mapping[str, Any] = field(default_factory=dict)
     staleness: tuple[int, ...] = ()
 
 
@@ -250,6 +288,13 @@ def _decode_number(value: Any) -> Any:
     return float(value) if value in ("inf", "-inf", "nan") else value
 
 
+def _decode_outcome(document: dict[str, Any] | None) -> Outcome | None:
+    if document is None:
+        return None
+    numbers = {name: _decode_number(document[name]) for name in _OUTCOME_NUMBERS}
+    return Outcome(**{**document, **numbers, "element": tuple(document["element"])})
+
+
 def _decode_run(document: dict[str, Any]) -> Run:
     fields = dict(document)
     fields["status"] = Status(fields["status"])
@@ -265,6 +310,7 @@ def _decode_run(document: dict[str, Any]) -> Run:
                 **{name: _decode_number(finding[name]) for name in _FINDING_NUMBERS},
                 "replicas": tuple(finding["replicas"]),
                 "variables": tuple(finding.get("variables", ())),
+                "outcome": _decode_outcome(finding.get("outcome")),
             }
         )
         for finding in fields.get("findings", ())

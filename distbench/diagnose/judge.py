@@ -15,6 +15,7 @@ from distbench.compare.vacuity import find_weak_phases
 from distbench.diagnose.examples import count_examples
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.links import Chain, judge_chain
+from distbench.diagnose.outcome import name_outcomes
 from distbench.diagnose.owners import name_owners
 from distbench.diagnose.readings import Reading, list_readings, repeats
 from distbench.diagnose.stages import explain_chain
@@ -112,7 +113,7 @@ def _judge_reading(reading: Reading, noise: Noise) -> Judgement:
     judged = leave_out_turns(compare_evidence(evidence, noise), evidence)
     infos = {v.path: v for v in evidence.observed.variables}
     chain = judge_chain(judged, infos, free=evidence.tier == "free")
-    findings = explain_chain(evidence, chain)
+    findings = name_outcomes(explain_chain(evidence, chain), judged, evidence)
     status, message = _decide(judged, chain, findings, reading)
     return Judgement(
         status=status,

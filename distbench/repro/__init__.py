@@ -1,0 +1,1 @@
+"""Writes a script that shows a finding with TensorFlow and NumPy alone."""

@@ -1,0 +1,170 @@
+"""Puts the script together."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from string import Template
+from textwrap import indent
+from typing import Any
+
+from distbench.errors import BadInputError
+from distbench.repro.case import Case
+from distbench.repro.clusters import write_cluster
+from distbench.repro.subjects import write_import, write_subject
+from distbench.split import shard_slices
+from distbench.verdict import Outcome
+
+MOST_LINES = 59
+"""A longer one is no bug report."""
+
+# Names come from user code and from files of others: they stand in comments and
+# literals as `ascii` spells them, in which no line ends and no quote closes.
+_SCRIPT = Template("""\
+# $headline.
+# Exits with 1 if $told, else with 0. Found with TensorFlow $tensorflow; needs $needs.
+import $modules
+os.environ.update($environment)
+import numpy as np, tensorflow as tf
+sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(3))  # no finding
+signal.alarm($deadline)  # ends what waits for ever
+tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False, "remapping": False})
+${settings}CUTS, EXAMPLES, STEPS, SEED, DTYPE = $cuts, $examples, $steps, $seed, $dtype
+$subject$train$cluster$told_by""")  # noqa: E501  # one line of the script
+
+_COMPARE = Template("""\
+${trained}print($place, "on one device:", one, "allowed error:", $bound)
+for replica, number in enumerate(many, first):
+    print(f"  replica {replica}: {number}, ratio {number / one}", flush=True)
+os._exit(not np.allclose(many, one, rtol=0, atol=$bound, equal_nan=True))
+""")
+_RAISES = Template("""\
+try:
+${trained}\
+except Exception as error:
+    print("the cluster raises", type(error).__name__, error, flush=True)
+    os._exit(1)
+print("nothing raises", flush=True)
+os._exit(0)
+""")
+_MODULES = (  # but for those that every script needs
+    "copy",
+    "importlib",
+    "importlib.util",
+    "json",
+    "random",
+    "socket",
+    "subprocess",
+)
+_LEGACY = "TF_USE_LEGACY_KERAS"
+
+
+def write_script(case: Case, environment: Mapping[str, Any]) -> str:
+    """The script that shows a finding.
+
+    Args:
+        case: The finding.
+        environment: That of the verdict.
+
+    Raises:
+        BadInputError: A script cannot show it, or not in so few lines.
+    """
+    if not isinstance(environment, Mapping):  # what a file says may be anything
+        environment = {}
+    setup, trained = write_cluster(case.spec)
+    outcome = case.outcome
+    if outcome is None:
+        told_by = _RAISES.substitute(trained=indent(trained, "    "))
+    else:
+        told_by = _COMPARE.substitute(
+            trained=trained, bound=repr(case.bound), place=ascii(name_place(outcome))
+        )
+    cuts = shard_slices(case.scenario.split or case.scenario.shards)
+    parts = {
+        "train": write_subject(case),
+        "cluster": setup,
+        "told_by": told_by,
+        "subject": write_import(case.target),
+    }
+    body = "".join(parts.values())
+    used = [name for name in _MODULES if re.search(rf"(?<![\w.]){name}\.\w", body)]
+    frame = {
+        "headline": _write_headline(case),
+        "told": "the cluster raises"
+        if outcome is None
+        else "cluster and one device differ",
+        "needs": _name_source(case),
+        "tensorflow": ascii(environment.get("tensorflow")),
+        "modules": ", ".join([*used, "os", "signal", "sys"]),
+        "environment": _choose_environment(case, environment),
+        "cuts": f"[{', '.join(f'slice({c.start}, {c.stop})' for c in cuts)}]",
+        "examples": cuts[-1].stop,
+        "steps": case.steps,
+        "dtype": f"tf.{case.scenario.dtype}.as_numpy_dtype",
+        "deadline": math.ceil(case.scenario.timeout_s),
+        "seed": case.scenario.seed,
+        "settings": _write_settings(case),
+    }
+    lines = _SCRIPT.substitute(frame, **parts).count("\n")
+    if lines > MOST_LINES:
+        raise BadInputError(
+            f"The script for run '{case.run.scenario}' would have {lines} lines. "
+            f"Expected at most {MOST_LINES}. Check the subject on --path default and a "
+            "smaller workload, or on mirrored:2."
+        )
+    # Where there is room, its parts stand apart.
+    apart = list(parts)[: MOST_LINES - lines]
+    parts.update({name: f"\n{parts[name]}" for name in apart})
+    return _SCRIPT.substitute(frame, **parts)
+
+
+def name_place(outcome: Outcome) -> str:
+    """Where the number stands."""
+    where = outcome.variable or "the loss"
+    if outcome.element:
+        where += f"[{', '.join(map(str, outcome.element))}]"
+    return f"{where} after step {outcome.step}"
+
+
+def _write_headline(case: Case) -> str:
+    finding, outcome = case.finding, case.outcome
+    place = ascii(name_place(outcome)) if outcome else f"step {finding.step}"
+    seen = ""
+    if outcome and not math.isnan(outcome.observed):
+        seen = f" ({outcome.expected:.6g} on one device, {outcome.observed:.6g} here)"
+    return f"{finding.code} on {case.spec}: {place}{seen}"
+
+
+def _name_source(case: Case) -> str:
+    target = case.target
+    return f"{target.path!a} (attach it)" if target.path else ascii(target.module)
+
+
+def _choose_environment(case: Case, environment: Mapping[str, Any]) -> str:
+    """Which Keras `tf.keras` is was decided before TensorFlow was imported."""
+    # With several threads within an op, sums come in another order.
+    chosen = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTRAOP_THREADS": "1"}
+    if case.spec.kind == "ps":
+        # A server's pending request holds a thread while it waits for another's.
+        count = case.spec.workers + case.spec.parameter_servers + 1
+        chosen["TF_NUM_INTEROP_THREADS"] = str(count)
+    if case.spec.device != "gpu":
+        chosen["CUDA_VISIBLE_DEVICES"] = "-1"
+    variables = environment.get("variables")
+    given = variables.get(_LEGACY) if isinstance(variables, Mapping) else None
+    if case.scenario.keras is not None:
+        chosen[_LEGACY] = "1" if case.scenario.keras == "legacy" else "0"
+    elif isinstance(given, str):
+        chosen[_LEGACY] = given
+    return ascii(chosen)
+
+
+def _write_settings(case: Case) -> str:
+    lines = []
+    if case.spec.device == "gpu":
+        lines.append("tf.config.experimental.enable_tensor_float_32_execution(False)")
+    if case.scenario.jit is not None:
+        mode = '"autoclustering"' if case.scenario.jit else "False"
+        lines.append(f"tf.config.optimizer.set_jit({mode})")
+    return "".join(f"{line}\n" for line in lines)

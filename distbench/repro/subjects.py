@@ -1,0 +1,203 @@
+"""The kinds of subjects as a script trains them: its function `train`."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from string import Template
+
+from distbench.errors import BadInputError
+from distbench.repro.case import Case
+from distbench.repro.paths import WRITTEN_PATHS
+from distbench.repro.workloads import write_workload
+from distbench.scenario import MODEL, PROGRAM
+from distbench.target import TargetRef
+from distbench.verdict import Outcome
+
+_ODD_FILE = Template("""\
+sys.path.insert(0, $folder)
+spec = importlib.util.spec_from_file_location("subject", $path)
+module = sys.modules["subject"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+subject = module.$attribute
+""")
+_MODULE = Template("""\
+sys.path.insert(0, $folder)
+subject = importlib.import_module($name).$attribute
+""")
+
+_OPTIMIZER = Template("""\
+def train(strategy, cuts$coordinator):
+    with strategy.scope():
+        variables = [tf.Variable(v.astype(DTYPE), name=n$options) for n, v in START.items()]
+        optimizer = subject()
+${configure}\
+        if hasattr(optimizer, "stateless_apply"): optimizer.build(variables)  # Keras 3
+    def replica_step(batch):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(compute_losses(*variables, *batch)) / EXAMPLES
+${penalty}\
+        optimizer.apply_gradients($apply)
+${result}""")  # noqa: E501  # the script's lines are shorter
+_SEEDS = """\
+    random.seed(SEED), np.random.seed(SEED), tf.random.set_seed(SEED)
+"""
+_PROGRAM = Template("""\
+def train(strategy, cuts$coordinator):
+${seeds}\
+    program = subject() if isinstance(subject, type) else copy.deepcopy(subject)
+    with strategy.scope():
+        program.build(strategy)
+    replica_step = program.replica_step
+""")
+_LOOP = Template("""\
+    step = tf.function(lambda batch: $result)
+    for number in range(STEPS):
+${before}\
+${whole}        parts = [tf.nest.map_structure(lambda a: tf.constant(a[c]), $batch) for c in cuts]
+        $run
+$read""")  # noqa: E501  # the script's lines are shorter
+_WHOLE = """\
+        whole = tf.nest.map_structure(np.asarray, program.data(number))
+"""
+_BEFORE = """\
+        with strategy.scope():
+            getattr(program, "before_step", lambda number: None)(number)
+"""
+_TOGETHER = """\
+loss = step(strategy.experimental_distribute_values_from_function(
+            lambda context: parts[context.replica_id_in_sync_group]))"""
+_SCHEDULED = """\
+loss = (coordinator.schedule(step, (parts[0],)).fetch() if coordinator
+                else step(parts[0]))"""
+_MODEL = Template("""\
+def train(strategy, cuts$coordinator):
+${seeds}\
+    with strategy.scope():
+        model = subject()
+    model.jit_compile = False
+    data = getattr(subject, "data", None) or sys.modules[subject.__module__].data
+    batches = [data(number) for number in range(STEPS)]
+    batches = [tuple(b) if isinstance(b, list) else b for b in batches]
+    whole = tf.nest.map_structure(
+        lambda *parts: np.concatenate([part[:EXAMPLES] for part in parts]), *batches)
+    dataset = tf.data.Dataset.from_tensor_slices(whole).batch(EXAMPLES).repeat()
+    model.fit(dataset, steps_per_epoch=STEPS, verbose=0)
+$read""")
+
+_READ = Template("""\
+    parts = strategy.experimental_local_results($place)
+    return [np.float64(part.read_value().numpy()$element) for part in parts]
+""")
+# A variable of Keras 3 is a shell around that of the strategy.
+_UNWRAP = """\
+    v = v.value if type(v).__module__.startswith("keras.") else v
+"""
+_READ_SLOT = Template("""\
+    [v] = [v for s in [$optimizer.variables] for v in (s() if callable(s) else s)
+           if getattr(v, "path", v.name).split(":")[0] == $name]
+""")
+_VARIABLES = {"program": "program.variables()"}
+_OPTIMIZERS = {"": "optimizer", "program": "program.optimizer()"}
+
+
+def write_import(target: TargetRef) -> str:
+    """What binds `subject`."""
+    stem = Path(target.path).stem
+    # Asking where a top-level module lies imports nothing.
+    is_odd = not stem.isidentifier() or find_spec(stem) is not None
+    template = _ODD_FILE if target.path and is_odd else _MODULE
+    return template.substitute(
+        folder=ascii(target.search_path[0]),
+        name=ascii(target.module or stem),
+        path=ascii(target.path),
+        attribute=target.attribute,
+    )
+
+
+def write_subject(case: Case) -> str:
+    """The function that trains the subject and returns the number to look at.
+
+    Raises:
+        BadInputError: A script cannot show this number of such a subject.
+    """
+    is_scheduled = case.spec.kind == "ps"
+    coordinator = ", coordinator=None" if is_scheduled else ""
+    workload = case.scenario.workload
+    if workload == MODEL:
+        read = _write_reading(case, "model")
+        return _MODEL.substitute(seeds=_SEEDS, read=read, coordinator=coordinator)
+    if workload == PROGRAM:
+        head = _PROGRAM.substitute(seeds=_SEEDS, coordinator=coordinator)
+        read = _write_reading(case, "program")
+    else:
+        head = _write_optimizer(case, coordinator)
+        read = _write_reading(case, "")
+    result = "strategy.run(replica_step, args=(batch,))"
+    if case.outcome and _shows_loss(case):
+        operation = "MEAN" if case.outcome.reduction == "mean" else "SUM"
+        result = f'strategy.reduce(\n        "{operation}", {result}, axis=None)'
+    return head + _LOOP.substitute(
+        result=result,
+        before=_BEFORE if workload == PROGRAM else "",
+        whole=_WHOLE if workload == PROGRAM else "",
+        batch="whole" if workload == PROGRAM else "data(number)",
+        run=_SCHEDULED if is_scheduled else _TOGETHER,
+        read=read,
+    )
+
+
+def _shows_loss(case: Case) -> bool:
+    return case.outcome is not None and case.outcome.phase == "loss"
+
+
+def _write_optimizer(case: Case, coordinator: str) -> str:
+    path = WRITTEN_PATHS[case.scenario.path]
+    workload = write_workload(case.scenario.workload, case.scenario.dtype)
+    factor = " * strategy.num_replicas_in_sync" if path.scales_loss else ""
+    pairs = f"zip(tape.gradient(loss{factor}, variables), variables)"
+    configure = "".join(f"        {line}\n" for line in path.configure.splitlines())
+    train = _OPTIMIZER.substitute(
+        coordinator=coordinator,
+        options=workload.options,
+        configure=configure,
+        penalty=workload.penalty,
+        apply=path.apply.format(pairs=pairs),
+        result="        return loss\n" if _shows_loss(case) else "",
+    )
+    return path.defines + workload.defines + train
+
+
+def _write_reading(case: Case, holder: str) -> str:
+    """The end of `train`; `holder` names what has variables and optimizer."""
+    outcome = case.outcome
+    if outcome is None:
+        return "    return [np.float64(0)]\n"
+    if outcome.phase == "loss" and holder == "model":
+        raise BadInputError(
+            f"What is wrong in run '{case.run.scenario}' is a loss that nothing but "
+            "'fit' sees, so a script without taps cannot show it. Expected a finding "
+            "that spoils a variable."
+        )
+    if outcome.phase == "loss":
+        return "    return [np.float64(loss)]\n"
+    element = f"[{', '.join(map(str, outcome.element))}]" if outcome.element else ""
+    if not holder and outcome.phase == "variable":
+        return _READ.substitute(place=f"variables[{outcome.index}]", element=element)
+    return _write_finding(outcome, holder) + _READ.substitute(
+        place="v", element=element
+    )
+
+
+def _write_finding(outcome: Outcome, holder: str) -> str:
+    """What binds `v` to a variable that Keras or an optimizer holds."""
+    if outcome.phase == "variable":
+        listed = _VARIABLES.get(holder, "model.variables")
+        return f"    v = {listed}[{outcome.index}]\n{_UNWRAP}"
+    optimizer = _OPTIMIZERS.get(holder, "model.optimizer")
+    if holder == "program":  # which may have several
+        optimizer = f"tf.nest.flatten({optimizer})[0]"
+    if outcome.phase == "iterations":
+        return f"    v = {optimizer}.iterations\n{_UNWRAP}"
+    found = _READ_SLOT.substitute(optimizer=optimizer, name=ascii(outcome.variable))
+    return found + _UNWRAP

@@ -1,0 +1,165 @@
+"""The workloads as a script writes them out: data, first values and losses.
+
+The same numbers as those of `distbench.worker.workloads`, from the same seeds; tests
+hold the two together. A script knows SEED, EXAMPLES and DTYPE.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import Template
+
+from distbench.errors import BadInputError
+
+_LINEAR = Template("""\
+def nonzero(rng, top, *shape):
+    return rng.integers(1, top + 1, shape) * rng.choice([-1, 1], shape)
+rng = np.random.default_rng((SEED, 0))
+KERNEL, BIAS = rng.integers(-$weight_max, $weight_end, (3, 2)), nonzero(rng, $weight_max, 2)
+START = {"kernel": KERNEL / $weight_unit, "bias": BIAS / $weight_unit}
+def data(step):
+    rng = np.random.default_rng((SEED, step + 1))
+    x, e = nonzero(rng, $input_max, EXAMPLES, 3), rng.integers(1, $residual_end, (EXAMPLES, 2))
+    y = (x @ KERNEL + BIAS * $input_unit - e) / $target_unit
+${overflow}\
+    return (x / $input_unit).astype(DTYPE), y.astype(DTYPE)
+def compute_losses(kernel, bias, x, y):
+    return 0.5 * tf.reduce_sum(tf.square(x @ kernel + bias - y), axis=-1)
+""")  # noqa: E501  # shorter with numbers
+_OVERFLOW = """\
+    y[-1] = np.inf if step == 1 else y[-1]
+"""
+
+_EMBEDDING = """\
+rng = np.random.default_rng((SEED, 0))
+shapes = [("table", (24, 4)), ("kernel", (4, 3)), ("bias", 3)]
+START = {name: rng.normal(size=shape) for name, shape in shapes}
+def data(step):
+    rng = np.random.default_rng((SEED, step + 1))
+    ids = rng.integers(2, 18, (EXAMPLES, 5))
+    ids[:, :3] = (0, 1, 0)
+    return ids.astype("int32"), rng.integers(3, size=EXAMPLES).astype("int32")
+def compute_losses(table, kernel, bias, ids, labels):
+    bags = tf.reduce_sum(tf.nn.embedding_lookup(table, ids), axis=1)
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, bags @ kernel + bias)
+"""
+
+_NORMAL = Template("""\
+def data(step):
+    rng = np.random.default_rng((SEED, step + 1))
+    return [rng.normal(size=(EXAMPLES, n)).astype(DTYPE) for n in $widths]
+""")
+
+_REGULARIZED = (
+    """\
+rng = np.random.default_rng((SEED, 0))
+START = {"hidden/kernel": rng.normal(scale=0.5, size=(6, 5)),
+         "output/kernel": rng.normal(scale=0.5, size=(5, 2))}
+START["output/bias"] = rng.normal(size=2)
+"""
+    + _NORMAL.substitute(widths="(6, 2)")
+    + """\
+def compute_losses(hidden, kernel, bias, x, y):
+    residuals = tf.tanh(x @ hidden) @ kernel + bias - y
+    return 0.5 * tf.reduce_sum(tf.square(residuals), axis=-1)
+"""
+)
+_PENALTY = """\
+            penalty = 0.25 * tf.add_n([tf.nn.l2_loss(v) for v in variables[:2]])
+            loss += penalty / strategy.num_replicas_in_sync
+"""
+
+_CONSTRAINED = (
+    """\
+rng = np.random.default_rng((SEED, 0))
+START = {"kernel": rng.uniform(0.2, 1.0, size=(6, 3)), "unused": np.ones(3)}
+START["kernel"][::3], START["bias"] = 0.0, rng.normal(size=3)
+"""
+    + _NORMAL.substitute(widths="(6, 3)")
+    + """\
+def compute_losses(kernel, unused, bias, x, y):
+    return 0.5 * tf.reduce_sum(tf.square(x @ kernel + bias - y), axis=-1)
+"""
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenWorkload:
+    """A workload as text.
+
+    Attributes:
+        defines: START, the first values by name; `data` and `compute_losses`.
+        penalty: Statements that add the regularisation to `loss`.
+        options: Further arguments of a variable with the name `n`.
+    """
+
+    defines: str
+    penalty: str = ""
+    options: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Grid:
+    """Ranges and units of the integers that the linear data is made of."""
+
+    input_max: int
+    input_unit: int
+    weight_max: int
+    weight_unit: int
+    residual_max: int
+
+
+_WIDE = _Grid(input_max=4, input_unit=2, weight_max=8, weight_unit=4, residual_max=15)
+_GRIDS = {
+    "float64": _WIDE,
+    "float32": _WIDE,
+    "float16": _Grid(
+        input_max=2, input_unit=1, weight_max=2, weight_unit=2, residual_max=3
+    ),
+    "bfloat16": _Grid(
+        input_max=2, input_unit=1, weight_max=2, weight_unit=1, residual_max=2
+    ),
+}
+_WRITTEN = {
+    "embedding": WrittenWorkload(defines=_EMBEDDING),
+    "regularized": WrittenWorkload(defines=_REGULARIZED, penalty=_PENALTY),
+    "constrained": WrittenWorkload(
+        defines=_CONSTRAINED,
+        options=', constraint={"kernel": tf.nn.relu}.get(n)',
+    ),
+}
+
+
+def write_workload(name: str, dtype: str) -> WrittenWorkload:
+    """A workload as text.
+
+    Args:
+        name: Its name.
+        dtype: NumPy name of the dtype that it trains in.
+
+    Raises:
+        BadInputError: Its data cannot be drawn with NumPy alone.
+    """
+    if name in ("linear", "overflow"):
+        return _write_linear(_GRIDS[dtype], _OVERFLOW if name == "overflow" else "")
+    if name not in _WRITTEN:
+        raise BadInputError(
+            f"Workload '{name}' has data that NumPy alone cannot draw, so no script of "
+            f"its own can show the finding. Expected one of linear, overflow, "
+            f"{', '.join(_WRITTEN)}. Check the subject on one of these."
+        )
+    return _WRITTEN[name]
+
+
+def _write_linear(grid: _Grid, overflow: str) -> WrittenWorkload:
+    text = _LINEAR.substitute(
+        input_max=grid.input_max,
+        input_unit=grid.input_unit,
+        weight_max=grid.weight_max,
+        weight_end=grid.weight_max + 1,
+        weight_unit=grid.weight_unit,
+        target_unit=grid.input_unit * grid.weight_unit,
+        residual_end=grid.residual_max + 1,
+        overflow=overflow,
+    )
+    return WrittenWorkload(defines=text)

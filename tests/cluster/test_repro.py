@@ -1,0 +1,172 @@
+"""Scripts of real findings show the wrong number, and let the right program pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import distbench
+from distbench.errors import BadInputError
+from distbench.repro.case import pick_case
+from distbench.repro.script import write_script
+from distbench.verdict import Status, Verdict, verdict_from_json, verdict_to_json
+
+pytestmark = pytest.mark.cluster
+FOLDER = Path(__file__).parent
+_TIMEOUT_S = 300
+
+
+def run_script(verdict: Verdict, folder: Path) -> tuple[int, str, str]:
+    """Write and run the script, where nothing of the bench is on the path."""
+    text = write_script(pick_case(verdict), verdict.environment)
+    assert "import distbench" not in text
+    assert text.count("\n") < 60
+    file = folder / "shown.py"
+    file.write_text(text)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-P", file],
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        cwd=folder,
+        env=environment,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def name_other(verdict: Verdict, target: str) -> Verdict:
+    """The same verdict, said of another subject."""
+    document = json.loads(verdict_to_json(verdict))
+    for run in document["runs"]:
+        run["setup"]["target"] = target
+    return verdict_from_json(json.dumps(document))
+
+
+def read_numbers(printed: str) -> tuple[float, dict[int, float]]:
+    one = re.search(r"on one device: (\S+)", printed)
+    assert one is not None, printed
+    many = re.findall(r"replica (\d+): (\S+),", printed)
+    return float(one[1]), {int(replica): float(number) for replica, number in many}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "cluster", "workload"),
+    [
+        (
+            "subjects.py:make_identity_aggregator",
+            "subjects.py:make_adam",
+            "mirrored:2",
+            "linear",
+        ),
+        (
+            "subjects.py:make_identity_aggregator",
+            "subjects.py:make_sgd",
+            "mwms:2",
+            "embedding",
+        ),
+        (
+            "subjects.py:LossNotDividedByGlobalBatch",
+            "subjects.py:Program",
+            "mwms:2",
+            None,
+        ),
+        (
+            "subjects.py:ClippedBeforeReduction",
+            "subjects.py:Program",
+            "central:2",
+            None,
+        ),
+        (
+            "keras_models.py:make_not_reduced",
+            "keras_models.py:make_dense",
+            "mirrored:2",
+            None,
+        ),
+        (
+            "repro_subjects.py:make_rate_by_strategy",
+            "repro_subjects.py:make_rate",
+            "ps:2+1",
+            "linear",
+        ),
+        (
+            "family_subjects.py:make_keras3_clipped",
+            "family_subjects.py:make_keras3_sgd",
+            "mirrored:2",
+            "linear",
+        ),
+    ],
+)
+def test_the_wrong_number_is_shown_and_the_right_one_passes(
+    wrong, right, cluster, workload, tmp_path
+):
+    verdict = distbench.check(f"{FOLDER / wrong}", cluster, workload=workload)
+    assert verdict.status is Status.FAIL
+    outcome = pick_case(verdict).outcome
+    code, printed, errors = run_script(verdict, tmp_path)
+    assert code == 1, printed + errors
+    one, many = read_numbers(printed)
+    assert abs(one - outcome.expected) <= outcome.bound
+    assert set(many) == set(range(2 if cluster[0] == "m" else 1))
+    if outcome.observed == outcome.observed:  # of a wrong start nothing was observed
+        assert abs(many[outcome.replica] - outcome.observed) <= outcome.bound
+    assert abs(many[outcome.replica] - one) > outcome.bound
+
+    other = name_other(verdict, f"{FOLDER / right}")
+    code, printed, errors = run_script(other, tmp_path)
+    assert code == 0, printed + errors
+    one, many = read_numbers(printed)
+    assert all(abs(number - one) <= outcome.bound for number in many.values())
+
+
+def test_what_only_the_cluster_raises_is_shown(tmp_path):
+    subject = f"{FOLDER / 'subjects.py'}:RaisesOnSecondReplica"
+    verdict = distbench.check(subject, "mirrored:2", tier="bounded")
+    code, printed, errors = run_script(verdict, tmp_path)
+    assert code == 1, errors
+    assert "no slot on this replica" in printed
+    right = name_other(verdict, f"{FOLDER / 'subjects.py'}:Program")
+    code, printed, _ = run_script(right, tmp_path)
+    assert (code, printed.strip()) == (0, "nothing raises")
+
+
+def test_a_script_that_breaks_shows_no_finding(tmp_path):
+    subject = f"{FOLDER / 'subjects.py'}:NobodyReduces"
+    verdict = distbench.check(subject, "mirrored:2", tier="bounded")
+    broken = name_other(verdict, f"{FOLDER / 'subjects.py'}:RaisesEverywhere")
+    code, printed, errors = run_script(broken, tmp_path)
+    assert code == 3
+    assert printed == ""
+    assert "broken from the start" in errors
+
+
+def test_a_subject_of_the_running_process_cannot_be_shown():
+    def make():
+        import tf_keras
+
+        return tf_keras.optimizers.legacy.SGD(
+            0.1, gradient_aggregator=lambda pairs: pairs
+        )
+
+    verdict = distbench.check(make, "mirrored:2", workload="linear", tier="bounded")
+    assert verdict.status is Status.FAIL
+    with pytest.raises(BadInputError, match="handed over as an object"):
+        pick_case(verdict)
+
+
+def test_what_a_script_writes_of_a_workload_is_the_workload():
+    done = subprocess.run(
+        [sys.executable, FOLDER / "repro_workloads.py"],
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        env={**os.environ, "PYTHONPATH": str(FOLDER.parents[1])},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("equal") == 20

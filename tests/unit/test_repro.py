@@ -1,0 +1,262 @@
+"""Scripts that show a finding: what goes in, how long they get, what is refused."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import replace
+
+import pytest
+from verdict_samples import EVIL, make_finding, make_run, make_verdict
+
+from distbench.cli import main
+from distbench.errors import BadInputError
+from distbench.repro.case import pick_case
+from distbench.repro.paths import WRITTEN_PATHS
+from distbench.repro.script import MOST_LINES, write_script
+from distbench.scenario import MODEL, PATHS, PIPELINE, PROGRAM, WORKLOADS
+from distbench.verdict import (
+    Outcome,
+    Run,
+    Status,
+    Verdict,
+    verdict_to_json,
+)
+
+OUTCOME = Outcome(
+    phase="variable",
+    step=0,
+    variable="kernel",
+    index=0,
+    element=(1, 1),
+    replica=0,
+    expected=2.0,
+    observed=1.5,
+    bound=1e-6,
+)
+SETUP = {
+    "target": "a.b:make_c",
+    "steps": 3,
+    "dtype": "float32",
+    "seed": 1,
+    "keras": None,
+    "jit": None,
+    "restore_from": "",
+    "timeout_s": 120.0,
+    "split": [5, 3],
+}
+
+
+def make_failed(outcome: Outcome | None = OUTCOME, code: str = "", **changes) -> Run:
+    finding = make_finding(
+        outcome=outcome, variable="kernel", code=code or "missing-reduction"
+    )
+    settings = {
+        "workload": "linear",
+        "path": "default",
+        "cluster": "mwms:2",
+        "setup": SETUP,
+        "findings": (finding,),
+        **changes,
+    }
+    return make_run(Status.FAIL, **settings)
+
+
+def write(run: Run, **changes) -> str:
+    verdict = make_verdict(run, **changes)
+    return write_script(pick_case(verdict), verdict.environment)
+
+
+@pytest.mark.parametrize("workload", sorted({*WORKLOADS} - {"mlp"}))
+@pytest.mark.parametrize("cluster", ["mirrored:2", "central:4", "mwms:2", "ps:2+1"])
+def test_a_script_of_a_workload_is_short_and_parses(workload, cluster):
+    setup = {**SETUP, "split": {"central:4": [5, 4, 4, 3], "ps:2+1": [8]}.get(cluster)}
+    setup["split"] = setup["split"] or [5, 3]
+    for phase, variable in (("variable", "kernel"), ("slot", "SGD/kernel/momentum")):
+        outcome = replace(OUTCOME, phase=phase, variable=variable)
+        run = make_failed(outcome, workload=workload, cluster=cluster, setup=setup)
+        text = write(run)
+        ast.parse(text)
+        assert text.count("\n") <= MOST_LINES
+        assert "import distbench" not in text
+
+
+def test_every_path_can_be_written():
+    assert set(WRITTEN_PATHS) == set(PATHS)
+    for path in PATHS:
+        text = write(make_failed(path=path, cluster="mirrored:2"))
+        ast.parse(text)
+        assert text.count("\n") <= MOST_LINES
+
+
+@pytest.mark.parametrize("kind", [PROGRAM, MODEL], ids=["program", "model"])
+@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2", "ps:1+1"])
+def test_what_brings_its_own_data_gets_a_script(kind, cluster):
+    setup = {**SETUP, "split": [8] if cluster == "ps:1+1" else [4, 4]}
+    for phase in ("variable", "slot", "iterations"):
+        outcome = replace(OUTCOME, phase=phase)
+        text = write(make_failed(outcome, workload=kind, cluster=cluster, setup=setup))
+        ast.parse(text)
+        assert text.count("\n") <= MOST_LINES
+
+
+@pytest.mark.parametrize(("reduction", "word"), [("sum", "SUM"), ("mean", "MEAN")])
+def test_a_loss_is_put_together_as_the_program_does(reduction, word):
+    outcome = replace(
+        OUTCOME, phase="loss", variable="", element=(), reduction=reduction
+    )
+    assert f'"{word}"' in write(make_failed(outcome, workload=PROGRAM))
+
+
+def test_a_later_step_may_be_off_by_the_bound_of_each_step():
+    outcome = replace(OUTCOME, step=2)
+    text = write(make_failed(outcome))
+    assert "STEPS" in text
+    assert repr(3 * OUTCOME.bound) in text
+
+
+def test_an_exception_of_the_cluster_is_shown_without_numbers():
+    text = write(make_failed(None, code="raises"))
+    ast.parse(text)
+    assert "the cluster raises" in text
+
+
+@pytest.mark.parametrize("name", [EVIL, "\"'\"\"\"'''\nimport os\n#", "\\", "${x}$y"])
+def test_names_cannot_become_code(name, tmp_path):
+    folder = tmp_path / "a'\"\n\\ $x b"
+    folder.mkdir()
+    (folder / "my'file.py").write_text("")
+    target = f"{folder}/my'file.py:make"
+    outcome = replace(OUTCOME, phase="slot", variable="m")
+    settings = {"cluster": "mirrored:2", "setup": {**SETUP, "target": target}}
+    plain = make_failed(outcome, **settings)
+    evil = make_failed(replace(outcome, variable=name), **settings)
+    environment = {
+        "tensorflow": name,
+        "variables": {"TF_USE_LEGACY_KERAS": name, "OTHER": name},
+    }
+    texts = [write(plain, environment={}), write(evil, environment=environment)]
+    first, second = (list_nodes(text) for text in texts)
+    added = ["Constant", "Constant"]  # TF_USE_LEGACY_KERAS and what it is
+    assert sorted(second) == sorted([*first, *added])
+
+
+def list_nodes(text: str) -> list[str]:
+    return [type(node).__name__ for node in ast.walk(ast.parse(text))]
+
+
+def change_setup(**changes) -> Run:
+    return make_failed(setup={**SETUP, **changes})
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (make_run(Status.PASS), "no finding to show.*Received: pass"),
+        (make_failed(setup={}), "key 'setup'.*an older distbench"),
+        (change_setup(seed="1; import os"), "'seed' must be of type int.*import os"),
+        (change_setup(seed=True), "'seed' must be of type int"),
+        (change_setup(steps=0), "steps must be 1 or more"),
+        (change_setup(dtype="complex64"), "dtype 'complex64' is not known"),
+        (change_setup(split=[5, "3"]), "'split' must be of type int"),
+        (change_setup(split=[5, 3, 2]), "one share per replica"),
+        (change_setup(target="lambda"), "handed over as an object"),
+        (change_setup(target="/no/such.py:make"), "there is no file"),
+        (change_setup(target="a.b:c;os"), "no name of an attribute"),
+        (change_setup(restore_from="mirrored:2"), "depends on a checkpoint"),
+        (make_failed(workload=PIPELINE), "depends on an input pipeline"),
+        (make_failed(workload="nonsense"), "Workload 'nonsense' is not known"),
+        (make_failed(workload="mlp"), "NumPy alone cannot draw"),
+        (make_failed(cluster="mwms:9x"), "Cluster spec 'mwms:9x' is not known"),
+        (make_failed(cluster="mwms:2@gpu"), "cannot be started by a single script"),
+        (make_failed(path="sideways"), "Aggregation path 'sideways' is not known"),
+        (make_failed(code="nonsense"), "'nonsense' is not known"),
+        (make_failed(code=["a"]), "'code' must be of type str"),
+        (make_failed(None), "names no number"),
+        (make_failed(replace(OUTCOME, index="0]; os")), "outcome of a finding must"),
+        (make_failed(replace(OUTCOME, bound=float("inf"))), "outcome of a finding"),
+        (make_failed(replace(OUTCOME, phase="reduced_gradient")), "must name a phase"),
+        (
+            make_failed(
+                replace(OUTCOME, phase="slot"),
+                path="aggregator-two-stage",
+                workload="regularized",
+            ),
+            "Expected at most 59",
+        ),
+    ],
+)
+def test_what_cannot_be_shown_gets_one_clear_error(run, words):
+    with pytest.raises(BadInputError, match=words):
+        write(run)
+
+
+def test_an_environment_that_is_none_is_left_out():
+    assert "TensorFlow None" in write(make_failed(), environment=["a"])
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    def run(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["distbench", *words])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        seen = capsys.readouterr()
+        return int(stopped.value.code or 0), seen.out + seen.err
+
+    return run
+
+
+def test_the_command_writes_the_script(call, tmp_path):
+    source, script = tmp_path / "verdict.json", tmp_path / "shown.py"
+    verdict = make_verdict(make_failed(), make_failed(scenario="b", workload="mlp"))
+    source.write_text(verdict_to_json(verdict))
+    code, printed = call("repro", str(source), "-o", str(script))
+    assert code == 0
+    assert "shows missing-reduction" in printed
+    assert script.read_text() == write(make_failed())
+    code, printed = call("repro", str(source), "-o", str(script), "--only", "b")
+    assert (code, "NumPy alone" in printed) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "not a verdict"),
+        ("[]", "not a verdict"),
+        (b"\xff\xfe\x00", "cannot be read"),
+        ('{"schema": "distbench/verdict/2"}', "of another schema"),
+        (None, "No such file"),
+        (verdict_to_json(make_verdict(make_run())), "no finding to show"),
+    ],
+    ids=["broken", "list", "binary", "schema", "missing", "passed"],
+)
+def test_the_command_refuses_what_is_no_failed_verdict(call, tmp_path, content, words):
+    source, script = tmp_path / "verdict.json", tmp_path / "shown.py"
+    if content is not None:
+        source.write_bytes(content if isinstance(content, bytes) else content.encode())
+    code, printed = call("repro", str(source), "-o", str(script))
+    assert (code, words in printed) == (2, True), printed
+    assert printed.count("\n") == 1
+    assert not script.exists()
+
+
+def test_the_wanted_scenario_is_shown():
+    runs = (make_failed(), make_failed(scenario="other", cluster="mirrored:2"))
+    verdict = make_verdict(*runs)
+    assert pick_case(verdict).spec.kind == "mwms"
+    assert pick_case(verdict, "other").spec.kind == "mirrored"
+    with pytest.raises(BadInputError, match="No failed run has the id 'third'"):
+        pick_case(verdict, "third")
+
+
+def test_a_run_that_cannot_be_shown_is_passed_over():
+    verdict = make_verdict(
+        make_failed(workload="mlp"), make_failed(None), make_failed()
+    )
+    assert pick_case(verdict).run.workload in ("mlp", "linear")
+
+
+def test_a_verdict_without_runs_has_nothing_to_show():
+    with pytest.raises(BadInputError, match="no finding to show"):
+        pick_case(Verdict(target="a:b", runs=()))
