@@ -359,6 +359,7 @@ def _describe_setup(item: Planned, shards: tuple[int, ...] = ()) -> dict[str, ob
         "restore_from": scenario.restore_from,
         "timeout_s": scenario.timeout_s,
         "examples": scenario.examples,
+        "in_flight": scenario.in_flight,
         "split": list(shards or scenario.split),
     }
 

@@ -78,6 +78,21 @@ def pick_case(verdict: Verdict, only: str | None = None) -> Case:
     raise reasons[0]
 
 
+def _check_shown(run: Run, scenario: Scenario) -> None:
+    found = {
+        "an input pipeline": scenario.workload == PIPELINE,
+        "a checkpoint": bool(scenario.restore_from),
+        "the order of steps in flight": scenario.in_flight > 1,
+    }
+    for what, is_needed in found.items():
+        if is_needed:
+            raise BadInputError(
+                f"Run '{run.scenario}' depends on {what}, which a script of its own "
+                "cannot show yet. Expected a finding on data(step), from the first "
+                "step on, one step at a time."
+            )
+
+
 def make_case(verdict: Verdict, run: Run, finding: Finding) -> Case:
     """A finding with its scenario, checked.
 
@@ -88,12 +103,7 @@ def make_case(verdict: Verdict, run: Run, finding: Finding) -> Case:
     _take(run, finding.step, "step", int)
     scenario = read_scenario(verdict, run)
     outcome = finding.outcome
-    if scenario.workload == PIPELINE or scenario.restore_from:
-        what = "a checkpoint" if scenario.restore_from else "an input pipeline"
-        raise BadInputError(
-            f"Run '{run.scenario}' depends on {what}, which a script of its own cannot "
-            "show yet. Expected a finding on data(step), from the first step on."
-        )
+    _check_shown(run, scenario)
     if outcome is not None:
         _check_outcome(outcome)
     elif finding.code != "raises":
@@ -140,6 +150,7 @@ def read_scenario(verdict: Verdict, run: Run) -> Scenario:
         timeout_s=float(_take(run, setup.get("timeout_s"), "timeout_s", (int, float))),
         keras=None if keras is None else _take(run, keras, "keras", str),
         examples=_take(run, setup.get("examples", 0), "examples", int),
+        in_flight=_take(run, setup.get("in_flight", 1), "in_flight", int),
         jit=None if jit is None else _take(run, jit, "jit", bool),
         split=tuple(_take(run, size, "split", int) for size in split),
     )
