@@ -91,14 +91,11 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
         words += ["--tier", run.tier]
     if run.workload in WORKLOADS:
         words += ["--workload", run.workload]
-    for name in ("steps", "dtype", "seed", "keras", "engine"):
+    plain = ("steps", "dtype", "seed", "keras", "engine")
+    for name in (*plain, "restore_from", "in_flight", "partitioner"):
         value = getattr(options, name)
         if value != getattr(defaults, name):
-            words += [f"--{name}", str(value)]
-    if options.restore_from is not None:
-        words += ["--restore-from", options.restore_from]
-    if options.in_flight != defaults.in_flight:
-        words += ["--in-flight", str(options.in_flight)]
+            words += [f"--{name.replace('_', '-')}", str(value)]
     if options.jit is not None:
         words += ["--jit", "on" if options.jit else "off"]
     if options.timeout_s != defaults.timeout_s:
