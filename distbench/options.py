@@ -13,6 +13,7 @@ from distbench.scenario import (
     TIERS,
     check_in_flight,
     check_numbers,
+    check_partitioner,
     check_path,
     check_workload,
 )
@@ -50,6 +51,8 @@ class CheckOptions:
         in_flight: How many steps a coordinator schedules before it waits for them; then
             `steps` counts how often it waits, and the tier follows from the rule: exact
             where no order of the steps matters, else bounded.
+        partitioner: Into which shards parameter servers cut variables: `fixed:2`,
+            `min:BYTES:SHARDS` or `max:BYTES`; None leaves them whole.
     """
 
     clusters: tuple[str, ...] = ("mirrored:2", "mwms:2")
@@ -70,6 +73,7 @@ class CheckOptions:
     start: str | None = None
     restore_from: str | None = None
     in_flight: int = 1
+    partitioner: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("clusters", "paths", "tiers"):
@@ -79,6 +83,9 @@ class CheckOptions:
             ClusterSpec.parse(cluster)
         self._check_restore()
         self._check_in_flight()
+        check_partitioner(
+            self.partitioner or "", *map(ClusterSpec.parse, self.clusters)
+        )
         for path in self.paths:
             check_path(path)
         for tier in self.tiers:

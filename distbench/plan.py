@@ -88,6 +88,7 @@ def plan_scenarios(
                 timeout_s=options.timeout_s,
                 restore_from=before,
                 in_flight=options.in_flight,
+                partitioner=options.partitioner or "",
             ),
             spec=spec,
             optional=not options.workloads and workload == "embedding",

@@ -92,6 +92,8 @@ class Scenario:
             and goes on from; empty starts afresh.
         in_flight: How many steps a coordinator schedules before it waits for them. With
             more than 1, `steps` counts how often it waits.
+        partitioner: Into which shards parameter servers cut variables, see
+            `parse_partitioner`; empty leaves them whole.
     """
 
     target: str
@@ -108,6 +110,7 @@ class Scenario:
     split: tuple[int, ...] = ()
     restore_from: str = ""
     in_flight: int = 1
+    partitioner: str = ""
 
     def __post_init__(self) -> None:
         if not self.target:
@@ -124,6 +127,7 @@ class Scenario:
         )
         self._check_split(ClusterSpec.parse(self.cluster))
         check_in_flight(self.in_flight, ClusterSpec.parse(self.cluster))
+        check_partitioner(self.partitioner, ClusterSpec.parse(self.cluster))
         if self.restore_from:
             ClusterSpec.parse(self.restore_from)
 
@@ -161,6 +165,8 @@ class Scenario:
             parts.append(self.path)
         if self.restore_from:
             parts += ["from", self.restore_from.removesuffix("@cpu")]
+        if self.partitioner:
+            parts.append(self.partitioner)
         if self.in_flight > 1:
             parts += [str(self.in_flight), "in", "flight"]
         return "-".join(parts)
@@ -228,6 +234,38 @@ def check_in_flight(in_flight: int, *specs: ClusterSpec) -> None:
                 f"Cluster '{spec}' has no steps in flight: its replicas take every "
                 f"step together. Expected a cluster ps:W+P. "
                 f"Received: in_flight={in_flight}."
+            )
+
+
+def parse_partitioner(text: str) -> tuple[str, tuple[int, ...]]:
+    """Kind and numbers of a partitioner.
+
+    Raises:
+        BadInputError: The text is none; the message gives the grammar.
+    """
+    kind, *numbers = text.split(":")
+    counts = {"fixed": (1,), "min": (2,), "max": (1, 2)}.get(kind, ())
+    plain = all(re.fullmatch(r"[1-9][0-9]{0,11}", number) for number in numbers)
+    if len(numbers) not in counts or not plain:
+        raise BadInputError(
+            f"Partitioner {text!r} is not known. Expected fixed:SHARDS, "
+            "min:BYTES:SHARDS (as many shards of so many bytes as there can be, and "
+            "no more), or max:BYTES (as few shards as there can be), with :SHARDS "
+            "behind it if wanted."
+        )
+    return kind, tuple(map(int, numbers))
+
+
+def check_partitioner(text: str, *specs: ClusterSpec) -> None:
+    """Raise BadInputError for a partitioner that is none, or has nobody to use it."""
+    if not text:
+        return
+    parse_partitioner(text)
+    for spec in specs:
+        if spec.kind != "ps":
+            raise BadInputError(
+                f"Cluster '{spec}' has no parameter servers to share variables out "
+                f"among. Expected a cluster ps:W+P. Received: partitioner={text!r}."
             )
 
 

@@ -98,6 +98,14 @@ def check(
             "counts how often.",
         ),
     ] = 1,
+    partitioner: Annotated[
+        Text,
+        typer.Option(
+            metavar="KIND",
+            help="Under ps, cut variables into shards: fixed:2, min:BYTES:SHARDS or "
+            "max:BYTES.",
+        ),
+    ] = None,
     expect: Annotated[
         Names,
         typer.Option(
@@ -149,6 +157,7 @@ def check(
         require_gpus=require_gpus,
         restore_from=restore_from,
         in_flight=in_flight,
+        partitioner=partitioner,
         timeout_s=timeout,
         engine=engine,
     )

@@ -59,7 +59,9 @@ def observe_corrected(
     }
     if scenario.restore_from:
         payload["restored"] = str(folder / SAVED)
-    opening = make_opening(scenario.seed, scenario.jit)
+    opening = make_opening(
+        scenario.seed, scenario.jit, partitioner=scenario.partitioner
+    )
     trainers = list_trainers(spec)
     deadline_s = time.monotonic() + scenario.timeout_s
     with launch.start_cluster(spec, opening) as cluster:

@@ -58,7 +58,9 @@ def observe_flight(
         **make_payload(target, scenario, spec, folder),
         "replicas": spec.replicas,
     }
-    opening = make_opening(scenario.seed, scenario.jit)
+    opening = make_opening(
+        scenario.seed, scenario.jit, partitioner=scenario.partitioner
+    )
     control: TargetRef | None = None
     tier: Tier = "bounded"
 

@@ -79,9 +79,19 @@ def start_one(launch: Launch, seed: int, jit: bool | None) -> Group:
     return launch.start_cluster(ONE, make_opening(seed, jit))
 
 
-def make_opening(seed: int, jit: bool | None, collective_s: float | None = None) -> Job:
+def make_opening(
+    seed: int,
+    jit: bool | None,
+    collective_s: float | None = None,
+    partitioner: str = "",
+) -> Job:
     """The first job of every task: it starts TensorFlow."""
-    payload = {"seed": seed, "jit": jit, "collective_s": collective_s}
+    payload = {
+        "seed": seed,
+        "jit": jit,
+        "collective_s": collective_s,
+        "partitioner": partitioner,
+    }
     return Job(name="open", payload=payload, timeout_s=OPEN_S)
 
 

@@ -66,7 +66,9 @@ def observe(
         "partly": launch.collective_s is not None,
         "rerun": launch.rerun,
     }
-    opening = make_opening(scenario.seed, scenario.jit, launch.collective_s)
+    opening = make_opening(
+        scenario.seed, scenario.jit, launch.collective_s, scenario.partitioner
+    )
 
     def left() -> float:
         return max(0.1, deadline_s - time.monotonic())

@@ -91,6 +91,7 @@ _OPTIONS: Mapping[str, Callable[[Any], str]] = {
     "split": lambda split: ",".join(map(str, split)),
     "restore_from": str,
     "in_flight": str,
+    "partitioner": str,
     "jit": lambda jit: "on" if jit else "off",
     "timeout_s": "{:g}".format,
 }

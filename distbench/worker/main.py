@@ -40,6 +40,7 @@ from distbench.worker.families import describe_control
 from distbench.worker.flight import Rounds, fly
 from distbench.worker.given import select_gradients, select_state
 from distbench.worker.naming import pair_names
+from distbench.worker.partition import shard_variables
 from distbench.worker.program import Program, count_batch
 from distbench.worker.reference import Reference, cut_batch
 from distbench.worker.replay import Replay
@@ -101,7 +102,11 @@ class Worker:
         if self._spec.kind == "ps" and task.role != "chief":
             self._server = serve_forever(self._spec, task)
         else:
-            self._strategy = make_strategy(self._spec, payload.get("collective_s"))
+            self._strategy = make_strategy(
+                self._spec,
+                payload.get("collective_s"),
+                payload.get("partitioner", ""),
+            )
         return {"environment": describe_environment()}
 
     def describe(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -434,9 +439,12 @@ class Worker:
         program: Program = make_program(subject, scenario)
         # A tap holds what one step left in it: steps in flight would write over it.
         tapped = self._spec.kind != "ps" or scenario.in_flight == 1
-        return Session(
-            program, self._strategy, self._spec, self._context.task, tapped=tapped
-        )
+        # A strategy has the shards from its partitioner already.
+        shards = scenario.partitioner if self._spec.kind == "one" else ""
+        with shard_variables(shards):
+            return Session(
+                program, self._strategy, self._spec, self._context.task, tapped=tapped
+            )
 
 
 def _asks_for_reruns(

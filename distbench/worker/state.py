@@ -131,19 +131,27 @@ def list_state(
         parts = list(variable.variables) if is_sharded else [variable]
         for number, part in enumerate(parts):
             name = given_names.get(id(part)) or _name_variable(part)
-            if is_sharded:
+            if is_sharded and not name.endswith(f"/part_{number}"):
+                # The strategy names the shards of a variable that has a name alone.
                 name = f"{_clean_name(variable.name)}/part_{number}"
             _register(part, name, "variable", "", known, names, found)
     paths = [v.info.path for v in found]
     for optimizer in optimizers:
         counter = find_counter(optimizer)
-        for variable in walk_variables(optimizer):
+        for variable in _list_shards(walk_variables(optimizer)):
             name = _name_variable(variable)
             role = "iterations" if variable is counter else "slot"
             _register(
                 variable, name, role, _match_owner(name, paths), known, names, found
             )
     return tuple(found)
+
+
+def _list_shards(variables: Iterable[Any]) -> Iterator[Any]:
+    """The variables, those in shards taken apart."""
+    for variable in variables:
+        is_sharded = isinstance(variable, tf.__internal__.distribute.ShardedVariable)
+        yield from variable.variables if is_sharded else [variable]
 
 
 def _register(

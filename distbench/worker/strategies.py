@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from distbench.cluster import ClusterSpec, Task
+from distbench.worker.partition import make_partitioner
 
 _INTRA_OP_THREADS = 1
 """One thread within an op: with several, how TensorFlow splits a product among them
@@ -88,7 +89,7 @@ def count_inter_op_threads(spec: ClusterSpec) -> int:
 
 
 def make_strategy(
-    spec: ClusterSpec, collective_s: float | None = None
+    spec: ClusterSpec, collective_s: float | None = None, partitioner: str = ""
 ) -> tf.distribute.Strategy:
     """The strategy of the calling task, which is no parameter server.
 
@@ -96,6 +97,7 @@ def make_strategy(
         spec: Its cluster.
         collective_s: How long a worker waits for the others in a collective; without,
             for ever. TensorFlow spends a sleeping thread on each that has a deadline.
+        partitioner: Into which shards parameter servers cut variables.
     """
     devices = [f"{spec.device}:{i}" for i in range(spec.replicas_per_worker)]
     if spec.kind == "one":
@@ -116,7 +118,9 @@ def make_strategy(
         )
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    return tf.distribute.ParameterServerStrategy(resolver)
+    return tf.distribute.ParameterServerStrategy(
+        resolver, variable_partitioner=make_partitioner(partitioner)
+    )
 
 
 def serve_forever(spec: ClusterSpec, task: Task) -> Any:

@@ -14,6 +14,7 @@ from distbench.scenario import (
     PATHS,
     WORKLOADS,
     Scenario,
+    parse_partitioner,
     scenario_from_json,
     scenario_to_json,
 )
@@ -145,3 +146,34 @@ def test_bad_options_are_refused_with_the_nearest_name(
 def test_default_options_are_valid_and_train_an_odd_number_of_steps() -> None:
     assert CheckOptions().steps % 2 == 1
     assert dataclasses.replace(CheckOptions(), expect=("nonfinite",))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("fixed:2", ("fixed", (2,))),
+        ("min:256:4", ("min", (256, 4))),
+        ("max:8", ("max", (8,))),
+        ("max:8:2", ("max", (8, 2))),
+    ],
+)
+def test_a_partitioner_is_a_kind_and_its_numbers(text: str, expected: tuple) -> None:
+    assert parse_partitioner(text) == expected
+    scenario = Scenario(target="a.b:P", cluster="ps:1+2", partitioner=text)
+    assert scenario.id == f"P-ps:1+2-{text}"
+    assert scenario_from_json(scenario_to_json(scenario)) == scenario
+
+
+@pytest.mark.parametrize(
+    "text", ["fixed", "fixed:0", "fixed:2:2", "min:8", "least:3", "max:-1", ":"]
+)
+def test_no_partitioner_is_refused_with_the_grammar(text: str) -> None:
+    with pytest.raises(BadInputError, match="fixed:SHARDS"):
+        Scenario(target="t", cluster="ps:1+2", partitioner=text)
+    with pytest.raises(BadInputError, match="fixed:SHARDS"):
+        CheckOptions(clusters=("ps:1+2",), partitioner=text)
+
+
+def test_shards_need_parameter_servers() -> None:
+    with pytest.raises(BadInputError, match="no parameter servers"):
+        Scenario(target="t", cluster="mwms:2", partitioner="fixed:2")

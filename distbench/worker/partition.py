@@ -1,0 +1,66 @@
+"""Variables in shards, which TensorFlow cuts on servers and the bench on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.scenario import parse_partitioner
+
+
+def make_partitioner(text: str) -> Any:
+    """TensorFlow's partitioner of that name; None for an empty text."""
+    if not text:
+        return None
+    kind, numbers = parse_partitioner(text)
+    partitioners = tf.distribute.experimental.partitioners
+    if kind == "fixed":
+        return partitioners.FixedShardsPartitioner(*numbers)
+    if kind == "min":
+        return partitioners.MinSizePartitioner(*numbers)
+    return partitioners.MaxSizePartitioner(*numbers)
+
+
+@contextmanager
+def shard_variables(text: str) -> Iterator[None]:
+    """Inside, variables come into being in the shards that a strategy would make.
+
+    As `ParameterServerStrategyV2Extended._create_variable` does it: the first axis is
+    cut, the first shards have a row more where it does not divide, and what is to lie
+    beside another variable, as a slot does, stays whole.
+
+    Args:
+        text: A partitioner; empty leaves variables alone.
+    """
+    partitioner = make_partitioner(text)
+    if partitioner is None:
+        yield
+        return
+
+    def create(next_creator: Any, **options: Any) -> Any:
+        initial = options.get("initial_value")
+        if "colocate_with" in options or initial is None:
+            return next_creator(**options)
+        value = tf.convert_to_tensor(
+            initial() if callable(initial) else initial, options.get("dtype")
+        )
+        count = 1
+        if value.shape.rank:
+            count = min(partitioner(value.shape, value.dtype)[0], value.shape[0])
+        if count == 1:
+            return next_creator(**{**options, "initial_value": value})
+        rows, more = divmod(int(value.shape[0]), int(count))
+        sizes = [rows + (number < more) for number in range(count)]
+        shards = []
+        for number, part in enumerate(tf.split(value, sizes)):
+            chosen = {**options, "initial_value": part, "shape": part.shape}
+            if options.get("name") is not None:
+                chosen["name"] = f"{options['name']}/part_{number}"
+            shards.append(next_creator(**chosen))
+        return tf.__internal__.distribute.ShardedVariable(shards)
+
+    with tf.variable_creator_scope(create):
+        yield

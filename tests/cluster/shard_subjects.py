@@ -1,0 +1,71 @@
+"""Programs and optimizers whose variables lie in shards on parameter servers."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+legacy = tf_keras.optimizers.legacy
+
+
+class Sharded:
+    """A table of embeddings and a layer, in as many shards as the strategy makes."""
+
+    loss_reduction = "sum"
+    examples = 16
+
+    def build(self, strategy):
+        rng = np.random.default_rng(3)
+        self.table = tf.Variable(rng.normal(size=(8, 3)).astype("float32"), name="rows")
+        # Its shards have no names of their own.
+        self.kernel = tf.Variable(rng.normal(size=(3, 2)).astype("float32"))
+        self._optimizer = legacy.SGD(0.1)
+
+    def variables(self):
+        return [self.table, self.kernel]
+
+    def shards(self):
+        found = []
+        for variable in self.variables():
+            found += getattr(variable, "variables", [variable])
+        return found
+
+    def optimizer(self):
+        return self._optimizer
+
+    def data(self, step):
+        rng = np.random.default_rng(step + 1)
+        rows = rng.integers(0, 8, size=(self.examples, 2))
+        return rows, rng.normal(size=(self.examples, 2)).astype("float32")
+
+    def replica_step(self, batch):
+        rows, targets = batch
+        with tf.GradientTape() as tape:
+            found = tf.nn.embedding_lookup(self.table, rows)
+            outputs = tf.reduce_mean(found, axis=1) @ tf.convert_to_tensor(self.kernel)
+            loss = tf.reduce_sum((outputs - targets) ** 2) / self.examples
+        gradients = tape.gradient(loss, self.shards())
+        self._optimizer.apply_gradients(zip(gradients, self.shards(), strict=True))
+        return loss
+
+
+class SwapsShards(legacy.SGD):
+    """Hands the shards of a variable to each other's servers, where there are any."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
+        pairs = list(grads_and_vars)
+        if isinstance(
+            tf.distribute.get_strategy(), tf.distribute.ParameterServerStrategy
+        ):
+            (first, one), (second, other), *rest = pairs
+            pairs = [(second, one), (first, other), *rest]
+        return super().apply_gradients(pairs, name, **kwargs)
+
+
+def make_swapping():
+    return SwapsShards(0.1)
+
+
+def make_adam():
+    return legacy.Adam(0.1)
