@@ -117,6 +117,7 @@ def read_scenario(verdict: Verdict, run: Run) -> Scenario:
     Raises:
         BadInputError: The verdict does not have it, or it cannot be.
     """
+    _take(run, run.tier, "tier", str)
     setup = run.setup
     if not isinstance(setup, Mapping) or not setup:
         raise BadInputError(

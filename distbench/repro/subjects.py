@@ -36,9 +36,12 @@ ${configure}\
     def replica_step(batch):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(compute_losses(*variables, *batch)) / EXAMPLES
-${penalty}\
+${penalty}${scaled}\
         optimizer.apply_gradients($apply)
 ${result}""")  # noqa: E501  # the script's lines are shorter
+_SCALED = """\
+            scaled = loss * strategy.num_replicas_in_sync
+"""
 _SEEDS = """\
     random.seed(SEED), np.random.seed(SEED), tf.random.set_seed(SEED)
 """
@@ -154,14 +157,15 @@ def _shows_loss(case: Case) -> bool:
 def _write_optimizer(case: Case, coordinator: str) -> str:
     path = WRITTEN_PATHS[case.scenario.path]
     workload = write_workload(case.scenario.workload, case.scenario.dtype)
-    factor = " * strategy.num_replicas_in_sync" if path.scales_loss else ""
-    pairs = f"zip(tape.gradient(loss{factor}, variables), variables)"
+    target = "scaled" if path.scales_loss else "loss"
+    pairs = f"zip(tape.gradient({target}, variables), variables)"
     configure = "".join(f"        {line}\n" for line in path.configure.splitlines())
     train = _OPTIMIZER.substitute(
         coordinator=coordinator,
         options=workload.options,
         configure=configure,
         penalty=workload.penalty,
+        scaled=_SCALED if path.scales_loss else "",
         apply=path.apply.format(pairs=pairs),
         result="        return loss\n" if _shows_loss(case) else "",
     )
