@@ -39,6 +39,7 @@ class CheckOptions:
         start: `fork` or `spawn`; None takes what the machine allows.
         restore_from: The cluster that trains first and saves a checkpoint, from which
             each of `clusters` goes on; None starts afresh.
+        examples: Size of the global batch of a workload; 0 leaves it to the bench.
     """
 
     clusters: tuple[str, ...] = ("mirrored:2", "mwms:2")
@@ -57,6 +58,7 @@ class CheckOptions:
     engine: str = "local"
     start: str | None = None
     restore_from: str | None = None
+    examples: int = 0
 
     def __post_init__(self) -> None:
         for name in ("clusters", "paths", "tiers"):
@@ -81,10 +83,7 @@ class CheckOptions:
             dtype=self.dtype,
             keras=self.keras,
         )
-        if self.require_gpus < 0:
-            raise BadInputError(
-                f"require_gpus must not be negative. Received: {self.require_gpus}."
-            )
+        self._check_counts()
         self._check_engine()
 
     def _check_restore(self) -> None:
@@ -96,6 +95,13 @@ class CheckOptions:
                 "What was trained before is no data of the exact tier. Expected the "
                 "tier bounded or free with restore_from."
             )
+
+    def _check_counts(self) -> None:
+        for name in ("require_gpus", "examples"):
+            if getattr(self, name) < 0:
+                raise BadInputError(
+                    f"{name} must not be negative. Received: {getattr(self, name)}."
+                )
 
     def _check_engine(self) -> None:
         if self.engine not in ENGINES:

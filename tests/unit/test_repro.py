@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import types
 from dataclasses import replace
 
 import pytest
@@ -217,6 +218,23 @@ def test_the_command_writes_the_script(call, tmp_path):
     assert script.read_text() == write(make_failed())
     code, printed = call("repro", str(source), "-o", str(script), "--only", "b")
     assert (code, "NumPy alone" in printed) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("run", "is_told"),
+    [(make_failed(), True), (make_run(Status.PASS), False)],
+    ids=["failed", "passed"],
+)
+def test_a_failed_check_tells_how_to_get_its_script(
+    call, monkeypatch, tmp_path, run, is_told
+):
+    module = types.ModuleType("distbench.checker")
+    module.check_target = lambda *_: make_verdict(run)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "distbench.checker", module)
+    file = tmp_path / "a verdict.json"
+    printed = call("check", "a.b:c", "--json", str(file))[1]
+    assert (f"distbench repro '{file}' -o shown.py" in printed) == is_told
+    assert "distbench repro" not in call("check", "a.b:c")[1]
 
 
 @pytest.mark.parametrize(
