@@ -25,9 +25,9 @@ _SCRIPT = Template("""\
 # $headline.
 # Exits with 1 if $told, else with 0. Found with TensorFlow $tensorflow; needs $needs.
 import $modules
+sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(3))  # no finding
 os.environ.update($environment)
 import numpy as np, tensorflow as tf
-sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(3))  # no finding
 signal.alarm($deadline)  # ends what waits for ever
 tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False, "remapping": False})
 ${settings}CUTS, EXAMPLES, STEPS, SEED, DTYPE = $cuts, $examples, $steps, $seed, $dtype

@@ -108,7 +108,9 @@ def write_import(target: TargetRef) -> str:
     """What binds `subject`."""
     stem = Path(target.path).stem
     # Asking where a top-level module lies imports nothing.
-    is_odd = not stem.isidentifier() or find_spec(stem) is not None
+    other = find_spec(stem) if stem.isidentifier() else None
+    is_taken = other is not None and other.origin != target.path
+    is_odd = is_taken or not stem.isidentifier()
     template = _ODD_FILE if target.path and is_odd else _MODULE
     return template.substitute(
         folder=ascii(target.search_path[0]),

@@ -142,6 +142,27 @@ def test_names_cannot_become_code(name, tmp_path):
     assert sorted(second) == sorted([*first, *added])
 
 
+@pytest.mark.parametrize("stem", ["json", "my-file"], ids=["taken", "no-name"])
+def test_a_file_is_not_mistaken_for_another_module(stem, tmp_path, monkeypatch):
+    places = {}
+    for name in (stem, "only_here"):
+        path = tmp_path / f"{name}.py"
+        path.write_text("def make(): return 'mine'\n")
+        target = {**SETUP, "target": f"{path}:make"}
+        text = write(make_failed(cluster="mirrored:2", setup=target))
+        lines = text.splitlines()
+        end = next(i for i, line in enumerate(lines) if "subject = " in line)
+        start = next(i for i, line in enumerate(lines) if "sys.path.insert" in line)
+        places[name] = "\n".join(lines[start : end + 1])
+        known: dict[str, object] = {}
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        monkeypatch.setattr(sys, "modules", dict(sys.modules))
+        exec(f"import importlib.util, sys\n{places[name]}", known)
+        assert known["subject"]() == "mine"  # type: ignore[operator]
+    assert "spec_from_file" in places[stem]
+    assert "spec_from_file" not in places["only_here"]
+
+
 def list_nodes(text: str) -> list[str]:
     return [type(node).__name__ for node in ast.walk(ast.parse(text))]
 
