@@ -360,6 +360,7 @@ def _describe_setup(item: Planned, shards: tuple[int, ...] = ()) -> dict[str, ob
         "timeout_s": scenario.timeout_s,
         "examples": scenario.examples,
         "in_flight": scenario.in_flight,
+        "partitioner": scenario.partitioner,
         "split": list(shards or scenario.split),
     }
 

@@ -53,6 +53,7 @@ class CheckOptions:
             where no order of the steps matters, else bounded.
         partitioner: Into which shards parameter servers cut variables: `fixed:2`,
             `min:BYTES:SHARDS` or `max:BYTES`; None leaves them whole.
+        examples: Size of the global batch of a workload; 0 leaves it to the bench.
     """
 
     clusters: tuple[str, ...] = ("mirrored:2", "mwms:2")
@@ -74,6 +75,7 @@ class CheckOptions:
     restore_from: str | None = None
     in_flight: int = 1
     partitioner: str | None = None
+    examples: int = 0
 
     def __post_init__(self) -> None:
         for name in ("clusters", "paths", "tiers"):
@@ -102,10 +104,7 @@ class CheckOptions:
             dtype=self.dtype,
             keras=self.keras,
         )
-        if self.require_gpus < 0:
-            raise BadInputError(
-                f"require_gpus must not be negative. Received: {self.require_gpus}."
-            )
+        self._check_counts()
         self._check_engine()
 
     def _check_restore(self) -> None:
@@ -132,6 +131,13 @@ class CheckOptions:
                 "Steps in flight start afresh. Expected restore_from with one step at "
                 f"a time. Received: in_flight={self.in_flight}."
             )
+
+    def _check_counts(self) -> None:
+        for name in ("require_gpus", "examples"):
+            if getattr(self, name) < 0:
+                raise BadInputError(
+                    f"{name} must not be negative. Received: {getattr(self, name)}."
+                )
 
     def _check_engine(self) -> None:
         if self.engine not in ENGINES:

@@ -8,7 +8,7 @@ from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
 from distbench.machine import Machine
 from distbench.options import CheckOptions
-from distbench.scenario import MODEL, PIPELINE, PROGRAM, Scenario
+from distbench.scenario import MODEL, PIPELINE, PROGRAM, WORKLOADS, Scenario
 
 DEFAULT_WORKLOADS = ("linear", "embedding")
 """One where every sum is exact, and one with sparse gradients. Both need no extra."""
@@ -89,6 +89,7 @@ def plan_scenarios(
                 restore_from=before,
                 in_flight=options.in_flight,
                 partitioner=options.partitioner or "",
+                examples=options.examples if workload in WORKLOADS else 0,
             ),
             spec=spec,
             optional=not options.workloads and workload == "embedding",

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from distbench.cli.check import check
-from distbench.cli.debug import repro
+from distbench.cli.debug import repro, shrink
 from distbench.cli.outcome import guard
 from distbench.cli.selftest import selftest
 from distbench.cli.tell import doctor, explain, list_all
@@ -56,6 +56,7 @@ app.command("check")(guard(check))
 app.command("list")(guard(list_all))
 app.command("explain")(guard(explain))
 app.command("repro")(guard(repro))
+app.command("shrink")(guard(shrink))
 app.command("selftest")(guard(selftest))
 app.command("doctor")(guard(doctor))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,6 +64,12 @@ def check(
     seed: Annotated[
         int, typer.Option(metavar="N", help="Seed of data and initial values.")
     ] = 1,
+    examples: Annotated[
+        int,
+        typer.Option(
+            metavar="G", help="Size of a workload's global batch; 0: the bench's own."
+        ),
+    ] = 0,
     split: Annotated[
         Text,
         typer.Option(
@@ -149,6 +156,7 @@ def check(
         steps=steps,
         dtype=dtype,
         seed=seed,
+        examples=examples,
         split=_parse_split(split),
         only=only,
         keras=keras,
@@ -167,14 +175,20 @@ def check(
 
     from distbench.checker import check_target
     from distbench.expect import apply_expectations
+    from distbench.report.escape import escape_controls
     from distbench.report.progress import make_progress
     from distbench.report.table import make_console
+    from distbench.verdict import Status
 
     with make_progress(make_console(stderr=True)) as progress:
         verdict = check_target(ref, options, progress)
     verdict = apply_expectations(verdict, options.expect)
     _write_reports(verdict, options, json=json, html=html, junit=junit)
     _print_report(verdict, options)
+    if json is not None and verdict.status is Status.FAIL:
+        # To paste into a bug report; what cannot be shown so, the command says itself.
+        words = shlex.join(["distbench", "repro", str(json), "-o", "shown.py"])
+        typer.echo(f"A script that shows it: {escape_controls(words)}")
     return verdict.exit_code
 
 

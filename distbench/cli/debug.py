@@ -1,4 +1,4 @@
-"""The commands for one wrong number: `repro`."""
+"""The commands for one wrong number: `repro` and `shrink`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from distbench.errors import BadInputError
+
+EXIT_UNDECIDED = 4
 
 if TYPE_CHECKING:
     from distbench.verdict import Verdict
@@ -45,6 +47,69 @@ def repro(
         f"{output}: shows {case.finding.code} of {case.run.scenario} in "
         f"{len(text.splitlines())} lines; run it with Python."
     )
+    return 0
+
+
+def shrink(
+    verdict: Annotated[
+        Path,
+        typer.Argument(
+            metavar="VERDICT.json", help="What 'distbench check --json' wrote."
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Where the smaller verdict goes. [default: VERDICT.small.json]",
+        ),
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The scenario to shrink. [default: the first that failed]",
+        ),
+    ] = None,
+    tries: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Checks at most.")
+    ] = 12,
+) -> int:
+    """Find the smallest scenario that still shows a finding."""
+    from distbench.report.escape import escape_controls
+    from distbench.report.files import check_place, write_report
+    from distbench.repro.case import find_target, list_failed, read_scenario
+    from distbench.shrink import make_start, name_options, shrink
+    from distbench.verdict import verdict_to_json
+
+    output = output or verdict.with_suffix(".small.json")
+    check_place(output)
+    read = read_verdict(verdict)
+    run = next(list_failed(read, only))
+    scenario = read_scenario(read, run)
+    wanted = next(finding for finding in run.findings if not finding.warning)
+    target = find_target(scenario.target)
+    start = make_start(scenario, run)
+
+    from distbench.checker import check_target
+
+    smallest = None
+    checked = shrink(
+        start, wanted, lambda options: check_target(target, options), tries
+    )
+    for made in checked:
+        typer.echo(
+            f"{'shows it' if made.shows else 'does not'}: "
+            f"{name_options(made.options)} ({escape_controls(made.why)})"
+        )
+        smallest = made if made.shows else smallest
+    if smallest is None or smallest.verdict is None:
+        typer.echo(f"{wanted.code} in {wanted.phase} did not come again.", err=True)
+        return EXIT_UNDECIDED
+    write_report(output, verdict_to_json(smallest.verdict) + "\n")
+    typer.echo(f"{output}: {wanted.code} with {name_options(smallest.options)}.")
     return 0
 
 

@@ -86,6 +86,7 @@ _OPTIONS: Mapping[str, Callable[[Any], str]] = {
     "steps": str,
     "dtype": str,
     "seed": str,
+    "examples": str,
     "keras": str,
     "engine": str,
     "split": lambda split: ",".join(map(str, split)),

@@ -83,6 +83,7 @@ def _check_shown(run: Run, scenario: Scenario) -> None:
         "an input pipeline": scenario.workload == PIPELINE,
         "a checkpoint": bool(scenario.restore_from),
         "the order of steps in flight": scenario.in_flight > 1,
+        "shards of variables": bool(scenario.partitioner),
     }
     for what, is_needed in found.items():
         if is_needed:
@@ -127,6 +128,7 @@ def read_scenario(verdict: Verdict, run: Run) -> Scenario:
     Raises:
         BadInputError: The verdict does not have it, or it cannot be.
     """
+    _take(run, run.tier, "tier", str)
     setup = run.setup
     if not isinstance(setup, Mapping) or not setup:
         raise BadInputError(
@@ -140,6 +142,7 @@ def read_scenario(verdict: Verdict, run: Run) -> Scenario:
         "path": _take(run, run.path, "path", str),
         "dtype": _take(run, setup.get("dtype"), "dtype", str),
         "restore_from": _take(run, setup.get("restore_from"), "restore_from", str),
+        "partitioner": _take(run, setup.get("partitioner", ""), "partitioner", str),
     }
     split = _take(run, setup.get("split"), "split", list)
     keras, jit = setup.get("keras"), setup.get("jit")

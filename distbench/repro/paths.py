@@ -14,10 +14,10 @@ def aggregate(pairs):
 """
 _TWO_STAGES = """\
 def aggregate_in_two_stages(pairs):
-    pairs = [(g, v) for g, v in pairs if g is not None]
+    pairs = [pair for pair in pairs if pair[0] is not None]
     sparse = [isinstance(g, tf.IndexedSlices) for g, _ in pairs]
-    sums = {k: iter(aggregate(p for p, s in zip(pairs, sparse) if s is k))
-            for k in sorted(set(sparse))}
+    parts = {k: [p for p, s in zip(pairs, sparse) if s is k] for k in sorted({*sparse})}
+    sums = {k: iter(aggregate(part)) for k, part in parts.items()}
     return [next(sums[k]) for k in sparse]
 """
 _SQUARE = """\

@@ -25,18 +25,19 @@ _SCRIPT = Template("""\
 # $headline.
 # Exits with 1 if $told, else with 0. Found with TensorFlow $tensorflow; needs $needs.
 import $modules
+sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(3))  # no finding
 os.environ.update($environment)
 import numpy as np, tensorflow as tf
-sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(3))  # no finding
 signal.alarm($deadline)  # ends what waits for ever
 tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False, "remapping": False})
 ${settings}CUTS, EXAMPLES, STEPS, SEED, DTYPE = $cuts, $examples, $steps, $seed, $dtype
 $subject$train$cluster$told_by""")  # noqa: E501  # one line of the script
 
+# Workers print at the same time: what one has to say is written at once.
 _COMPARE = Template("""\
-${trained}print($place, "on one device:", one, "allowed error:", $bound)
-for replica, number in enumerate(many, first):
-    print(f"  replica {replica}: {number}, ratio {number / one}", flush=True)
+${trained}lines = [$place + f" on one device: {one} allowed error: $bound"]
+lines += [f"  replica {r}: {v}, ratio {v / one}" for r, v in enumerate(many, first)]
+print("\\n".join([*lines, ""]), end="", flush=True)
 os._exit(not np.allclose(many, one, rtol=0, atol=$bound, equal_nan=True))
 """)
 _RAISES = Template("""\

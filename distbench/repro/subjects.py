@@ -36,9 +36,12 @@ ${configure}\
     def replica_step(batch):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(compute_losses(*variables, *batch)) / EXAMPLES
-${penalty}\
+${penalty}${scaled}\
         optimizer.apply_gradients($apply)
 ${result}""")  # noqa: E501  # the script's lines are shorter
+_SCALED = """\
+            scaled = loss * strategy.num_replicas_in_sync
+"""
 _SEEDS = """\
     random.seed(SEED), np.random.seed(SEED), tf.random.set_seed(SEED)
 """
@@ -105,7 +108,9 @@ def write_import(target: TargetRef) -> str:
     """What binds `subject`."""
     stem = Path(target.path).stem
     # Asking where a top-level module lies imports nothing.
-    is_odd = not stem.isidentifier() or find_spec(stem) is not None
+    other = find_spec(stem) if stem.isidentifier() else None
+    is_taken = other is not None and other.origin != target.path
+    is_odd = is_taken or not stem.isidentifier()
     template = _ODD_FILE if target.path and is_odd else _MODULE
     return template.substitute(
         folder=ascii(target.search_path[0]),
@@ -154,14 +159,15 @@ def _shows_loss(case: Case) -> bool:
 def _write_optimizer(case: Case, coordinator: str) -> str:
     path = WRITTEN_PATHS[case.scenario.path]
     workload = write_workload(case.scenario.workload, case.scenario.dtype)
-    factor = " * strategy.num_replicas_in_sync" if path.scales_loss else ""
-    pairs = f"zip(tape.gradient(loss{factor}, variables), variables)"
+    target = "scaled" if path.scales_loss else "loss"
+    pairs = f"zip(tape.gradient({target}, variables), variables)"
     configure = "".join(f"        {line}\n" for line in path.configure.splitlines())
     train = _OPTIMIZER.substitute(
         coordinator=coordinator,
         options=workload.options,
         configure=configure,
         penalty=workload.penalty,
+        scaled=_SCALED if path.scales_loss else "",
         apply=path.apply.format(pairs=pairs),
         result="        return loss\n" if _shows_loss(case) else "",
     )

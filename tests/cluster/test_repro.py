@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 import distbench
+from distbench.checker import check_target
 from distbench.errors import BadInputError
-from distbench.repro.case import pick_case
+from distbench.repro.case import pick_case, read_scenario
 from distbench.repro.script import write_script
+from distbench.shrink import make_start, name_options, shrink
+from distbench.target import parse_target
 from distbench.verdict import Status, Verdict, verdict_from_json, verdict_to_json
 
 pytestmark = pytest.mark.cluster
@@ -125,6 +128,34 @@ def test_the_wrong_number_is_shown_and_the_right_one_passes(
     assert all(abs(number - one) <= outcome.bound for number in many.values())
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("path", "workload"),
+    [
+        ("aggregator", "overflow"),
+        ("aggregator-mean", "regularized"),
+        ("aggregator-two-stage", "embedding"),
+        ("user", "constrained"),
+        ("transformers", "linear"),
+        ("global-clipnorm", "regularized"),
+    ],
+)
+def test_a_script_sums_as_the_path_does(path, workload, tmp_path):
+    wrong, right = (
+        f"{FOLDER / 'repro_subjects.py'}:{name}"
+        for name in ("make_rate_by_strategy", "make_rate")
+    )
+    verdict = distbench.check(
+        wrong, "mirrored:2", path=path, workload=workload, tier="bounded"
+    )
+    assert verdict.status is Status.FAIL
+    assert run_script(verdict, tmp_path)[0] == 1
+    code, printed, errors = run_script(name_other(verdict, right), tmp_path)
+    assert code == 0, printed + errors
+    one, _ = read_numbers(printed)
+    assert abs(one - pick_case(verdict).outcome.expected) <= pick_case(verdict).bound
+
+
 def test_what_only_the_cluster_raises_is_shown(tmp_path):
     subject = f"{FOLDER / 'subjects.py'}:RaisesOnSecondReplica"
     verdict = distbench.check(subject, "mirrored:2", tier="bounded")
@@ -170,3 +201,30 @@ def test_what_a_script_writes_of_a_workload_is_the_workload():
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("equal") == 20
+
+
+def test_the_smallest_scenario_shows_it_too(tmp_path):
+    subject = f"{FOLDER / 'subjects.py'}:make_identity_aggregator"
+    verdict = distbench.check(
+        subject, "mirrored:3", workload="linear", tier="bounded", steps=2
+    )
+    run = verdict.runs[0]
+    start = make_start(read_scenario(verdict, run), run)
+    made = list(
+        shrink(
+            start,
+            run.findings[0],
+            lambda options: check_target(parse_target(subject), options),
+            tries=4,
+        )
+    )
+    assert [name_options(one.options) for one in made if one.shows] == [
+        "mirrored:3, linear, bounded, 2 steps",
+        "mirrored:2, linear, bounded, 2 steps",
+        "mirrored:2, linear, bounded, 1 step",
+        "mirrored:2, linear, bounded, 1 step, 2 examples",
+    ]
+    small = made[-1].verdict
+    assert sum(small.runs[0].setup["split"]) == 2
+    code, printed, errors = run_script(small, tmp_path)
+    assert code == 1, printed + errors

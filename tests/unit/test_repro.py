@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import types
 from dataclasses import replace
 
 import pytest
@@ -141,6 +142,27 @@ def test_names_cannot_become_code(name, tmp_path):
     assert sorted(second) == sorted([*first, *added])
 
 
+@pytest.mark.parametrize("stem", ["json", "my-file"], ids=["taken", "no-name"])
+def test_a_file_is_not_mistaken_for_another_module(stem, tmp_path, monkeypatch):
+    places = {}
+    for name in (stem, "only_here"):
+        path = tmp_path / f"{name}.py"
+        path.write_text("def make(): return 'mine'\n")
+        target = {**SETUP, "target": f"{path}:make"}
+        text = write(make_failed(cluster="mirrored:2", setup=target))
+        lines = text.splitlines()
+        end = next(i for i, line in enumerate(lines) if "subject = " in line)
+        start = next(i for i, line in enumerate(lines) if "sys.path.insert" in line)
+        places[name] = "\n".join(lines[start : end + 1])
+        known: dict[str, object] = {}
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        monkeypatch.setattr(sys, "modules", dict(sys.modules))
+        exec(f"import importlib.util, sys\n{places[name]}", known)
+        assert known["subject"]() == "mine"  # type: ignore[operator]
+    assert "spec_from_file" in places[stem]
+    assert "spec_from_file" not in places["only_here"]
+
+
 def list_nodes(text: str) -> list[str]:
     return [type(node).__name__ for node in ast.walk(ast.parse(text))]
 
@@ -223,6 +245,23 @@ def test_the_command_writes_the_script(call, tmp_path):
     assert script.read_text() == write(make_failed())
     code, printed = call("repro", str(source), "-o", str(script), "--only", "b")
     assert (code, "NumPy alone" in printed) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("run", "is_told"),
+    [(make_failed(), True), (make_run(Status.PASS), False)],
+    ids=["failed", "passed"],
+)
+def test_a_failed_check_tells_how_to_get_its_script(
+    call, monkeypatch, tmp_path, run, is_told
+):
+    module = types.ModuleType("distbench.checker")
+    module.check_target = lambda *_: make_verdict(run)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "distbench.checker", module)
+    file = tmp_path / "a verdict.json"
+    printed = call("check", "a.b:c", "--json", str(file))[1]
+    assert (f"distbench repro '{file}' -o shown.py" in printed) == is_told
+    assert "distbench repro" not in call("check", "a.b:c")[1]
 
 
 @pytest.mark.parametrize(

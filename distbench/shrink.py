@@ -1,0 +1,173 @@
+"""Makes a scenario smaller for as long as it still shows the same finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError, ClusterError
+from distbench.options import CheckOptions
+from distbench.scenario import WORKLOADS, Scenario
+from distbench.verdict import Finding, Run, Status, Verdict
+
+Check = Callable[[CheckOptions], Verdict]
+"""Checks the subject once more."""
+
+_SIMPLE = ("linear", "embedding", "regularized", "constrained")
+"""Workloads, the one that is easiest to read first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Try:
+    """One check on the way to the smallest scenario.
+
+    Attributes:
+        options: What was checked: one scenario in one tier.
+        verdict: What came out; None where the check could not be made.
+        shows: Whether the first finding is still the same.
+        why: What came out instead.
+    """
+
+    options: CheckOptions
+    verdict: Verdict | None = None
+    shows: bool = False
+    why: str = ""
+
+
+def name_options(options: CheckOptions) -> str:
+    """The size of a scenario in a few words."""
+    parts = [*options.clusters, *options.workloads, *options.tiers]
+    parts.append(f"{options.steps} step{'s' if options.steps != 1 else ''}")
+    if options.examples:
+        parts.append(f"{options.examples} examples")
+    return ", ".join(parts)
+
+
+def make_start(scenario: Scenario, run: Run) -> CheckOptions:
+    """The options that check one run of a verdict again, and nothing else.
+
+    Args:
+        scenario: What was run.
+        run: The run that has the finding.
+    """
+    is_brought = scenario.workload not in WORKLOADS
+    return CheckOptions(
+        clusters=(scenario.cluster,),
+        paths=(scenario.path,),
+        tiers=(run.tier,),
+        workloads=() if is_brought else (scenario.workload,),
+        steps=scenario.steps,
+        dtype=scenario.dtype,
+        seed=scenario.seed,
+        keras=scenario.keras,
+        jit=scenario.jit,
+        timeout_s=scenario.timeout_s,
+        restore_from=scenario.restore_from or None,
+        examples=0 if is_brought else scenario.examples,
+    )
+
+
+def shrink(
+    start: CheckOptions, wanted: Finding, check: Check, tries: int
+) -> Iterator[Try]:
+    """Check smaller and smaller scenarios; the last one that shows it is the smallest.
+
+    Cluster, workload, steps and examples are made smaller in turn, each to the smallest
+    that still shows the finding: the same code, first wrong in the same phase.
+
+    Args:
+        start: The scenario that showed it.
+        wanted: The finding.
+        check: Makes a check.
+        tries: How many checks at most, the one of the start included.
+
+    Yields:
+        Every check, the first one that of the start; where that does not show the
+        finding, it is the only one.
+    """
+    made = _try(start, wanted, check)
+    yield made
+    if not made.shows:
+        return
+    left, smallest = tries - 1, start
+    for list_smaller in (
+        _list_clusters,
+        _list_workloads,
+        _list_steps,
+        _list_examples,
+    ):
+        for options in list_smaller(smallest):
+            if left <= 0:
+                return
+            left -= 1
+            made = _try(options, wanted, check)
+            yield made
+            if made.shows:
+                smallest = options
+                break
+
+
+def _try(options: CheckOptions, wanted: Finding, check: Check) -> Try:
+    try:
+        verdict = check(options)
+    except (BadInputError, ClusterError) as error:
+        return Try(options=options, why=str(error))
+    first = _find_first(verdict)
+    if first is None:
+        return Try(options=options, verdict=verdict, why=str(verdict.status))
+    return Try(
+        options=options,
+        verdict=verdict,
+        shows=(first.code, first.phase) == (wanted.code, wanted.phase),
+        why=f"{first.code} in {first.phase}",
+    )
+
+
+def _find_first(verdict: Verdict) -> Finding | None:
+    failed = (run for run in verdict.runs if run.status is Status.FAIL)
+    findings = (f for run in failed for f in run.findings if not f.warning)
+    return next(findings, None)
+
+
+def _list_clusters(options: CheckOptions) -> Iterator[CheckOptions]:
+    """Fewer tasks: one process, then the same kind with fewer of everything."""
+    spec = ClusterSpec.parse(options.clusters[0])
+    device = f"@{spec.device}" if spec.device else ""
+    texts = {
+        "mwms": [f"mirrored:2{device}", f"mwms:2{device}"],
+        "mirrored": [f"mirrored:2{device}"],
+        "central": [f"central:2{device}"],
+        "ps": ["ps:1+1", "ps:2+1"],
+    }.get(spec.kind, [])
+    for text in texts:
+        smaller = ClusterSpec.parse(text)
+        if (len(smaller.tasks), smaller.replicas) < (len(spec.tasks), spec.replicas):
+            yield replace(options, clusters=(text,))
+
+
+def _list_workloads(options: CheckOptions) -> Iterator[CheckOptions]:
+    if not options.workloads:
+        return
+    for name in _SIMPLE:
+        if name == options.workloads[0]:
+            return
+        yield replace(options, workloads=(name,))
+
+
+def _list_steps(options: CheckOptions) -> Iterator[CheckOptions]:
+    for steps in range(1, options.steps):
+        yield replace(options, steps=steps)
+
+
+def _list_examples(options: CheckOptions) -> Iterator[CheckOptions]:
+    """Of a workload of the bench: one example for each replica, then more."""
+    if not options.workloads:
+        return
+    replicas = ClusterSpec.parse(options.clusters[0]).replicas
+    examples = 1 << (replicas - 1).bit_length()
+    # A check takes four for each replica, and eight at least, where none are named.
+    most = options.examples or max(8, 4 * examples)
+    while examples < most:
+        yield replace(options, examples=examples)
+        examples *= 2

@@ -1,0 +1,171 @@
+"""Smaller scenarios, with checks that are played."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+from verdict_samples import make_finding, make_run, make_verdict
+
+from distbench.cli import main
+from distbench.errors import BadInputError, ClusterError
+from distbench.options import CheckOptions
+from distbench.shrink import name_options, shrink
+from distbench.verdict import Status, Verdict, verdict_from_json, verdict_to_json
+
+WANTED = make_finding(code="missing-reduction", phase="reduced_gradient")
+START = CheckOptions(
+    clusters=("mwms:4",), workloads=("regularized",), tiers=("bounded",), steps=3
+)
+
+
+def fail(**changes) -> Verdict:
+    return make_verdict(make_run(Status.FAIL, findings=(make_finding(**changes),)))
+
+
+def list_tries(check, start: CheckOptions = START, tries: int = 20):
+    return list(shrink(start, WANTED, check, tries))
+
+
+def test_what_always_shows_gets_as_small_as_can_be():
+    made = list_tries(lambda options: fail())
+    assert all(one.shows for one in made)
+    last = made[-1].options
+    assert name_options(last) == "mirrored:2, linear, bounded, 1 step, 2 examples"
+    assert len(made) == 5
+
+
+def test_each_part_stays_as_large_as_the_finding_needs():
+    def check(options: CheckOptions) -> Verdict:
+        needs = (
+            options.clusters[0].startswith("mwms"),
+            options.workloads != ("linear",),
+            options.steps > 1,
+            options.examples in (0, 8),
+        )
+        return fail() if all(needs) else make_verdict(make_run())
+
+    made = list_tries(check)
+    shown = [one.options for one in made if one.shows]
+    assert name_options(shown[-1]) == "mwms:2, embedding, bounded, 2 steps"
+    assert {one.why for one in made if not one.shows} == {"pass"}
+
+
+def test_another_finding_does_not_count():
+    def check(options: CheckOptions) -> Verdict:
+        return fail() if options == START else fail(code="double-reduction")
+
+    made = list_tries(check)
+    assert [one.shows for one in made].count(True) == 1
+    assert made[-1].why == "double-reduction in reduced_gradient"
+
+
+def test_another_phase_does_not_count():
+    made = list_tries(
+        lambda o: fail(phase="reduced_gradient" if o == START else "slot")
+    )
+    assert [one.shows for one in made].count(True) == 1
+
+
+def test_a_warning_before_it_is_passed_over():
+    findings = (make_finding(code="lower-precision", warning=True), WANTED)
+    made = list_tries(lambda o: make_verdict(make_run(Status.FAIL, findings=findings)))
+    assert all(one.shows for one in made)
+
+
+@pytest.mark.parametrize("error", [BadInputError("no"), ClusterError("no ports")])
+def test_what_cannot_be_checked_does_not_show_it(error):
+    def check(options: CheckOptions) -> Verdict:
+        if options == START:
+            return fail()
+        raise error
+
+    made = list_tries(check)
+    assert [one.shows for one in made].count(True) == 1
+    assert made[-1].why == str(error)
+
+
+def test_what_does_not_come_again_is_tried_once():
+    made = list_tries(lambda options: make_verdict(make_run()))
+    assert [(one.shows, one.why) for one in made] == [(False, "pass")]
+
+
+@pytest.mark.parametrize("tries", [1, 2, 4])
+def test_no_more_checks_are_made_than_allowed(tries):
+    made = list_tries(
+        lambda o: fail() if o == START else make_verdict(make_run()), tries=tries
+    )
+    assert len(made) == tries
+
+
+def test_what_brings_its_own_data_keeps_its_examples():
+    start = CheckOptions(clusters=("ps:4+2",), tiers=("bounded",), steps=1)
+    made = list_tries(lambda options: fail(), start)
+    assert [name_options(one.options) for one in made] == [
+        "ps:4+2, bounded, 1 step",
+        "ps:1+1, bounded, 1 step",
+    ]
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    def run(check, *words: str) -> tuple[int, str]:
+        module = types.ModuleType("distbench.checker")
+        module.check_target = check  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "distbench.checker", module)
+        monkeypatch.setattr(sys, "argv", ["distbench", "shrink", *words])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        seen = capsys.readouterr()
+        return int(stopped.value.code or 0), seen.out + seen.err
+
+    return run
+
+
+SETUP = {
+    "target": "a.b:make_c",
+    "steps": 3,
+    "dtype": "float64",
+    "seed": 4,
+    "keras": None,
+    "jit": None,
+    "restore_from": "",
+    "timeout_s": 60.0,
+    "examples": 0,
+    "split": [5, 3],
+}
+
+
+def test_the_command_writes_the_smallest_verdict(call, tmp_path):
+    run = make_run(
+        Status.FAIL,
+        findings=(WANTED,),
+        setup=SETUP,
+        cluster="mwms:2",
+        path="none",
+        workload="embedding",
+    )
+    source = tmp_path / "verdict.json"
+    source.write_text(verdict_to_json(make_verdict(run)))
+    seen: list[CheckOptions] = []
+
+    def check(target, options) -> Verdict:
+        seen.append(options)
+        assert target.describe() == "a.b:make_c"
+        return make_verdict(
+            make_run(Status.FAIL, findings=(WANTED,), message=name_options(options))
+        )
+
+    code, printed = call(check, str(source))
+    assert code == 0, printed
+    assert {(o.paths, o.dtype, o.seed) for o in seen} == {(("none",), "float64", 4)}
+    small = verdict_from_json((tmp_path / "verdict.small.json").read_text())
+    expected = "mirrored:2, linear, bounded, 1 step, 2 examples"
+    assert small.runs[0].message == expected
+    assert f"missing-reduction with {expected}" in printed
+
+    code, printed = call(lambda target, options: make_verdict(make_run()), str(source))
+    assert (code, "did not come again" in printed) == (4, True)
+    code, printed = call(check, str(source), "--only", "x")
+    assert (code, "No failed run has the id 'x'" in printed) == (2, True)
