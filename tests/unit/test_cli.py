@@ -80,7 +80,8 @@ def test_every_option_arrives(play, call, tmp_path: Path) -> None:
     line = (
         "check a.b:c -c mwms:2 -c ps:2+1 --path user --path none --tier exact "
         "--steps 5 --workload mlp --dtype float64 --seed 4 --split 5,3 --examples 8 "
-        "--only some-id --keras legacy --jit on --expect nonfinite --require-gpus 2 --timeout 9.5"
+        "--only some-id --keras legacy --jit on --expect nonfinite --require-gpus 2 "
+        "--timeout 9.5"
     )
     assert call(*line.split()) == 0
     [(target, options)] = seen
