@@ -59,50 +59,47 @@ def read_numbers(printed: str) -> tuple[float, dict[int, float]]:
     return float(one[1]), {int(replica): float(number) for replica, number in many}
 
 
+def pair(wrong: str, right: str, cluster: str, workload: str | None = None, **more):
+    return pytest.param(wrong, right, cluster, workload, **more)
+
+
+LONG = pytest.mark.nightly  # each starts TensorFlow anew, several times
+UNSUMMED = "subjects.py:make_identity_aggregator"
+
+
 @pytest.mark.parametrize(
     ("wrong", "right", "cluster", "workload"),
     [
-        (
-            "subjects.py:make_identity_aggregator",
-            "subjects.py:make_adam",
-            "mirrored:2",
-            "linear",
+        pair(UNSUMMED, "subjects.py:make_adam", "mirrored:2", "linear"),
+        pair(UNSUMMED, "subjects.py:make_sgd", "mwms:2", "embedding", marks=LONG),
+        pair(
+            "subjects.py:LossNotDividedByGlobalBatch", "subjects.py:Program", "mwms:2"
         ),
-        (
-            "subjects.py:make_identity_aggregator",
-            "subjects.py:make_sgd",
-            "mwms:2",
-            "embedding",
-        ),
-        (
-            "subjects.py:LossNotDividedByGlobalBatch",
-            "subjects.py:Program",
-            "mwms:2",
-            None,
-        ),
-        (
+        pair(
             "subjects.py:ClippedBeforeReduction",
             "subjects.py:Program",
             "central:2",
-            None,
+            marks=LONG,
         ),
-        (
+        pair(
             "keras_models.py:make_not_reduced",
             "keras_models.py:make_dense",
             "mirrored:2",
-            None,
+            marks=LONG,
         ),
-        (
+        pair(
             "repro_subjects.py:make_rate_by_strategy",
             "repro_subjects.py:make_rate",
             "ps:2+1",
             "linear",
+            marks=LONG,
         ),
-        (
+        pair(
             "family_subjects.py:make_keras3_clipped",
             "family_subjects.py:make_keras3_sgd",
             "mirrored:2",
             "linear",
+            marks=LONG,
         ),
     ],
 )
@@ -203,6 +200,7 @@ def test_what_a_script_writes_of_a_workload_is_the_workload():
     assert done.stdout.count("equal") == 20
 
 
+@LONG
 def test_the_smallest_scenario_shows_it_too(tmp_path):
     subject = f"{FOLDER / 'subjects.py'}:make_identity_aggregator"
     verdict = distbench.check(
