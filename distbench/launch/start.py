@@ -34,6 +34,7 @@ from distbench.launch.surroundings import Start, choose_start, make_task_environ
 from distbench.launch.tf_config import assign_addresses, count_ports, make_tf_config
 
 _START_S = 30.0
+_REPLACED = "The fork server had died; another one is started."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,7 @@ def start_group(
             group = _start_once(plan, server)
         except ServerDiedError:
             # It was killed after the last group; the new one has not been used.
-            log("The fork server had died; another one is started.")
+            log(_REPLACED)
             server = _find_server(plan, start, check, log)
             group = _start_once(plan, server)
         group.attempts = attempt
@@ -158,7 +159,13 @@ def _find_server(
         return None
     server = get_fork_server(plan.preload, plan.environment, check=check)
     try:
-        server.wait_ready()
+        try:
+            server.wait_ready()
+        except ServerDiedError:
+            # It was killed while it was importing; one that dies again is an error.
+            log(_REPLACED)
+            server = get_fork_server(plan.preload, plan.environment, check=check)
+            server.wait_ready()
     except UnfitError as error:
         if start == "fork":
             raise ClusterError(

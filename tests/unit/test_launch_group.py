@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -234,11 +235,22 @@ def test_a_dead_fork_server_is_replaced(start: Starter) -> None:
     assert said == ["The fork server had died; another one is started."]
 
 
+def test_a_server_that_dies_while_it_imports_is_replaced(start: Starter) -> None:
+    environment = {"KILLED": "early"}
+    os.kill(get_fork_server(PRELOAD, environment).pid, signal.SIGKILL)
+    said: list[str] = []
+    group = start("one", environment=environment, log=said.append)
+    assert group.call("echo", {}, timeout_s=TIMEOUT_S)
+    assert said == ["The fork server had died; another one is started."]
+
+
 def test_a_fork_server_takes_its_tasks_with_it(start: Starter) -> None:
     group = start()
+    server = find_server().pid
 
     def kill_server(*_: object) -> None:
-        os.kill(find_server().pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server, signal.SIGKILL)
 
     with pytest.raises(TaskFailedError, match=r"fork server died") as failure:
         group.call("wait", {}, timeout_s=TIMEOUT_S, on_progress=kill_server)
