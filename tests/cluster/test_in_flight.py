@@ -17,6 +17,7 @@ from distbench.selftest.run import plan_selftest, run_selftest
 from distbench.verdict import Run, Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
+LONG = pytest.mark.nightly
 SUBJECTS = Path(__file__).with_name("subjects.py")
 ODD = Path(__file__).with_name("odd_programs.py")
 
@@ -30,14 +31,20 @@ def _fly(name: str, cluster: str, **options) -> Run:
 
 @pytest.mark.parametrize(
     "name",
-    ["read-then-assigned", "applied-again", "counted-by-each-worker"],
+    [
+        pytest.param("read-then-assigned", marks=LONG),
+        "applied-again",
+        pytest.param("counted-by-each-worker", marks=LONG),
+    ],
 )
 def test_a_fault_of_steps_in_flight_is_found_and_named(name: str) -> None:
     (cell,) = run_selftest(plan_selftest([name], ["ps:2+1"])).faults
     assert mark_cell(cell) == "ok", (cell.found, cell.explanation)
 
 
-@pytest.mark.parametrize("name", ["slow-in-place", "program-in-flight"])
+@pytest.mark.parametrize(
+    "name", ["slow-in-place", pytest.param("program-in-flight", marks=LONG)]
+)
 def test_correct_steps_in_flight_pass(name: str) -> None:
     (passed,) = run_selftest(plan_selftest([name], ["ps:2+1"])).unusual
     assert passed.status is Status.PASS, passed.found

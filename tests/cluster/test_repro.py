@@ -73,7 +73,10 @@ UNSUMMED = "subjects.py:make_identity_aggregator"
         pair(UNSUMMED, "subjects.py:make_adam", "mirrored:2", "linear"),
         pair(UNSUMMED, "subjects.py:make_sgd", "mwms:2", "embedding", marks=LONG),
         pair(
-            "subjects.py:LossNotDividedByGlobalBatch", "subjects.py:Program", "mwms:2"
+            "subjects.py:LossNotDividedByGlobalBatch",
+            "subjects.py:Program",
+            "mwms:2",
+            marks=LONG,
         ),
         pair(
             "subjects.py:ClippedBeforeReduction",
@@ -153,6 +156,7 @@ def test_a_script_sums_as_the_path_does(path, workload, tmp_path):
     assert abs(one - pick_case(verdict).outcome.expected) <= pick_case(verdict).bound
 
 
+@LONG
 def test_what_only_the_cluster_raises_is_shown(tmp_path):
     subject = f"{FOLDER / 'subjects.py'}:RaisesOnSecondReplica"
     verdict = distbench.check(subject, "mirrored:2", tier="bounded")

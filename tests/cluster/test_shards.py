@@ -23,9 +23,14 @@ def _check(name: str, partitioner: str, **options):
     ("name", "partitioner", "options"),
     [
         ("Sharded", "fixed:2", {}),
-        ("Sharded", "min:8:3", {}),
+        pytest.param("Sharded", "min:8:3", {}, marks=pytest.mark.nightly),
         ("make_adam", "max:8", {"workload": "linear"}),
-        ("make_adam", "fixed:3", {"workload": "embedding"}),
+        pytest.param(
+            "make_adam",
+            "fixed:3",
+            {"workload": "embedding"},
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_shards_and_their_slots_are_as_on_one_device(
