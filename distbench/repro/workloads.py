@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from string import Template
 
+from distbench.dyadic import GRIDS, Grid
 from distbench.errors import BadInputError
 
 _LINEAR = Template("""\
@@ -98,28 +99,6 @@ class WrittenWorkload:
     options: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Grid:
-    """Ranges and units of the integers that the linear data is made of."""
-
-    input_max: int
-    input_unit: int
-    weight_max: int
-    weight_unit: int
-    residual_max: int
-
-
-_WIDE = _Grid(input_max=4, input_unit=2, weight_max=8, weight_unit=4, residual_max=15)
-_GRIDS = {
-    "float64": _WIDE,
-    "float32": _WIDE,
-    "float16": _Grid(
-        input_max=2, input_unit=1, weight_max=2, weight_unit=2, residual_max=3
-    ),
-    "bfloat16": _Grid(
-        input_max=2, input_unit=1, weight_max=2, weight_unit=1, residual_max=2
-    ),
-}
 _WRITTEN = {
     "embedding": WrittenWorkload(defines=_EMBEDDING),
     "regularized": WrittenWorkload(defines=_REGULARIZED, penalty=_PENALTY),
@@ -141,7 +120,7 @@ def write_workload(name: str, dtype: str) -> WrittenWorkload:
         BadInputError: Its data cannot be drawn with NumPy alone.
     """
     if name in ("linear", "overflow"):
-        return _write_linear(_GRIDS[dtype], _OVERFLOW if name == "overflow" else "")
+        return _write_linear(GRIDS[dtype], _OVERFLOW if name == "overflow" else "")
     if name not in _WRITTEN:
         raise BadInputError(
             f"Workload '{name}' has data that NumPy alone cannot draw, so no script of "
@@ -151,14 +130,14 @@ def write_workload(name: str, dtype: str) -> WrittenWorkload:
     return _WRITTEN[name]
 
 
-def _write_linear(grid: _Grid, overflow: str) -> WrittenWorkload:
+def _write_linear(grid: Grid, overflow: str) -> WrittenWorkload:
     text = _LINEAR.substitute(
         input_max=grid.input_max,
-        input_unit=grid.input_unit,
+        input_unit=1 << grid.input_shift,
         weight_max=grid.weight_max,
         weight_end=grid.weight_max + 1,
-        weight_unit=grid.weight_unit,
-        target_unit=grid.input_unit * grid.weight_unit,
+        weight_unit=1 << grid.weight_shift,
+        target_unit=1 << (grid.input_shift + grid.weight_shift),
         residual_end=grid.residual_max + 1,
         overflow=overflow,
     )

@@ -16,13 +16,23 @@ PACKAGE = ROOT / "distbench"
 
 # What each module or package may import of distbench, besides itself. `launch` and
 # `worker` meet in files and messages only; `compare` and `diagnose` see no processes.
-_DATA = {"errors", "cluster", "split", "scenario", "target", "codes", "machine"}
+_DATA = {
+    "errors",
+    "cluster",
+    "dyadic",
+    "split",
+    "scenario",
+    "target",
+    "codes",
+    "machine",
+}
 _JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict"}
 _REPORTED = {*_DATA, "verdict", "options", "expect", "report"}
 _TOP = {*_JUDGED, "options", "expect", "launch", "compare", "diagnose", "observe"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "cluster": {"errors"},
+    "dyadic": set(),
     "split": {"errors"},
     "scenario": {"errors", "cluster", "split"},
     "target": {"errors"},

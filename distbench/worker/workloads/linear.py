@@ -2,47 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
+from distbench.dyadic import GRIDS
 from distbench.errors import BadInputError
 from distbench.worker.workloads.base import Array, Workload
 from distbench.worker.workloads.formats import FORMATS
 
 _INPUTS = 3
 _OUTPUTS = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Grid:
-    """Ranges of the integers n and the m of their units 2**-m.
-
-    The residual's unit is that of input times weight, 2**-(input_shift + weight_shift).
-    """
-
-    input_max: int
-    input_shift: int
-    weight_max: int
-    weight_shift: int
-    residual_max: int
-
-
-# Wide enough to differ between replicas, narrow enough that a sum over the global
-# batch fits the significand and, for float16, that a unit is a normal number.
-_WIDE = _Grid(input_max=4, input_shift=1, weight_max=8, weight_shift=2, residual_max=15)
-_GRIDS = {
-    "float64": _WIDE,
-    "float32": _WIDE,
-    "float16": _Grid(
-        input_max=2, input_shift=0, weight_max=2, weight_shift=1, residual_max=3
-    ),
-    "bfloat16": _Grid(
-        input_max=2, input_shift=0, weight_max=2, weight_shift=0, residual_max=2
-    ),
-}
 
 
 class Linear(Workload):
@@ -60,12 +31,12 @@ class Linear(Workload):
 
     def __init__(self, *, examples: int, dtype: str, seed: int, steps: int = 3) -> None:
         super().__init__(examples=examples, dtype=dtype, seed=seed, steps=steps)
-        if self.dtype.name not in _GRIDS:
+        if self.dtype.name not in GRIDS:
             raise BadInputError(
                 "Workload 'linear' has no such dtype. Expected one of "
-                f"{', '.join(_GRIDS)}. Received: {self.dtype.name}."
+                f"{', '.join(GRIDS)}. Received: {self.dtype.name}."
             )
-        self._grid = _GRIDS[self.dtype.name]
+        self._grid = GRIDS[self.dtype.name]
         rng = self._make_rng()
         top = self._grid.weight_max
         self._kernel_units = rng.integers(-top, top + 1, (_INPUTS, _OUTPUTS))
