@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from distbench.trace import WHOLE, Phase, SparseRows, TraceKey, Value
+from distbench.trace import WHOLE, Phase, TraceKey, Value
+from distbench.worker.fed import FedStep
 from distbench.worker.orders import Event
 from distbench.worker.reference import Reference
 from distbench.worker.session import State
@@ -35,8 +36,8 @@ class Interleaver:
         self._session = reference.session
         self._rng = np.random.default_rng((seed, 5))
         self._plain: Step | None = None
-        self._fed: Step | None = None
-        self._kinds: dict[Any, bool] = {}
+        self._fed = FedStep(reference.session)
+        self._last_fed: Step | None = None
         self._held: State | None = None
         infos = self._session.variables
         self._counters = {v.path for v in infos if v.role == "iterations"}
@@ -97,7 +98,7 @@ class Interleaver:
         try:
             counted = before if self._rng.integers(2) else now
             mixed = {k: counted[k] if k[0] in self._counters else now[k] for k in now}
-            self._take_step(self._make_fed(step), step, mixed, is_fed=True)
+            self._take_step(self._find_fed(step), step, mixed, is_fed=True)
         finally:
             board.feeding, board.fed = None, {}
         after = self._session.read_state()
@@ -128,16 +129,14 @@ class Interleaver:
         self._plain = self._session.make_step()
         return self._plain
 
-    def _make_fed(self, step: int) -> Step:
-        """A step that takes what the board feeds; traced anew only for other kinds."""
-        board = self._session.board
-        kinds = {place: isinstance(v, SparseRows) for place, v in board.fed.items()}
-        if self._fed is None or kinds != self._kinds:
-            board.forget()
-            self._fed, self._kinds, self._plain = self._session.make_step(), kinds, None
+    def _find_fed(self, step: int) -> Step:
+        fed = self._fed.find(_FED)
+        if fed is not self._last_fed:
+            # Tracing it has dropped the taps of the plain step.
+            self._last_fed, self._plain = fed, None
             # The feeds come into being while the step is traced.
-            self._fed.trace([self._reference.draw(step)])
-        return self._fed
+            fed.trace([self._reference.draw(step)])
+        return fed
 
 
 def _add(now: Any, after: Any, before: Any) -> Any:

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from distbench.evidence import Tier
-from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
+from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value
 from distbench.worker.failures import SubjectError
+from distbench.worker.fed import FedStep
 from distbench.worker.reference import Reference
 from distbench.worker.reruns import run_op_by_op
 from distbench.worker.session import State
@@ -58,8 +59,7 @@ class Replay:
 
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
-        self._step: Step | None = None
-        self._kinds: tuple[Phase, dict[Any, bool]] | None = None
+        self._fed = FedStep(reference.session)
 
     def follow(self, tier: Tier, observed: Trace) -> Followed:
         """Feed observed values into the single-device update.
@@ -124,7 +124,7 @@ class Replay:
                     }
                     if not board.fed:
                         break
-                    self._run_fed(self._make_fed_step(phase), batch)
+                    self._run_fed(self._fed.find(phase), batch)
                 session.board.read()
                 session.collect_state(step, session.read_state(), values, replica=0)
         except SubjectError:
@@ -242,7 +242,7 @@ class Replay:
                     }
                     if not board.fed:
                         continue
-                    fed_step = self._make_fed_step(phase)
+                    fed_step = self._fed.find(phase)
                     session.restore_state(before)
                     session.begin_step(step)
                     again = {}
@@ -265,16 +265,6 @@ class Replay:
             reference.make_trace(name, tier, values, times=number, kept=kept)
             for number, values in enumerate(found, 1)
         ]
-
-    def _make_fed_step(self, phase: Phase) -> Step:
-        """A step that takes what the board feeds; traced anew only for other kinds."""
-        board = self.reference.session.board
-        kinds = {place: isinstance(v, SparseRows) for place, v in board.fed.items()}
-        if self._step is None or self._kinds != (phase, kinds):
-            board.forget()
-            self._step = self.reference.session.make_step()
-            self._kinds = phase, kinds
-        return self._step
 
     def _find_again(
         self, observed: Trace, step: int, before: State, kept: tuple[str, ...]
