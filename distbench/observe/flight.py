@@ -21,7 +21,7 @@ from distbench.observe.launching import (
     make_payload,
 )
 from distbench.observe.observation import Observation
-from distbench.observe.subject import translate_failure
+from distbench.observe.subject import ask_one
 from distbench.scenario import Scenario
 from distbench.target import TargetRef, target_from_json
 from distbench.trace import read_trace
@@ -74,11 +74,9 @@ def observe_flight(
                 wait_prepared = cluster.submit(
                     "prepare", payload, timeout_s=left(), tasks=trainers
                 )
-                try:
-                    answers = one.call("plan_rounds", payload, timeout_s=left())
-                except TaskFailedError as error:
-                    raise translate_failure(error, target) from error
-                answer = next(iter(answers.values()))
+                answer = ask_one(
+                    one, "plan_rounds", payload, target=target, timeout_s=left()
+                )
                 if answer["control"] is not None:
                     control = target_from_json(answer["control"])
                 tier = "exact" if answer["commutes"] else "bounded"

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
@@ -25,7 +23,7 @@ from distbench.observe.launching import (
 from distbench.observe.observation import Observation
 from distbench.observe.reading import read_evidence
 from distbench.observe.saved import train_before
-from distbench.observe.subject import translate_failure
+from distbench.observe.subject import ask_one
 from distbench.scenario import PIPELINE, Scenario
 from distbench.target import TargetRef, target_from_json
 
@@ -90,7 +88,9 @@ def observe(
                 wait_prepared = cluster.submit(
                     "prepare", payload, timeout_s=left(), tasks=trainers
                 )
-                answer = _call_reference(one, payload, target, left())
+                answer = ask_one(
+                    one, "reference", payload, target=target, timeout_s=left()
+                )
                 if answer["control"] is not None:
                     control = target_from_json(answer["control"])
                 found = tuple(answer["twins"])
@@ -128,13 +128,3 @@ def observe(
         folder=folder,
         tiers=found,
     )
-
-
-def _call_reference(
-    one: Group, payload: Mapping[str, Any], target: TargetRef, timeout_s: float
-) -> dict[str, Any]:
-    try:
-        answers = one.call("reference", payload, timeout_s=timeout_s)
-    except TaskFailedError as error:
-        raise translate_failure(error, target) from error
-    return next(iter(answers.values()))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
@@ -16,17 +19,45 @@ def describe_subject(target: TargetRef, one: Group) -> tuple[str, bool]:
         The kind, and whether the task has run nothing of the subject but its import,
         so that a reference may be computed in it.
     """
-    try:
-        answers = one.call(
-            "describe", {"target": target_to_json(target)}, timeout_s=OPEN_S
-        )
-    except TaskFailedError as error:
-        raise translate_failure(error, target) from error
-    answer = next(iter(answers.values()))
+    answer = ask_one(
+        one,
+        "describe",
+        {"target": target_to_json(target)},
+        target=target,
+        timeout_s=OPEN_S,
+    )
     return str(answer["kind"]), bool(answer["is_fresh"])
 
 
-def translate_failure(error: TaskFailedError, target: TargetRef) -> Exception:
+def ask_one(
+    one: Group,
+    job: str,
+    payload: Mapping[str, Any],
+    *,
+    target: TargetRef,
+    timeout_s: float,
+) -> Mapping[str, Any]:
+    """What a single-device task answers to a job that runs the subject.
+
+    Args:
+        one: The task.
+        job: Name of the job.
+        payload: Its payload.
+        target: The subject.
+        timeout_s: Its deadline.
+
+    Raises:
+        BadInputError: The subject fails on one device already.
+        ClusterError: The bench's own part failed.
+    """
+    try:
+        answers = one.call(job, payload, timeout_s=timeout_s)
+    except TaskFailedError as error:
+        raise _translate_failure(error, target) from error
+    return next(iter(answers.values()))
+
+
+def _translate_failure(error: TaskFailedError, target: TargetRef) -> Exception:
     """Say what a failure on one device means: the input's or the bench's."""
     if error.kind == "input":
         return BadInputError(error.message)
