@@ -36,7 +36,7 @@ from distbench.worker.batches import check_batches, digest_batch
 from distbench.worker.earlier import rerun_earlier
 from distbench.worker.environment import describe_environment
 from distbench.worker.failures import SubjectError, classify_failure
-from distbench.worker.families import describe_control
+from distbench.worker.families import name_control
 from distbench.worker.flight import Rounds, fly
 from distbench.worker.given import select_gradients, select_state
 from distbench.worker.naming import pair_names
@@ -469,8 +469,7 @@ def _write_control(
     control = session.program.make_control(
         session.optimizers, keeps_descent=keeps_descent
     )
-    name, *_ = describe_control(session.optimizers[0])
-    label = f"distbench.worker.controls:{name}"
+    label = f"distbench.worker.controls:{name_control(session.optimizers[0])}"
     return target_to_json(write_pickled_target(control, folder, label))
 
 

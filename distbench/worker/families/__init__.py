@@ -49,6 +49,13 @@ def find_family(optimizer: Any) -> Family:
     return _BY_BASE[base]
 
 
+def name_control(optimizer: Any) -> str:
+    """The function of `distbench.worker.controls` that makes the family's SGD."""
+    inner = getattr(optimizer, "inner_optimizer", None)
+    innermost = optimizer if name_family(inner) is None else inner
+    return find_family(innermost).controls[name_family(innermost) or ""]
+
+
 def describe_control(
     optimizer: Any, *, keeps_descent: bool = False
 ) -> tuple[str, dict[str, float], Made | None, Made | None]:
@@ -65,12 +72,11 @@ def describe_control(
     wrap = _describe_wrap(optimizer)
     if wrap is not None:
         optimizer = optimizer.inner_optimizer
-    base = name_family(optimizer)
     family = find_family(optimizer)
     given = {name: getattr(optimizer, name, None) for name in family.options}
     options = {k: v for k, v in given.items() if isinstance(v, (int, float)) and v}
     stock = _describe_stock(optimizer, keeps_descent=keeps_descent)
-    return family.controls[base or ""], options, stock, wrap
+    return name_control(optimizer), options, stock, wrap
 
 
 def _describe_stock(optimizer: Any, *, keeps_descent: bool) -> Made | None:
