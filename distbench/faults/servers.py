@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from distbench.faults.fault import fault
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.optimizers import optimizer
@@ -12,16 +14,15 @@ _COUNTED = ("tally", "ledger")
 """The variables of the workload `counting`."""
 _RATE = 0.125
 _SERVED = ("ps:2+1",)
+_counted = partial(fault, clusters=_SERVED, workload="counting", in_flight=8)
+_flown = partial(fault, clusters=_SERVED, in_flight=4)
 
 
-@fault(
+@_counted(
     "lost-update",
     "variable",
     _COUNTED,
     like="keras-team/keras#18668",
-    clusters=_SERVED,
-    workload="counting",
-    in_flight=8,
 )
 @optimizer("SGD", _RATE)
 class ReadThenAssigned:
@@ -32,14 +33,11 @@ class ReadThenAssigned:
         return var.assign(linger(tf.identity(var)) - _RATE * grad)
 
 
-@fault(
+@_counted(
     "lost-update",
     "slot",
     ("SGD/tally/accumulated", "SGD/ledger/accumulated"),
     like="keras-team/keras#18668",
-    clusters=_SERVED,
-    workload="counting",
-    in_flight=8,
 )
 @optimizer("SGD", _RATE, name="SGD")
 class SlotReadThenAssigned:
@@ -56,14 +54,11 @@ class SlotReadThenAssigned:
         return tf.group(var.assign_sub(_RATE * grad), added)
 
 
-@fault(
+@_counted(
     "lost-update",
     "variable",
     _COUNTED,
     like="keras-team/keras#18668",
-    clusters=_SERVED,
-    workload="counting",
-    in_flight=8,
 )
 @optimizer("SGD", _RATE)
 class FirstStepSkipped:
@@ -78,14 +73,11 @@ class FirstStepSkipped:
         return super().apply_gradients([(g * taken, v) for g, v in pairs], name)
 
 
-@fault(
+@_counted(
     "extra-update",
     "variable",
     _COUNTED,
     like="tensorflow/community#214",
-    clusters=_SERVED,
-    workload="counting",
-    in_flight=8,
 )
 @optimizer("SGD", _RATE)
 class AppliedAgain:
@@ -104,14 +96,11 @@ class AppliedAgain:
         return done
 
 
-@fault(
+@_counted(
     "iterations-wrong",
     "iterations",
     ("SGD/iter",),
     like="keras-team/keras#18668",
-    clusters=_SERVED,
-    workload="counting",
-    in_flight=8,
 )
 @optimizer("SGD", _RATE, name="SGD")
 class CountedByEachWorker:
@@ -131,13 +120,11 @@ class Descending(Program):
         return legacy.SGD(0.02)
 
 
-@fault(
+@_flown(
     "lost-update",
     "variable",
     TRAINED,
     like="keras-team/keras#18668",
-    clusters=_SERVED,
-    in_flight=4,
 )
 class AssignedByHand(Descending):
     """The step assigns what it read before it computed its gradient, minus that."""
@@ -151,13 +138,11 @@ class AssignedByHand(Descending):
             variable.assign(before - 0.02 * tf.convert_to_tensor(gradient))
 
 
-@fault(
+@_flown(
     "extra-update",
     "variable",
     TRAINED,
     like="tensorflow/community#214",
-    clusters=_SERVED,
-    in_flight=4,
 )
 class TakenAgain(Descending):
     """A step that takes its answer for lost is taken again, on the same batch."""
