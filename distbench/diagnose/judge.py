@@ -147,6 +147,8 @@ def _decide(
                 f"hides errors of {names}; what follows from them was checked"
             )
             weak = ()
+    if chain.undecided:
+        return Status.UNDECIDABLE, "; ".join([*notes, _note_undecided(chain)])
     hidden = [name for name, strength in weak if strength == "hidden"]
     empty = [name for name, strength in weak if strength == "empty"]
     if empty and not findings:
@@ -180,6 +182,16 @@ def _note_forgiven(chain: Chain) -> str:
     return (
         f"note: {first.phase} of '{first.variable}' deviates{ratio}, "
         "and a later phase undoes it"
+    )
+
+
+def _note_undecided(chain: Chain) -> str:
+    first = chain.undecided[0].comparison
+    ratio = "" if first.ratio is None else f" (ratio {first.ratio:.6g})"
+    return (
+        f"{first.phase} of '{first.variable}' is not the {first.against}{ratio}, and "
+        "in a free run the noise hides whether a later phase undoes it; use the "
+        "bounded tier or a wider dtype"
     )
 
 

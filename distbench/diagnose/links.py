@@ -26,12 +26,15 @@ class Chain:
     Attributes:
         broken: Links from which a wrong outcome follows, in causal order.
         forgiven: Broken links whose effect a later one undoes.
+        undecided: Broken links of a free run, of which its noise hides whether a later
+            one undoes them.
         held: Links that hold.
         apart: Replicas whose synchronised state differs.
     """
 
     broken: tuple[Judged, ...]
     forgiven: tuple[Judged, ...]
+    undecided: tuple[Judged, ...]
     held: tuple[Judged, ...]
     apart: tuple[Judged, ...]
 
@@ -55,6 +58,7 @@ def judge_chain(
     right = _collect_outcomes(judged)
     broken: list[Judged] = []
     forgiven: list[Judged] = []
+    undecided: list[Judged] = []
     held: list[Judged] = []
     for link in links:
         if not link.comparison.wrong:
@@ -63,13 +67,19 @@ def judge_chain(
             link, right, forgiven
         ):
             forgiven.append(link)
+        elif free and _never_shows(link, right, infos):
+            undecided.append(link)
         elif not _follows_from(link, broken, infos, free=free):
             broken.append(link)
     apart = tuple(
         j for j in judged if j.comparison.relation == "replicas" and j.comparison.wrong
     )
     return Chain(
-        broken=tuple(broken), forgiven=tuple(forgiven), held=tuple(held), apart=apart
+        broken=tuple(broken),
+        forgiven=tuple(forgiven),
+        undecided=tuple(undecided),
+        held=tuple(held),
+        apart=apart,
     )
 
 
@@ -217,6 +227,28 @@ def _was_forgiven(link: Judged, outcomes: Outcomes, before: Sequence[Judged]) ->
         and None not in (o.ratio, c.ratio)
         and bool(np.isclose(o.ratio, c.ratio, rtol=_SAME, atol=0.0))  # type: ignore[arg-type]  # not None
         for o in (item.comparison for item in before)
+    )
+
+
+def _never_shows(
+    link: Judged, outcomes: Outcomes, infos: Mapping[str, VariableInfo]
+) -> bool:
+    """Whether no outcome of a variable or its slots is wrong from this step on.
+
+    The error may be undone where the run's noise hides it, or be as small as that
+    noise: neither can be told from what follows.
+    """
+    c = link.comparison
+    if c.relation != "follows":
+        return False
+    info = infos.get(c.variable)
+    owner = (info.of if info is not None else "") or c.variable
+    held = {v.path for v in infos.values() if v.role == "slot" and v.of == owner}
+    return not any(
+        item.comparison.wrong
+        for (step, _, name), found in outcomes.items()
+        if step >= c.step and (name == owner or name in held)
+        for item in found
     )
 
 

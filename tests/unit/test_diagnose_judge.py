@@ -28,6 +28,7 @@ from training_simulator import (
     observe,
     reduce_with,
     scale,
+    to_array,
 )
 
 from distbench.diagnose.judge import judge
@@ -62,6 +63,36 @@ def test_a_free_run_names_the_first_cause_once():
     judgement = judge(observe(fault, tier="free", steps=4))
     assert [f.code for f in judgement.findings] == ["missing-reduction"]
     assert judgement.findings[0].step == 0
+
+
+def scale_up(gradients, replica, step):
+    return {path: scale(value, 2.0) for path, value in gradients.items()}
+
+
+def average(locals_, step):
+    total = {
+        path: np.mean([to_array(g[path]) for g in locals_], axis=0).astype(value.dtype)
+        for path, value in locals_[0].items()
+    }
+    return [total for _ in locals_]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "seed", "right", "wrong"),
+    [
+        ("float32", 0, Status.PASS, Status.FAIL),
+        ("float16", 0, Status.UNDECIDABLE, Status.FAIL),
+        # Here noise hides the factor of the local gradient, and not that of the sum.
+        ("float16", 1, Status.UNDECIDABLE, Status.FAIL),
+    ],
+)
+def test_a_free_run_blames_no_scale_that_may_be_undone(dtype, seed, right, wrong):
+    setup = {"tier": "free", "dtype": dtype, "seed": seed, "steps": 4, "sparse": False}
+    undone = judge(observe(Fault(local=scale_up, reduce=average), **setup))
+    assert undone.status is right, undone
+    if seed:
+        assert "whether a later phase undoes it" in undone.message
+    assert judge(observe(Fault(reduce=average), **setup)).status is wrong
 
 
 def test_noise_that_hides_a_lost_example_is_undecidable():
