@@ -85,6 +85,8 @@ class Evidence:
             penalty, say, may be dealt out in more than one way.
         known: Phases of a step in which the reference says what the cluster must
             arrive at; of the others only what follows from the phase before is known.
+        lost: Share of a value that a step loses in a narrower dtype, where that is all
+            that keeps the state from being known; else 0.
         drawn_anew: Variables that start from other values each time that the subject
             is built on one device; only the replicas' can be compared.
         undetermined: State of which no replay tells what it has to be. The batch leads
@@ -113,6 +115,7 @@ class Evidence:
     shards_known: bool = True
     summed: bool = False
     known: tuple[Phase, ...] = PHASES
+    lost: float = 0.0
     drawn_anew: tuple[str, ...] = ()
     undetermined: tuple[str, ...] = ()
     loss_reduction: Literal["sum", "mean"] | None = "sum"

@@ -17,7 +17,7 @@ import numpy as np
 from distbench.compare.measure import Margin, measure_error
 from distbench.compare.noise import Noise
 from distbench.compare.pairs import Pair
-from distbench.compare.values import Array, densify
+from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, TraceKey
 
@@ -103,7 +103,13 @@ def _find_led(evidence: Evidence, noise: Noise, key: TraceKey) -> Led | None:
     if whole is None:
         return None
     margin = Margin(bound=noise.find_margin(key, densify(whole)).bound)
-    return _collect(evidence, key, margin)
+    led = _collect(evidence, key, margin)
+    if led is None or evidence.lost == 0:
+        return led
+    # Of what the step adds half of the narrower dtype's digits, of what is there a u.
+    change = evidence.lost * measure_size(densify(whole) - led.before)
+    stored = evidence.lost**2 * measure_size(densify(whole))
+    return replace(led, margin=Margin(bound=margin.bound + change + stored))
 
 
 def _collect(evidence: Evidence, key: TraceKey, margin: Margin) -> Led | None:
@@ -141,9 +147,11 @@ def _pair_led(evidence: Evidence, led: Led, dtype: str) -> Iterator[Pair]:
     """
     whole = evidence.reference.get(led.key)
     ways = list(_list_ways(led, evidence.reference.shards))
-    if whole is not None and "variable" in evidence.known:
+    if whole is not None and evidence.lost:
+        ways = [densify(whole)]
+    elif whole is not None and "variable" in evidence.known:
         ways.insert(0, densify(whole))
-    found = [way for way in ways if led.are_near(way)]
+    found = [way for way in ways if evidence.lost or led.are_near(way)]
     if found and "variable" in evidence.known:
         return
     if not found and led.find_leaders():

@@ -37,11 +37,12 @@ class Nature:
             as of a mean over something else than examples.
         pulls: Of each variable the numbers a, b of a penalty with the gradient
             a θ + b sign(θ), which every shard alone has in full.
-        rounded: Whether it computes in a narrower dtype than that of its variables.
+        lost: Share of a value that it loses where it computes in a narrower dtype than
+            that of its variables; 0 where it does not.
     """
 
     grouped: bool = False
-    rounded: bool = False
+    lost: float = 0.0
     pulls: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     weights: tuple[float, ...] | None = None
 
@@ -72,7 +73,7 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         weights = weights if _agree(whole, counted, margins, len(shards)) else None
     return Nature(
         grouped=grouped,
-        rounded=lost > 0,
+        lost=lost,
         weights=weights if pulls is None else (1.0,) * len(sizes),
         pulls=pulls or {},
     )

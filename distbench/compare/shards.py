@@ -40,7 +40,7 @@ def weigh_shards(evidence: Evidence, nature: Nature) -> Evidence:
             )
     factors = {key: find_factor(reference, key) for key in sums if key.phase != "loss"}
     known: tuple[Phase, ...] = ("loss", "local_gradient")
-    if not (nature.grouped or nature.rounded):
+    if not (nature.grouped or nature.lost):
         known = (*known, *_LATE)
     if None not in factors.values():
         known = (*known, "reduced_gradient")
@@ -55,6 +55,7 @@ def weigh_shards(evidence: Evidence, nature: Nature) -> Evidence:
         penalty=_make_penalty(evidence, nature),
         shards_known=True,
         known=known,
+        lost=0.0 if nature.grouped else nature.lost,
     )
 
 

@@ -101,6 +101,17 @@ BY_SIZE = tuple(size / sum(SHARDS) for size in SHARDS)
 EVEN = (1 / 3, 1 / 3, 1 / 3)
 
 
+@pytest.mark.parametrize(("weights", "is_right"), [(BY_SIZE, True), (EVEN, False)])
+def test_what_rounds_alone_is_the_whole_batchs(
+    weights: tuple[float, ...], is_right: bool
+) -> None:
+    """Where only a narrower dtype is in the way, a mean of means is not the mean."""
+    evidence = replace(make_run(weights, known=False), lost=2.0**-6)
+    led = list_led(evidence)
+    assert len(led) == 6
+    assert [c.wrong for c in led] == [not is_right] * 6
+
+
 @pytest.mark.parametrize("weights", [BY_SIZE, EVEN], ids=["by-size", "even"])
 def test_what_all_replicas_lead_is_right_where_one_device_does_not_tell(
     weights: tuple[float, ...],
