@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the scenarios on these clusters, e.g. mirrored:4,mwms:2,ps:2+1",
     )
     group.addoption(
+        "--one-cluster",
+        action="store_true",
+        help="run each scenario on one of its clusters, the next one's on the next",
+    )
+    group.addoption(
         "--require-gpus",
         type=int,
         default=0,
@@ -104,6 +109,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         marker = metafunc.definition.get_closest_marker(name)
         if marker is not None:
             cases = list_cases(metafunc.config, *marker.args, **marker.kwargs)
+            if metafunc.config.getoption("one_cluster"):
+                cases = _take_one_cluster(cases)
             metafunc.parametrize("case", cases, ids=[case.id for case in cases])
 
 
@@ -150,6 +157,14 @@ def _list_programs(
             names, _list_clusters(config, clusters, kinds)
         )
     ]
+
+
+def _take_one_cluster(cases: Sequence[Case]) -> list[Case]:
+    """Of the cases that differ in nothing but their cluster one, each in its turn."""
+    alike: dict[Case, list[Case]] = {}
+    for case in cases:
+        alike.setdefault(replace(case, cluster=""), []).append(case)
+    return [found[turn % len(found)] for turn, found in enumerate(alike.values())]
 
 
 def _list_clusters(

@@ -13,6 +13,7 @@ from distbench.errors import BadInputError
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
+LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 SUBJECTS = Path(__file__).with_name("subjects.py")
 
 
@@ -60,7 +61,7 @@ def test_correct_subjects_pass(name: str, cluster: str) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
+@pytest.mark.parametrize("cluster", ["mirrored:2", pytest.param("mwms:2", marks=LONG)])
 def test_planted_mistakes_are_named(
     name: str, code: str, phase: str, variables: set[str], cluster: str
 ) -> None:

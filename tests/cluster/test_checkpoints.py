@@ -11,6 +11,7 @@ from distbench.errors import BadInputError
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
+LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 HERE = Path(__file__).parent
 ADAM = f"{HERE.parents[1]}/scenarios/optimizers/adam.py:make_adam"
 
@@ -22,13 +23,25 @@ def _check(target: str, cluster: str, before: str, **options):
 @pytest.mark.parametrize(
     ("target", "before", "cluster", "workload"),
     [
-        (ADAM, "mirrored:3", "mwms:2", "mlp"),
+        pytest.param(ADAM, "mirrored:3", "mwms:2", "mlp", marks=LONG),
         (ADAM, "mwms:2", "mwms:2", "embedding"),
         (ADAM, "central:2", "ps:1+1", "linear"),
-        (f"{HERE}/family_subjects.py:make_keras2_sgd", "one", "mirrored:2", "linear"),
+        pytest.param(
+            f"{HERE}/family_subjects.py:make_keras2_sgd",
+            "one",
+            "mirrored:2",
+            "linear",
+            marks=LONG,
+        ),
         (f"{HERE}/family_subjects.py:make_keras3_sgd", "mwms:2", "one", "linear"),
         (f"{HERE}/family_subjects.py:make_v1_sgd", "mirrored:2", "mwms:2", "linear"),
-        (f"{HERE}/keras_models.py:make_dense", "mirrored:2", "mwms:2", None),
+        pytest.param(
+            f"{HERE}/keras_models.py:make_dense",
+            "mirrored:2",
+            "mwms:2",
+            None,
+            marks=LONG,
+        ),
         (f"{HERE}/keras_models.py:make_keras3", "one", "mirrored:2", None),
         (f"{HERE}/pipelines.py:Sharded", "mirrored:2", "mwms:2", None),
         (f"{HERE}/saved_programs.py:SavedByItself", "mwms:2", "mirrored:3", None),

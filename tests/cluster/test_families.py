@@ -17,10 +17,11 @@ from distbench.selftest.run import plan_selftest, run_selftest
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
+LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 SUBJECTS = Path(__file__).with_name("family_subjects.py")
 
 
-@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
+@pytest.mark.parametrize("cluster", [pytest.param("mirrored:2", marks=LONG), "mwms:2"])
 @pytest.mark.parametrize("name", ["make_keras2_sgd", "make_keras3_sgd", "make_v1_sgd"])
 def test_plain_descent_is_exact(name: str, cluster: str) -> None:
     verdict = distbench.check(f"{SUBJECTS}:{name}", cluster, workload="linear")
@@ -32,9 +33,9 @@ def test_plain_descent_is_exact(name: str, cluster: str) -> None:
     ("name", "cluster"),
     [
         ("keras2-options", "mwms:2"),
-        ("keras2-loss-scale", "mirrored:2"),
+        pytest.param("keras2-loss-scale", "mirrored:2", marks=LONG),
         ("keras3-options", "mirrored:2"),
-        ("v1-many-rules", "mirrored:2"),
+        pytest.param("v1-many-rules", "mirrored:2", marks=LONG),
         ("keras3-layers", "mwms:2"),
     ],
 )
@@ -48,8 +49,8 @@ def test_options_of_the_base_class_pass(name: str, cluster: str) -> None:
     [
         ("keras2-momentum-of-own-gradient", "mwms:2"),
         ("keras3-nobody-sums", "mwms:2"),
-        ("keras3-momentum-of-own-gradient", "mirrored:2"),
-        ("v1-momentum-of-own-gradient", "mwms:2"),
+        pytest.param("keras3-momentum-of-own-gradient", "mirrored:2", marks=LONG),
+        pytest.param("v1-momentum-of-own-gradient", "mwms:2", marks=LONG),
         ("v1-global-step-of-replicas", "mirrored:2"),
     ],
 )

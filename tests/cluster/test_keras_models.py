@@ -11,6 +11,7 @@ from distbench.errors import BadInputError
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
+LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 MODELS = Path(__file__).with_name("keras_models.py")
 
 
@@ -22,9 +23,9 @@ def _check(name: str, cluster: str):
     ("name", "cluster"),
     [
         ("make_dense", "mwms:2"),
-        ("make_late", "mirrored:2"),
+        pytest.param("make_late", "mirrored:2", marks=LONG),
         ("make_keras3", "mirrored:2"),
-        ("many_inputs", "mwms:2"),
+        pytest.param("many_inputs", "mwms:2", marks=LONG),
         ("many_inputs_keras3", "mirrored:2"),
         ("make_share_of_mean", "mwms:2"),
         ("make_dense", "ps:2+1"),
@@ -50,13 +51,14 @@ def test_of_several_losses_in_a_step_none_is_taken_for_the_replicas(name: str) -
     ("name", "cluster", "code", "phase", "variable", "origin"),
     [
         ("make_mean_of_shard", "mwms:2", "loss-not-scaled", "loss", "", "subject"),
-        (
+        pytest.param(
             "make_not_reduced",
             "mirrored:2",
             "missing-reduction",
             "reduced_gradient",
             "dense/kernel",
             "subject",
+            marks=LONG,
         ),
         (
             "make_own_metric_wrong",
@@ -66,13 +68,14 @@ def test_of_several_losses_in_a_step_none_is_taken_for_the_replicas(name: str) -
             "own/count",
             "subject",
         ),
-        (
+        pytest.param(
             "make_keras3_statistics",
             "mirrored:2",
             "statistics-not-synchronized",
             "variable",
             "sequential/batch_normalization/moving_mean",
             "framework",
+            marks=LONG,
         ),
         ("make_keras3", "mwms:2", "raises", "first step", "", "framework"),
         (

@@ -12,6 +12,7 @@ from distbench.selftest.run import plan_selftest, run_selftest
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
+LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.cluster
     [
         ("last-overflows", "mirrored:2"),
         ("all-overflow", "mwms:2"),
-        ("keras2-last-overflows", "mwms:2"),
+        pytest.param("keras2-last-overflows", "mwms:2", marks=LONG),
     ],
 )
 def test_a_step_that_all_replicas_skip_passes(name: str, cluster: str) -> None:
@@ -32,7 +33,7 @@ def test_a_step_that_all_replicas_skip_passes(name: str, cluster: str) -> None:
     ("name", "cluster"),
     [
         ("keras2-scale-not-undone", "mirrored:2"),
-        ("overflow-left-out", "mwms:2"),
+        pytest.param("overflow-left-out", "mwms:2", marks=LONG),
     ],
 )
 def test_a_mistake_with_a_loss_scale_is_named(name: str, cluster: str) -> None:

@@ -12,19 +12,20 @@ from distbench.selftest.run import plan_selftest, run_selftest
 from distbench.verdict import Status
 
 pytestmark = pytest.mark.cluster
+LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 
 
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [
-        ("mean-over-own-tokens", "mwms:4"),
-        ("patched-apply-sums", "mwms:2"),
+        pytest.param("mean-over-own-tokens", "mwms:4", marks=LONG),
+        pytest.param("patched-apply-sums", "mwms:2", marks=LONG),
         ("rows-divided-by-owners", "mirrored:2"),
         ("reduced-while-next-step-runs", "mirrored:2"),
-        ("decay-times-replicas", "mirrored:2"),
+        pytest.param("decay-times-replicas", "mirrored:2", marks=LONG),
         ("sent-in-half-precision", "mirrored:2"),
-        ("mean-of-means-under-statistics", "mwms:4"),
-        ("scale-not-undone", "mirrored:2"),
+        pytest.param("mean-of-means-under-statistics", "mwms:4", marks=LONG),
+        pytest.param("scale-not-undone", "mirrored:2", marks=LONG),
     ],
 )
 def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
@@ -36,9 +37,9 @@ def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
     ("name", "cluster"),
     [
         ("token-count", "mwms:2"),
-        ("two-optimizers", "mirrored:2"),
+        pytest.param("two-optimizers", "mirrored:2", marks=LONG),
         ("batch-statistics", "mwms:2"),
-        ("dropout", "mirrored:2"),
+        pytest.param("dropout", "mirrored:2", marks=LONG),
         ("overflow-on-one-replica", "mwms:2"),
     ],
 )

@@ -13,6 +13,7 @@ from distbench.scenario import MODEL, PROGRAM, Scenario
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
+LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 SUBJECTS = Path(__file__).with_name("family_subjects.py")
 MODELS = Path(__file__).with_name("keras_models.py")
 FAMILIES = ("make_keras2_adam", "make_keras3_adam", "make_v1_adam")
@@ -140,7 +141,7 @@ def test_taps_leave_every_family_as_it_is(cluster: str) -> None:
 
 
 @pytest.mark.parametrize("workload", list(SCALED))
-@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
+@pytest.mark.parametrize("cluster", ["mirrored:2", pytest.param("mwms:2", marks=LONG)])
 def test_taps_leave_a_loss_scale_as_it_is(cluster: str, workload: str) -> None:
     """A step that is skipped leaves the taps behind the condition unwritten."""
     names = SCALED[workload]
@@ -171,7 +172,7 @@ def test_taps_leave_a_model_as_it_is(name: str, cluster: str) -> None:
         assert trained[True, name] == trained[False, name]
 
 
-@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
+@pytest.mark.parametrize("cluster", [pytest.param("mirrored:2", marks=LONG), "mwms:2"])
 def test_asking_metrics_leaves_a_program_as_it_is(cluster: str) -> None:
     """One of them forgets what it showed, on one device; a cluster does not let it."""
     names = ("UnlistedMetrics", "MetricsThatRescale")
@@ -190,7 +191,14 @@ def test_asking_metrics_leaves_a_program_as_it_is(cluster: str) -> None:
             assert trained[True, name] == trained[False, name], name
 
 
-@pytest.mark.parametrize("path", ["user", "aggregator-two-stage", "global-clipnorm"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "user",
+        pytest.param("aggregator-two-stage", marks=LONG),
+        pytest.param("global-clipnorm", marks=LONG),
+    ],
+)
 def test_taps_leave_every_path_as_it_is(path: str) -> None:
     tapped = _run("mirrored:2", "embedding", path, tapped=True)
     assert tapped == _run("mirrored:2", "embedding", path, tapped=False)

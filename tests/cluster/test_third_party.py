@@ -10,6 +10,7 @@ import distbench
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
+LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 SUBJECTS = Path(__file__).with_name("third_party_subjects.py")
 
 
@@ -43,7 +44,7 @@ def test_the_same_optimizer_passes_with_one_replica_in_a_process(cluster: str) -
 
 
 @pytest.mark.parametrize("name", ["make_clipping_adam", "make_hook_clipping_adam"])
-@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
+@pytest.mark.parametrize("cluster", [pytest.param("mirrored:2", marks=LONG), "mwms:2"])
 def test_clipping_each_replicas_gradients_is_named(name: str, cluster: str) -> None:
     verdict = _check(name, cluster)
     assert verdict.status is Status.FAIL

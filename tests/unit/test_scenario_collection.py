@@ -56,6 +56,16 @@ def test_options_replace_optimizers_and_clusters(collect: Collect) -> None:
     assert "test_framework_refuses[linear-momentum-mwms:3-user]" not in listed
 
 
+def test_one_cluster_of_each_scenario_takes_turns(collect: Collect) -> None:
+    test = "test_network_on_real_data_agrees[mlp-adam-"
+    clusters = ("mirrored:2", "mwms:2", "ps:2+1")
+    every = collect().stdout.str()
+    assert all(f"{test}{cluster}-default]" in every for cluster in clusters)
+    thinned = collect("--one-cluster").stdout.str()
+    assert thinned.count(test) == 1
+    assert all(f"-{cluster}-default]" in thinned for cluster in clusters)
+
+
 def test_programs_run_on_the_clusters_that_they_can_have(
     collect: Collect,
 ) -> None:
