@@ -1,0 +1,33 @@
+"""A function of the user's, run in every task."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from distbench.worker.failures import SubjectError
+from distbench.worker.jobs.task import Task
+from distbench.worker.strategies import configure_runtime
+
+
+def call(task: Task, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Run a function of the user's in this task; writes what it returns."""
+    import cloudpickle
+
+    folder = Path(payload["folder"])
+    configure_runtime(task.spec, payload["seed"])
+    if task.serve() and task.role == "ps":
+        return {}
+    try:
+        function = pickle.loads((folder / "function.pkl").read_bytes())
+        args = pickle.loads((folder / "args.pkl").read_bytes())
+        value = function(*args)
+    except Exception as error:
+        raise SubjectError("call", None) from error
+    path = folder / f"result-{task.name}.pkl"
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(cloudpickle.dumps(value))
+    temporary.replace(path)
+    return {}

@@ -1,0 +1,22 @@
+"""The stock optimizer that tells whose fault a finding is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from distbench.target import target_to_json, write_pickled_target
+from distbench.worker.families import name_control
+from distbench.worker.session import Session
+
+
+def write_control(
+    session: Session, folder: Path, *, keeps_descent: bool = False
+) -> str | None:
+    """Have the stock optimizer of the first optimizer's family ready as a subject."""
+    if not session.optimizers:
+        return None
+    control = session.program.make_control(
+        session.optimizers, keeps_descent=keeps_descent
+    )
+    label = f"distbench.worker.controls:{name_control(session.optimizers[0])}"
+    return target_to_json(write_pickled_target(control, folder, label))

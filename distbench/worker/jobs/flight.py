@@ -1,0 +1,77 @@
+"""Many steps in flight: planned on one device, flown on the cluster, followed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from distbench.scenario import scenario_from_json
+from distbench.trace import read_trace, write_trace
+from distbench.worker.batches import check_batches, digest_batch
+from distbench.worker.flight import Rounds, fly
+from distbench.worker.jobs.control import write_control
+from distbench.worker.jobs.task import Task
+from distbench.worker.jobs.training import TrainingJobs
+from distbench.worker.naming import pair_names
+from distbench.worker.reference import Reference
+
+
+class FlightJobs:
+    """Jobs of either side of a run with steps in flight."""
+
+    def __init__(self, task: Task, training: TrainingJobs) -> None:
+        self._task = task
+        self._training = training
+        self._rounds: Rounds | None = None
+
+    def plan_rounds(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run the rounds of steps in flight on one device, in the order of schedule."""
+        scenario = scenario_from_json(payload["scenario"])
+        session = self._task.make_session(payload, scenario)
+        session.program.check_in_flight()
+        reference = Reference(session, scenario, payload["replicas"])
+        self._rounds = Rounds(reference, scenario)
+        folder = Path(payload["folder"])
+        starts, commutes = self._rounds.plan()
+        digests = [
+            digest_batch(reference.draw(step)) for step in range(scenario.scheduled)
+        ]
+        notes = {**starts.notes, "batches": digests}
+        write_trace(replace(starts, notes=notes), folder, "starts")
+        return {
+            "commutes": commutes,
+            "control": write_control(session, folder, keeps_descent=True),
+        }
+
+    def fly(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run the rounds on the cluster; writes the trace `flown`."""
+        session, _, _ = self._training.prepared
+        scenario = scenario_from_json(payload["scenario"])
+        folder = Path(payload["folder"])
+        starts = read_trace(folder, "starts")
+        session.table.rename(pair_names(session.variables, starts.variables))
+        with session.guard("data"):
+            check_batches(session.program, starts)
+        flown = fly(
+            session,
+            scenario,
+            starts,
+            lambda step: self._task.report_progress(step=step, phase="in flight"),
+        )
+        write_trace(flown, folder, "flown")
+        return {}
+
+    def follow_rounds(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run the rounds in orders that the cluster's steps may have had."""
+        if self._rounds is None:
+            raise RuntimeError("follow_rounds was asked for before plan_rounds")
+        folder = Path(payload["folder"])
+        followed = self._rounds.follow(read_trace(folder, "flown"))
+        for number, trace in enumerate(followed.orders):
+            write_trace(trace, folder, f"order-{number}")
+        for place, trace in followed.lost.items():
+            write_trace(trace, folder, f"lost-{place}")
+            write_trace(followed.again[place], folder, f"again-{place}")
+        return {"orders": len(followed.orders), "left_out": list(followed.lost)}

@@ -1,0 +1,24 @@
+"""Traces that the tasks of a run leave for each other, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from distbench.trace import Trace, merge_traces, read_trace
+
+CHECKPOINT = "checkpoint"
+"""Prefix of what a cluster saves for another to restore."""
+
+
+def read_observed(payload: Mapping[str, Any], tier: str) -> Trace:
+    """What all tasks of the cluster observed in a tier."""
+    folder = Path(payload["folder"])
+    parts = [read_trace(folder, f"observed-{tier}-{task}") for task in payload["tasks"]]
+    return merge_traces(str(payload["cluster"]), parts)
+
+
+def read_reference(payload: Mapping[str, Any], tier: str) -> Trace:
+    """What one device did in a tier."""
+    return read_trace(Path(payload["folder"]), f"reference-{tier}")

@@ -1,0 +1,137 @@
+"""The single-device run of a scenario, and what follows there from the cluster's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from distbench.cluster import ClusterSpec
+from distbench.evidence import Tier
+from distbench.scenario import scenario_from_json
+from distbench.trace import Trace, read_trace, write_trace
+from distbench.worker.anew import find_drawn_anew
+from distbench.worker.earlier import rerun_earlier
+from distbench.worker.jobs.control import write_control
+from distbench.worker.jobs.folder import read_observed, read_reference
+from distbench.worker.jobs.task import Task
+from distbench.worker.reference import Reference
+from distbench.worker.replay import Replay
+from distbench.worker.reruns import has_near, rerun_shards
+
+
+class ReferenceJobs:
+    """Jobs of the task with one device."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._replay: Replay | None = None
+
+    def make_reference(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run the scenario on one device; writes a trace for each tier."""
+        scenario = scenario_from_json(payload["scenario"])
+        session = self._task.make_session(payload, scenario)
+        self._task.read_data(session, payload, scenario, "one")
+        self._task.take_data(session, payload)
+        reference = Reference(session, scenario, payload["replicas"])
+        if restored := payload.get("restored"):
+            saved = f"saved-{payload['saved_by']}"
+            reference.start_from(read_trace(Path(restored), saved))
+        self._replay = replay = Replay(reference)
+        program = session.program
+        folder = Path(payload["folder"])
+        twins: dict[Tier, int] = {}
+        proved = program.prove_exact(scenario.steps, reference.shards)
+        for tier in payload["tiers"]:
+            if tier == "exact" and not proved:
+                continue
+            trace, copies = reference.record(tier)
+            if tier == "exact" and not reference.sums_exactly(trace):
+                continue
+            notes = {**trace.notes, "exact_proved": tier == "exact"}
+            write_trace(replace(trace, notes=notes), folder, f"reference-{tier}")
+            for number, twin in enumerate(copies):
+                write_trace(twin, folder, f"twin-{tier}-{number}")
+            twins[tier] = len(copies)
+        probes = dict(reference.record_probes())
+        if twins:
+            tier = next(iter(twins))
+            distinct = replay.add_repeated_rows(tier, read_reference(payload, tier))
+            if distinct is not None:
+                probes["distinct"] = distinct
+        for name, probe in probes.items():
+            write_trace(probe, folder, f"probe-{name}")
+        penalty = reference.record_penalty()
+        if penalty is not None:
+            write_trace(penalty, folder, "penalty")
+        return {
+            "shards_known": program.shards_known,
+            "loss_reduction": program.loss_reduction,
+            "shards": list(reference.shards),
+            "twins": twins,
+            "probes": list(probes),
+            "penalty": penalty is not None,
+            "control": write_control(session, folder),
+        }
+
+    def replay(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Feed what the cluster observed into the single-device update."""
+        if self._replay is None:
+            raise RuntimeError("replay was asked for before the reference")
+        reference = self._replay.reference
+        return {
+            "tiers": {tier: self._follow(payload, tier) for tier in payload["tiers"]},
+            "drawn_anew": find_drawn_anew(
+                read_observed(payload, payload["tiers"][-1]),
+                reference,
+                lambda: self._task.make_session(payload, reference.scenario),
+            ),
+        }
+
+    def _follow(self, payload: Mapping[str, Any], tier: Tier) -> Mapping[str, Any]:
+        """What follows from what was observed in a tier; says which traces it wrote."""
+        assert self._replay is not None
+        reference = self._replay.reference
+        folder = Path(payload["folder"])
+        observed = read_observed(payload, tier)
+        recorded = read_reference(payload, tier)
+        followed = self._replay.follow(tier, observed)
+        for phase, trace in followed.fed.items():
+            write_trace(trace, folder, f"replay-{tier}-{phase}")
+        reruns: tuple[Trace, ...] = ()
+        if _asks_for_reruns(reference, tier, payload) and (
+            payload.get("rerun") or has_near(observed, recorded)
+        ):
+            reruns = rerun_shards(reference, tier)
+        written: dict[str, Any] = {"replays": list(followed.fed), "undetermined": []}
+        traces: dict[str, Sequence[Trace | None]] = {
+            "repeated": followed.repeated,
+            "turns": [followed.turns],
+            "op_by_op": [followed.op_by_op],
+            "reruns": reruns,
+            "earlier": rerun_earlier(reference, tier, observed, recorded),
+        }
+        for name, found in traces.items():
+            known = [trace for trace in found if trace is not None]
+            for number, trace in enumerate(known):
+                write_trace(trace, folder, f"{name}-{tier}-{number}")
+            written[name] = len(known)
+        if not followed.is_explained:
+            written["undetermined"] = self._replay.find_undetermined(
+                tier, recorded, observed, followed.fed["reduced_gradient"]
+            )
+        return written
+
+
+def _asks_for_reruns(
+    reference: Reference, tier: Tier, payload: Mapping[str, Any]
+) -> bool:
+    """Whether a replica ought to repeat its shard, bit by bit or nearly so.
+
+    It starts from the same state, and computes with the same kernels. A replica of a
+    program of the user's is held against the whole batch or weighed shards.
+    """
+    spec = ClusterSpec.parse(payload["cluster"])
+    same = tier == "bounded" and spec.device == "cpu"
+    return same and reference.session.program.shards_known

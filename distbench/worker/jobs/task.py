@@ -1,0 +1,109 @@
+"""A task between its jobs: its strategy, and the subject built under it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.cluster import ClusterSpec
+from distbench.launch.channel import TaskChannel
+from distbench.launch.task import TaskContext
+from distbench.scenario import Scenario
+from distbench.target import load_target, target_from_json
+from distbench.worker.environment import describe_environment
+from distbench.worker.partition import shard_variables
+from distbench.worker.program import Program
+from distbench.worker.session import Session
+from distbench.worker.strategies import (
+    configure_runtime,
+    draw_apart,
+    make_strategy,
+    serve_forever,
+)
+from distbench.worker.subjects import find_data, make_program, recognise_subject
+
+
+class Task:
+    """What all jobs of a task share.
+
+    Args:
+        channel: The connection to the bench.
+        context: Which task of which cluster this is.
+
+    Attributes:
+        name: Such as `worker:0`.
+        role: Such as `worker`.
+        spec: The cluster.
+    """
+
+    def __init__(self, channel: TaskChannel, context: TaskContext) -> None:
+        self.name = str(context.task)
+        self.role = context.task.role
+        self.spec = ClusterSpec.parse(context.spec)
+        self.report_progress = channel.report_progress
+        self._context = context
+        self._strategy: tf.distribute.Strategy | None = None
+        self._server: Any = None
+
+    def open(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Start TensorFlow: threads, devices, ports and the strategy."""
+        configure_runtime(self.spec, payload["seed"], jit=payload.get("jit"))
+        if not self.serve():
+            self._strategy = make_strategy(
+                self.spec,
+                payload.get("collective_s"),
+                payload.get("partitioner", ""),
+            )
+        return {"environment": describe_environment()}
+
+    def serve(self) -> bool:
+        """Start the server of a task that serves a chief; says whether it does."""
+        if self.spec.kind != "ps" or self._context.task.role == "chief":
+            return False
+        self._server = serve_forever(self.spec, self._context.task)
+        return True
+
+    def describe(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Say what kind of subject a target is."""
+        subject = load_target(target_from_json(payload["target"]))
+        kind = recognise_subject(subject)
+        # Only what a callable returns tells whether it makes a model; it was called.
+        return {"kind": kind, "is_fresh": find_data(subject) is None}
+
+    def make_session(self, payload: Mapping[str, Any], scenario: Scenario) -> Session:
+        """Build the subject under the strategy."""
+        if self._strategy is None:
+            raise RuntimeError("a job was given before the task was opened")
+        subject = load_target(target_from_json(payload["target"]))
+        program: Program = make_program(subject, scenario)
+        # A tap holds what one step left in it: steps in flight would write over it.
+        tapped = self.spec.kind != "ps" or scenario.in_flight == 1
+        # A strategy has the shards from its partitioner already.
+        shards = scenario.partitioner if self.spec.kind == "one" else ""
+        with shard_variables(shards):
+            return Session(
+                program, self._strategy, self.spec, self._context.task, tapped=tapped
+            )
+
+    def read_data(
+        self,
+        session: Session,
+        payload: Mapping[str, Any],
+        scenario: Scenario,
+        name: str,
+    ) -> None:
+        """Read the input pipeline of a subject that has one, as one of its tasks."""
+        # In a job of the user's no seed makes the processes alike, unless theirs does.
+        number = payload["tasks"].index(name) + 1 if name in payload["tasks"] else 0
+        with session.guard("data"), draw_apart(scenario.seed, number):
+            session.program.read_data(
+                session.strategy, Path(payload["folder"]), name, scenario.steps
+            )
+
+    def take_data(self, session: Session, payload: Mapping[str, Any]) -> None:
+        """Take what all tasks have read for the data to train on."""
+        with session.guard("data"):
+            session.program.take_data(Path(payload["folder"]), payload["tasks"])

@@ -1,0 +1,162 @@
+"""The scenario on its cluster: build, trace, train, save."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from distbench.errors import BadInputError
+from distbench.evidence import Tier
+from distbench.scenario import scenario_from_json
+from distbench.trace import INITIAL, Trace, TraceKey, Value, write_trace
+from distbench.worker.batches import check_batches
+from distbench.worker.given import select_gradients, select_state
+from distbench.worker.jobs.folder import CHECKPOINT, read_reference
+from distbench.worker.jobs.task import Task
+from distbench.worker.naming import pair_names
+from distbench.worker.program import count_batch
+from distbench.worker.reference import cut_batch
+from distbench.worker.session import Session
+from distbench.worker.steps import Step
+
+
+class TrainingJobs:
+    """Jobs of a task that trains."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._session: Session | None = None
+        self._prepared: tuple[Session, Step, tuple[int, ...]] | None = None
+
+    @property
+    def prepared(self) -> tuple[Session, Step, tuple[int, ...]]:
+        """The subject, its traced step and the shards."""
+        if self._prepared is None:
+            raise RuntimeError("a step was asked for before prepare")
+        return self._prepared
+
+    def read(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Read the input pipeline of the subject, as its cluster does."""
+        scenario = scenario_from_json(payload["scenario"])
+        self._task.report_progress(phase="data")
+        self._session = self._task.make_session(payload, scenario)
+        self._task.read_data(self._session, payload, scenario, self._task.name)
+        return {}
+
+    def prepare(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Build the subject on the cluster and trace its first step."""
+        scenario = scenario_from_json(payload["scenario"])
+        self._task.report_progress(phase="build")
+        session = self._session or self._task.make_session(payload, scenario)
+        self._task.take_data(session, payload)
+        with session.guard("data"):
+            batch = session.program.data(0)
+        shards = session.program.split(
+            scenario, count_batch(batch), self._task.spec.replicas
+        )
+        if corrected := payload.get("corrected"):
+            reference = read_reference(payload, payload["tiers"][0])
+            session.board.feeding = corrected
+            session.board.fed = select_gradients(reference, corrected, 0)
+        if restored := payload.get("restored"):
+            # Before the first step, which makes the slots: they are restored when they
+            # come into being.
+            with session.guard("restore"), session.strategy.scope():
+                checkpoint = session.program.make_checkpoint()
+                checkpoint.restore(str(Path(restored) / CHECKPOINT))
+        self._task.report_progress(phase="first step")
+        step = session.make_step()
+        session.prepare(step, list(cut_batch(batch, shards)))
+        self._prepared = session, step, shards
+        return {}
+
+    def train(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run the scenario on the cluster; writes this task's part of the traces."""
+        session, trained, shards = self.prepared
+        scenario = scenario_from_json(payload["scenario"])
+        folder = Path(payload["folder"])
+        if list(shards) != payload["shards"]:
+            raise BadInputError(
+                f"data(0) of '{scenario.target}' must return the same batch in every "
+                f"process. Expected {sum(payload['shards'])} examples, as on one "
+                f"device. Received: {sum(shards)}."
+            )
+        first = read_reference(payload, payload["tiers"][0])
+        session.table.rename(pair_names(session.variables, first.variables))
+        initial = session.read_state()
+        for tier in payload["tiers"]:
+            session.restore_state(initial)
+            reference = read_reference(payload, tier)
+            with session.guard("data"):
+                check_batches(session.program, reference)
+            values: dict[TraceKey, Value] = {}
+            session.collect_state(INITIAL, initial, values)
+            for step in range(scenario.steps):
+                self._task.report_progress(step=step, phase=tier)
+                if tier != "free" or step == 0:
+                    session.write_state(select_state(reference, tier, step))
+                if corrected := payload.get("corrected"):
+                    session.board.fed = select_gradients(reference, corrected, step)
+                    session.board.set_feeds()
+                self._run_step(session, trained, step, shards, values)
+                if payload.get("partly"):
+                    partly = self._make_trace(session, tier, shards, values)
+                    write_trace(partly, folder, f"partly-{tier}-{self._task.name}")
+            trace = self._make_trace(session, tier, shards, values)
+            name = "corrected" if payload.get("corrected") else "observed"
+            write_trace(trace, folder, f"{name}-{tier}-{self._task.name}")
+        return {}
+
+    def save(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Train on the cluster and save what came of it, for another to restore."""
+        session, trained, shards = self.prepared
+        folder = Path(payload["folder"])
+        for step in range(scenario_from_json(payload["scenario"]).steps):
+            self._task.report_progress(step=step, phase="before the restore")
+            self._run_step(session, trained, step, shards, {})
+        values: dict[TraceKey, Value] = {}
+        session.collect_state(INITIAL, session.read_state(), values)
+        trace = self._make_trace(session, "free", shards, values)
+        write_trace(trace, folder, f"saved-{self._task.name}")
+        # All tasks write, since some variables are read over all of them, but only the
+        # first one's is kept.
+        is_first = self._task.name == payload["tasks"][0]
+        name = CHECKPOINT if is_first else f"checkpoint-of-{self._task.name}"
+        with session.guard("save"), session.strategy.scope():
+            session.program.make_checkpoint().write(str(folder / name))
+        return {}
+
+    def _run_step(
+        self,
+        session: Session,
+        trained: Step,
+        step: int,
+        shards: tuple[int, ...],
+        values: dict[TraceKey, Value],
+    ) -> None:
+        with session.guard("data"):
+            batch = session.program.data(step)
+        session.begin_step(step)
+        session.run(trained, list(cut_batch(batch, shards)))
+        session.collect_taps(step, values)
+        state = session.read_state()
+        session.collect_state(step, state, values)
+        session.collect_results(step, state, values)
+
+    def _make_trace(
+        self,
+        session: Session,
+        tier: Tier,
+        shards: tuple[int, ...],
+        values: dict[TraceKey, Value],
+    ) -> Trace:
+        return Trace(
+            name=str(self._task.spec),
+            replicas=self._task.spec.replicas,
+            shards=shards,
+            variables=session.variables,
+            values=dict(values),
+            notes={"tier": tier, "micro_steps": session.board.count_gradients()},
+            metrics=session.metrics,
+        )
