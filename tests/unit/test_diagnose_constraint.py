@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from planted_case import check_passed
+from swept import swept
 from training_simulator import HEAD, KERNEL, TRAINED, Fault, Rule, observe
 
 from distbench.diagnose.judge import judge
@@ -48,7 +49,7 @@ def forget(rule):
 
 
 @pytest.mark.parametrize(("constraint", "words"), CONSTRAINTS)
-@pytest.mark.parametrize("name", ["sgd", "adam"])
+@pytest.mark.parametrize("name", ["sgd", *swept("adam")])
 def test_a_forgotten_constraint_is_put_into_words(constraint, words, name):
     rule = Rule(name=name, constraint=constraint)
     judgement = judge(observe(forget(rule), rule=rule, steps=3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from swept import swept
 from training_simulator import TRAINED, Fault, Rule, Setup, Simulation, observe
 from wrong_steps import add_state
 
@@ -23,7 +24,7 @@ def shrink_more(factor, replicas=(0, 1, 2)):
     )
 
 
-@pytest.mark.parametrize("name", ["sgd", "momentum"])
+@pytest.mark.parametrize("name", ["sgd", *swept("momentum")])
 @pytest.mark.parametrize(
     ("factor", "replicas", "code"),
     [

@@ -14,6 +14,7 @@ from planted_case import (
     check_passed,
     run_case,
 )
+from swept import swept
 from training_simulator import (
     HEAD,
     KERNEL,
@@ -171,6 +172,25 @@ CASES = [
         variable=KERNEL,
         fault=Fault(reduce=each(to_largest)),
     ),
+    *(
+        Case(
+            name=f"{levels}-levels",
+            code="nonlinear-before-reduction",
+            phase="reduced_gradient",
+            fault=Fault(reduce=each(lambda v, k=levels: round_to_levels(v, k))),
+        )
+        for levels in (10, 101)
+    ),
+    Case(
+        name="double-precision-sent-in-single",
+        code="lower-precision",
+        phase="reduced_gradient",
+        fault=Fault(reduce=each(to_single)),
+        setup={"dtype": "float64"},
+        warning=True,
+    ),
+]
+ON_THREE = [
     Case(
         name="largest-elements-made-equal-on-three",
         code="nonlinear-before-reduction",
@@ -189,27 +209,12 @@ CASES = [
         setup={"replicas": 3},
         steps=2,
     ),
-    *(
-        Case(
-            name=f"{levels}-levels",
-            code="nonlinear-before-reduction",
-            phase="reduced_gradient",
-            fault=Fault(reduce=each(lambda v, k=levels: round_to_levels(v, k))),
-        )
-        for levels in (10, 50, 101)
-    ),
-    Case(
-        name="double-precision-sent-in-single",
-        code="lower-precision",
-        phase="reduced_gradient",
-        fault=Fault(reduce=each(to_single)),
-        setup={"dtype": "float64"},
-        warning=True,
-    ),
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [*CASES, *swept(*ON_THREE)], ids=lambda case: case.name
+)
 def test_a_planted_fault_is_named(case):
     check_named(case, run_case(case))
 

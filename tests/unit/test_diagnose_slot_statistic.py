@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from planted_case import check_passed
+from swept import swept
 from training_simulator import Fault, Rule, observe, to_array
 
 from distbench.diagnose.judge import judge
@@ -43,7 +44,7 @@ def keep_own(combine):
 STATISTICS = [measure_norm, measure_slices, find_largest, take_mean_size]
 
 
-@pytest.mark.parametrize("steps", [2, 3])
+@pytest.mark.parametrize("steps", [2, *swept(3)])
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: s.__name__)
 @pytest.mark.parametrize(
     "combine",

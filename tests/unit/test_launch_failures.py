@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from launch_support import FIRST, SECOND, TIMEOUT_S, Starter, open_starter
+from swept import swept
 
 from distbench.cluster import Task
 from distbench.launch import blame
@@ -59,7 +60,7 @@ def test_an_exception_is_told_with_rank_place_and_traceback(start: Starter) -> N
     assert failure.traceback.rstrip() in failure.detail
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn"])
+@pytest.mark.parametrize("how", ["fork", *swept("spawn")])
 def test_one_failure_ends_the_call_though_others_wait(start: Starter, how: str) -> None:
     group = start("mwms:3", start=how)
     group.call("echo", {}, timeout_s=TIMEOUT_S)
@@ -81,7 +82,7 @@ def test_an_exit_is_told_with_its_code_and_the_end_of_the_log(start: Starter) ->
     assert lines == [f"line {number}" for number in range(60, 100)]
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn"])
+@pytest.mark.parametrize("how", ["fork", *swept("spawn")])
 def test_a_kill_is_told_with_its_signal(start: Starter, how: str) -> None:
     failure = catch_failure(start("one", start=how), "kill")
     assert (failure.kind, failure.exit_code, failure.signal) == ("died", None, 9)

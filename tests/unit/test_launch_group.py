@@ -24,6 +24,7 @@ from launch_support import (
     is_gone_soon,
     open_starter,
 )
+from swept import swept
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError, ClusterError
@@ -47,7 +48,7 @@ def start(run_directory: RunDirectory) -> Iterator[Starter]:
         yield starter
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn"])
+@pytest.mark.parametrize("how", ["fork", *swept("spawn")])
 def test_each_task_answers_with_its_own_result(start: Starter, how: str) -> None:
     group = start(start=how)
     results = group.call("echo", {"x": 1}, timeout_s=TIMEOUT_S)
@@ -92,7 +93,7 @@ def test_progress_is_passed_on(start: Starter) -> None:
     assert seen == [(FIRST, 4, "loss"), (FIRST, 5, None)]
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn"])
+@pytest.mark.parametrize("how", ["fork", *swept("spawn")])
 def test_a_task_sees_what_the_bench_sees(
     start: Starter,
     how: str,
@@ -131,7 +132,7 @@ def test_a_task_sees_what_the_bench_sees(
     assert len(set(results[FIRST]["addresses"]["worker"])) == 2
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn"])
+@pytest.mark.parametrize("how", ["fork", *swept("spawn")])
 def test_what_tasks_leave_in_their_temporary_folder_goes_with_the_run(
     start: Starter, how: str, run_directory: RunDirectory
 ) -> None:
@@ -162,7 +163,7 @@ def test_no_process_is_left_after_close(start: Starter) -> None:
         group.call("echo", {}, timeout_s=TIMEOUT_S)
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn"])
+@pytest.mark.parametrize("how", ["fork", *swept("spawn")])
 def test_what_a_task_started_ends_with_it(start: Starter, how: str) -> None:
     group = start("one", start=how)
     results = group.call("start_grandchild", {}, timeout_s=TIMEOUT_S)

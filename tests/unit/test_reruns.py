@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from swept import swept
 from training_simulator import KERNEL, Fault, observe, to_array
 
 from distbench.compare.comparison import Comparison, Judged
@@ -67,7 +68,7 @@ def scale_loss(factor):
 PLACES = {"loss": scale_loss, "local_gradient": scale_kernel}
 
 
-@pytest.mark.parametrize("replicas", [2, 8])
+@pytest.mark.parametrize("replicas", [2, *swept(8)])
 @pytest.mark.parametrize("phase", list(PLACES))
 def test_a_factor_that_shards_do_not_show_is_reported(phase, replicas):
     setup = {"replicas": replicas, "examples": 4 * replicas, "steps": 3}
@@ -96,8 +97,10 @@ def test_few_reruns_do_not_narrow_a_bound(phase):
     assert judge(run_shards_again(cluster, times=1)).status is Status.PASS
 
 
-@pytest.mark.parametrize("size", [1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 1e-3, 1e-2, 1e-1])
-@pytest.mark.parametrize("replicas", [2, 8])
+@pytest.mark.parametrize(
+    "size", [1e-6, 1e-3, *swept(3e-6, 1e-5, 3e-5, 1e-4, 1e-2, 1e-1)]
+)
+@pytest.mark.parametrize("replicas", [2, *swept(8)])
 def test_what_one_replica_has_wrong_is_not_undone_by_the_sum(replicas, size):
     """Beside the sum of all it is small, and drowns in what the twins allow it."""
     setup = {"replicas": replicas, "examples": 8 * replicas, "steps": 3}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from swept import swept
 from test_totals import (
     METRIC,
     F,
@@ -87,7 +88,7 @@ def keep_largest(state: State, losses: np.ndarray, place: Place) -> State:
 
 
 @pytest.mark.parametrize("update", [meter, meter_shares], ids=["losses", "n-shares"])
-@pytest.mark.parametrize("tier", ["bounded", "free"])
+@pytest.mark.parametrize("tier", ["bounded", *swept("free")])
 def test_a_right_result_passes_and_could_have_failed(update: Update, tier: Any) -> None:
     evidence = show(make_run(METRIC, update, tier=tier), {"loss": divide})
     judgement = judge(evidence)
@@ -122,7 +123,7 @@ def test_a_result_of_a_wrong_total_is_not_told_again() -> None:
     assert found.variables == ("total",)
 
 
-@pytest.mark.parametrize("step", [0, 1])
+@pytest.mark.parametrize("step", [1, *swept(0)])
 def test_a_result_made_of_a_wrong_loss_follows_from_it(step: int) -> None:
     """It stays wrong in later steps, in which the loss is right again."""
     evidence = show(make_run(METRIC, meter), {"loss": divide})

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from judged_runs import MEAN
+from swept import swept
 from training_simulator import RIGHT, Fault, observe
 
 from distbench.compare.comparison import Comparison, compare_evidence
@@ -366,7 +367,7 @@ def test_a_total_is_a_fault_of_its_own_where_the_first_cannot_have_made_it(
     assert [f.code for f in confirmed] == codes
 
 
-@pytest.mark.parametrize("tier", ["bounded", "free"])
+@pytest.mark.parametrize("tier", ["bounded", *swept("free")])
 def test_a_wrong_total_does_not_hide_what_is_wrong_in_the_variables(tier: Tier) -> None:
     def decay(new: Any, old: Any, gradients: Any, run: Any) -> Any:
         return {**new, "dense/bias": new["dense/bias"] * F(0.5 if run.step else 1)}
