@@ -28,6 +28,7 @@ _WITHOUT = (
     "metric-wrong",
     "examples-repeated",
     "examples-missed",
+    "randomness-shared",
     "raises",
     "collective-mismatch",
     "unexplained",

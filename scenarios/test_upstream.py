@@ -47,6 +47,22 @@ def expect_fault(check: Callable) -> Callable:
 
 
 @pytest.fixture
+def expect_warning(check: Callable) -> Callable:
+    """Runs the scenario, which passes with a warning of one known fault."""
+
+    def run(code: str, phase: str, **options) -> None:
+        verdict = check(**options)
+        verdict.raise_for_status()
+        if not verdict.findings:
+            return
+        (found,) = verdict.findings
+        assert (found.code, found.phase, found.origin) == (code, phase, CONTROLLED)
+        raise StillWrongError(found.explanation)
+
+    return run
+
+
+@pytest.fixture
 def expect_refusal(check: Callable) -> Callable:
     """Runs the scenario, which is due to pass and is refused by the framework."""
 
@@ -171,6 +187,14 @@ def test_a_shared_variable_decays(expect_refusal):
 )
 def test_averages_of_a_batch_are_those_of_all_replicas(expect_fault):
     expect_fault("statistics-not-synchronized", "variable")
+
+
+@shown_by("keras3_replicas_draw_alike")
+@pytest.mark.programs(
+    "upstream.py", "make_dropping", clusters=["mirrored:2"], kinds=["mirrored"]
+)
+def test_replicas_drop_other_units(expect_warning):
+    expect_warning("randomness-shared", "loss")
 
 
 @shown_by("keras3_fit_raises_on_workers")

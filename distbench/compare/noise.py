@@ -74,6 +74,7 @@ class Noise:
     Attributes:
         exact: Whether there is none: every bound is 0.
         pooled: Whether all steps have the same noise; it grows in a free run.
+        ordered: Whether it matters to the program in which order its examples come.
         limits: How far a correct value may lie from the reference's.
         wholes: Sizes of the reference's values.
         repeated: How far the same ops on the same shard may lie apart; empty where no
@@ -83,6 +84,7 @@ class Noise:
 
     exact: bool
     pooled: bool
+    ordered: bool
     limits: Limits
     wholes: Mapping[TraceKey, Whole]
     repeated: Limits
@@ -153,13 +155,15 @@ def measure_noise(evidence: Evidence) -> Noise:
         permuted = bool(twin.notes.get("permuted", False))
         _compare_twin(evidence, twin, samples[permuted], wholes)
     limits = _limit_places(samples[False])
-    if not (samples[False] and _depends_on_order(samples[True], limits)):
+    ordered = bool(samples[False]) and _depends_on_order(samples[True], limits)
+    if not ordered:
         for place, found in samples[True].items():
             samples[False].setdefault(place, []).extend(found)
         limits = _limit_places(samples[False])
     return Noise(
         exact=evidence.tier == "exact",
         pooled=evidence.tier == "bounded",
+        ordered=ordered,
         limits=limits,
         wholes=wholes,
         repeated=_limit_places(

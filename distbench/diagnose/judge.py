@@ -17,6 +17,7 @@ from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.links import Chain, judge_chain
 from distbench.diagnose.outcome import name_outcomes
 from distbench.diagnose.owners import name_owners
+from distbench.diagnose.randomness import find_shared_randomness
 from distbench.diagnose.readings import Reading, list_readings, repeats
 from distbench.diagnose.stages import explain_chain
 from distbench.diagnose.turns import leave_out_turns
@@ -41,9 +42,10 @@ def judge(evidence: Evidence) -> Judgement:
         noise = measure_noise(evidence)
         judgement = _judge_best(evidence, noise)
         rows = find_row_sensitive(evidence)
-    if counted := tuple(count_examples(evidence.examples)):
-        findings = (*counted, *judgement.findings)
-        judgement = replace(judgement, status=Status.FAIL, findings=findings)
+        shared = find_shared_randomness(evidence, noise)
+    judgement = _add(judgement, *count_examples(evidence.examples))
+    if shared is not None:
+        judgement = _add(judgement, shared)
     if not rows:
         return judgement
     note = (
@@ -52,6 +54,17 @@ def judge(evidence: Evidence) -> Judgement:
     )
     return replace(
         judgement, message="; ".join(filter(None, (judgement.message, note)))
+    )
+
+
+def _add(judgement: Judgement, *findings: Finding) -> Judgement:
+    """With findings about what the step was given, before those about what it did."""
+    faults = tuple(finding for finding in findings if not finding.warning)
+    warnings = tuple(finding for finding in findings if finding.warning)
+    return replace(
+        judgement,
+        status=Status.FAIL if faults else judgement.status,
+        findings=(*faults, *judgement.findings, *warnings),
     )
 
 

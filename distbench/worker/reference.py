@@ -15,6 +15,7 @@ from distbench.scenario import Scenario
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value
 from distbench.worker.batches import digest_batch
+from distbench.worker.draws import find_draws
 from distbench.worker.failures import SubjectError
 from distbench.worker.naming import pair_names
 from distbench.worker.optimizer_program import OptimizerProgram
@@ -61,7 +62,8 @@ class Reference:
             if program.shards_known
             else self._whole
         )
-        self._narrowest = find_narrowest(session.prepare(self._whole, [batch]))
+        graph = session.prepare(self._whole, [batch])
+        self._narrowest, self._draws = find_narrowest(graph), find_draws(graph)
         self.initial = session.read_state()
         self._repeats = program.shards_known or self._find_repeats(batch)
         self._twins = _TWINS if self._repeats else _TWINS_OF_CHANCE
@@ -163,6 +165,7 @@ class Reference:
             batches=digests,
             repeats=self._repeats,
             narrowest=self._narrowest,
+            draws=self._draws,
         )
         made = tuple(
             self.make_trace(f"twin {number}", tier, twin, permuted=_permutes(number))

@@ -55,6 +55,11 @@ def make_normalised() -> Any:
     return _make_model(keras.layers.BatchNormalization(), loss="mse")
 
 
+def make_dropping() -> Any:
+    """keras3_replicas_draw_alike."""
+    return _make_model(keras.layers.Dropout(0.5), loss="mse")
+
+
 def make_dense() -> Any:
     """keras3_fit_raises_on_workers."""
     return _make_model(loss="mse")

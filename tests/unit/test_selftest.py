@@ -30,7 +30,6 @@ ELSEWHERE = {
     "examples-missed",
     "examples-repeated",
     "nondeterministic-update",
-    "randomness-shared",
     "state-not-restored",
 }
 

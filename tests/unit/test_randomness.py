@@ -1,0 +1,99 @@
+"""Random numbers that all replicas draw alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from training_simulator import Fault, observe
+
+from distbench.compare.noise import measure_noise
+from distbench.diagnose.randomness import find_shared_randomness
+from distbench.evidence import Evidence
+from distbench.verdict import Finding
+
+OWN = {"train.py:12": "subject"}
+LAYER = {"keras/src/random.py:92": "framework"}
+
+
+def find(
+    evidence: Evidence, draws: object = OWN, *, ordered: bool = True
+) -> Finding | None:
+    """What is said of an evidence whose program draws where it is told."""
+    notes = {**evidence.reference.notes, "draws": draws, "narrowest": "float32"}
+    reference = replace(evidence.reference, notes=notes)
+    noise = replace(measure_noise(evidence), ordered=ordered)
+    return find_shared_randomness(replace(evidence, reference=reference), noise)
+
+
+def draw_apart(gradients, replica, step):
+    """Some elements of a replica's gradient are dropped, others of the next one's."""
+    del step
+    rng = np.random.default_rng(replica)
+    return {
+        path: value * rng.integers(0, 2, value.shape).astype(value.dtype)
+        for path, value in gradients.items()
+    }
+
+
+def run(fault: Fault | None = None, **setup: object) -> Evidence:
+    setup = {"replicas": 3, "sparse": False, "shards_known": False, **setup}
+    return observe(fault or Fault(), **setup)
+
+
+@pytest.mark.parametrize(
+    ("draws", "warning", "origin"),
+    [
+        (OWN, False, "subject"),
+        (LAYER, True, "framework"),
+        ({**OWN, **LAYER}, False, "subject"),
+    ],
+    ids=["own", "layer", "both"],
+)
+def test_replicas_that_draw_what_one_device_draws_are_told(draws, warning, origin):
+    found = find(run(), draws)
+    assert found is not None
+    assert (found.code, found.phase, found.step) == ("randomness-shared", "loss", 0)
+    assert (found.warning, found.origin) == (warning, origin)
+    assert found.replicas == (0, 1, 2)
+    assert next(iter(draws)) in found.explanation
+
+
+def test_a_factor_does_not_hide_it():
+    def scale(gradients, replica, step):
+        del step
+        return {p: v * v.dtype.type(replica + 0.5) for p, v in gradients.items()}
+
+    assert find(run(Fault(local=scale))) is not None
+
+
+@pytest.mark.parametrize(
+    ("evidence", "options"),
+    [
+        (run(Fault(local=draw_apart)), {}),
+        (run(), {"draws": {}}),
+        (run(), {"draws": None}),
+        (run(), {"ordered": False}),
+        (run(replicas=1), {}),
+        (run(shards=(16, 0, 0)), {}),
+        (run(shards_known=True), {}),
+    ],
+    ids=[
+        "each-for-itself",
+        "nobody-draws",
+        "not-known",
+        "not-for-each-example",
+        "one-replica",
+        "one-with-examples",
+        "a-workload",
+    ],
+)
+def test_nothing_is_said_of_others(evidence, options):
+    assert find(evidence, **options) is None
+
+
+def test_replicas_without_examples_are_left_out():
+    found = find(run(shards=(9, 0, 7)))
+    assert found is not None
+    assert found.replicas == (0, 2)
