@@ -11,9 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-WHOLE = -1
-"""Number of what belongs to all replicas together; `distbench.trace` has it too."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
@@ -24,7 +21,7 @@ class Compared:
         call: Which `apply_gradients` call of the step.
         phase: Phase of the observed value.
         variable: Path of the variable, `""` for the loss.
-        replica: Replica, or `WHOLE` for a sum over the replicas.
+        replica: Replica, or -1 for a sum over the replicas.
         relation: `reference`, `follows`, `replicas`, `led`, `total` or `result`; of
             steps in flight `orders`.
         against: Name of what it was compared with.
@@ -56,7 +53,7 @@ class Series:
     Attributes:
         phase: `loss`, or `slot` or `variable` of which it is the Euclidean norm.
         variable: Path of the variable, `""` for the loss.
-        replica: Replica, or `WHOLE` for the global batch.
+        replica: Replica, or -1 for the global batch.
         observed: Whether the cluster showed it; one device if not.
         steps: Step numbers; -1 before the first step.
         values: One for each step.

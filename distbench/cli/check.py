@@ -168,7 +168,12 @@ def check(
         partitioner=partitioner,
         timeout_s=timeout,
         engine=engine,
+        details=html is not None,
     )
+    if html is not None:
+        from distbench.report.page import check_page_packages
+
+        check_page_packages()
     for file in (json, html, junit):
         if file is not None:
             check_place(file)

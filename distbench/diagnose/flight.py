@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distbench.compare.envelope import Envelope, find_end, list_envelopes
-from distbench.details import WHOLE, Compared
+from distbench.details import Compared
 from distbench.diagnose.counting import Count, count_updates
 from distbench.diagnose.judgement import Judgement
 from distbench.flight import Flight
-from distbench.trace import Phase, TraceKey
+from distbench.trace import WHOLE, Phase, TraceKey
 from distbench.verdict import Finding, Status, Worst
 
 _STEPS_SHOWN = 8

@@ -27,7 +27,7 @@ _DATA = {
     "machine",
 }
 _JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict", "details"}
-_REPORTED = {*_DATA, "verdict", "details", "options", "expect", "report"}
+_REPORTED = {*_DATA, "trace", "verdict", "details", "options", "expect", "report"}
 _TOP = {*_JUDGED, "options", "expect", "launch", "compare", "diagnose", "observe"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
