@@ -71,7 +71,7 @@
     });
   }
   form.hidden = false;
-  form.addEventListener("input", apply);
+  for (const event of ["input", "change"]) form.addEventListener(event, apply);
   form.addEventListener("reset", () => setTimeout(apply));
   form.addEventListener("submit", (event) => event.preventDefault());
   window.addEventListener("hashchange", follow);

@@ -167,11 +167,13 @@
     const width = Math.max(280, Math.min(canvas.clientWidth, 1100));
     const variable = figure.querySelector("label.norms select")?.value;
     const plot = DRAW[figure.dataset.plot](read(figure.querySelector("table")), width, variable);
+    views.get(canvas)?.remove();
     canvas.replaceChildren();
-    await Plotting.show(plot, canvas);
+    views.set(canvas, await Plotting.show(plot, canvas));
     canvas.dataset.drawn = "yes";
   }
 
+  const views = new Map();
   const drawn = new Map();
   const watcher = new IntersectionObserver((entries) => {
     for (const { isIntersecting, target } of entries) {
