@@ -54,6 +54,7 @@ from distbench.worker.strategies import (
     serve_forever,
 )
 from distbench.worker.subjects import find_data, make_program, recognise_subject
+from distbench.worker.summaries import write_scalars
 
 _CHECKPOINT = "checkpoint"
 
@@ -76,6 +77,7 @@ def run_task(channel: TaskChannel, context: TaskContext) -> None:
             "fly": worker.fly,
             "follow_rounds": worker.follow_rounds,
             "call": worker.call,
+            "summarise": worker.summarise,
         },
         classify=classify_failure,
     )
@@ -431,6 +433,11 @@ class Worker:
         temporary.write_bytes(cloudpickle.dumps(value))
         temporary.replace(path)
         return {}
+
+    def summarise(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Write curves as TensorFlow summaries."""
+        source, folder = Path(payload["source"]), Path(payload["folder"])
+        return {"written": write_scalars(source, folder)}
 
     def _make_session(self, payload: Mapping[str, Any], scenario: Scenario) -> Session:
         if self._strategy is None:

@@ -132,6 +132,38 @@ def test_reports_are_written(play, call, tmp_path: Path) -> None:
     ElementTree.parse(files["junit"])
 
 
+def test_curves_are_written_after_the_report(
+    play, call, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+
+    def check_target(target, options, progress) -> Verdict:
+        assert options.details
+        return make_verdict(make_run())
+
+    def write_summaries(verdict, options, folder) -> None:
+        written.append((verdict, folder))
+        raise ClusterError("no space left")
+
+    module = types.ModuleType("distbench.summaries")
+    module.write_summaries = write_summaries  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "distbench.summaries", module)
+    play(check_target)
+    folder = tmp_path / "new" / "board"
+    assert call("check", "a.b:c", "--tensorboard", str(folder)) == 3
+    assert written == [(make_verdict(make_run()), folder)]
+    assert "1 pass" in capsys.readouterr().out
+
+
+def test_a_file_is_no_folder_for_curves(play, call, capsys, tmp_path: Path) -> None:
+    play(raise_(AssertionError("it was checked")))
+    file = tmp_path / "board"
+    file.write_text("")
+    for place, message in ((file, "is a file"), (file / "x", "takes no files")):
+        assert call("check", "a.b:c", "--tensorboard", str(place)) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_expected_findings_pass(play, call) -> None:
     play(answer(make_run(Status.FAIL, findings=(make_finding(),))))
     assert call("check", "a.b:c", "--expect", "missing-reduction") == 0
@@ -285,7 +317,7 @@ def test_help_names_every_option_of_the_contract(call, capsys) -> None:
     assert call("check", "--help") == 0
     shown = capsys.readouterr().out
     names = """-c path tier steps workload dtype seed only keras jit expect
-        require-gpus timeout engine json html junit"""
+        require-gpus timeout engine json html junit tensorboard"""
     for option in names.split():
         assert (option if option.startswith("-") else f"--{option}") in shown
 
