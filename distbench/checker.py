@@ -10,11 +10,13 @@ from typing import Literal
 from distbench.cluster import ClusterSpec
 from distbench.confirm import confirm_first
 from distbench.controls import Controls
+from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
+from distbench.keep import keep_details
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
@@ -128,7 +130,8 @@ class Checker:
             return
         self._environment.update(seen.environment)
         if seen.failure is not None:
-            yield from self._judge_failure(item, seen, seen.failure)
+            for run in self._judge_failure(item, seen, seen.failure):
+                yield replace(run, details=self._keep(seen))
         elif seen.flight is not None:
             yield self._judge_flight(item, seen, seen.flight)
         elif not seen.evidence:
@@ -161,6 +164,7 @@ class Checker:
                 references=judgement.references,
                 message=judgement.message,
                 setup=_describe_setup(item, evidence.reference.shards),
+                details=self._keep(seen, evidence, judgement.compared),
             )
 
     def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:
@@ -186,7 +190,18 @@ class Checker:
             references=judgement.references,
             message=judgement.message,
             staleness=flight.staleness,
+            details=self._keep(seen, flight, judgement.compared),
         )
+
+    def _keep(
+        self,
+        seen: Observation,
+        evidence: Evidence | Flight | None = None,
+        compared: Sequence[Compared] = (),
+    ) -> Details | None:
+        if not self._options.details:
+            return None
+        return keep_details(evidence, compared, seen.logs)
 
     def _judge_failure(
         self, item: Planned, seen: Observation, failure: TaskFailedError

@@ -54,6 +54,7 @@ class CheckOptions:
         partitioner: Into which shards parameter servers cut variables: `fixed:2`,
             `min:BYTES:SHARDS` or `max:BYTES`; None leaves them whole.
         examples: Size of the global batch of a workload; 0 leaves it to the bench.
+        details: Whether runs keep the numbers that a report shows of them.
     """
 
     clusters: tuple[str, ...] = ("mirrored:2", "mwms:2")
@@ -76,6 +77,7 @@ class CheckOptions:
     in_flight: int = 1
     partitioner: str | None = None
     examples: int = 0
+    details: bool = False
 
     def __post_init__(self) -> None:
         for name in ("clusters", "paths", "tiers"):

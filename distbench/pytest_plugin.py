@@ -7,6 +7,7 @@ controller; only the controller writes files.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,8 +109,11 @@ def pytest_configure(config: pytest.Config) -> None:
         if path is None:
             continue
         from distbench.report.files import check_place
+        from distbench.report.page import check_page_packages
 
         try:
+            if name == "distbench_html":
+                check_page_packages()
             check_place(path)
         except BadInputError as error:
             raise pytest.UsageError(f"--{name.replace('_', '-')}: {error}") from None
@@ -164,10 +168,21 @@ def pytest_runtest_makereport(
     if call.when == "call" and verdicts:
         from distbench.verdict import verdict_to_json
 
-        setattr(report, _ON_REPORT, [verdict_to_json(v) for v in verdicts])
+        documents = [
+            verdict_to_json(_name_test(v, item), details=True) for v in verdicts
+        ]
+        setattr(report, _ON_REPORT, documents)
     if call.excinfo is not None and report.failed:
         _explain_failure(report, call.excinfo, verdicts)
     return report
+
+
+def _name_test(verdict: Verdict, item: pytest.Item) -> Verdict:
+    """Say of each run which test shows it again: a subject may have no name."""
+    runs = (
+        replace(run, setup={**run.setup, "test": item.nodeid}) for run in verdict.runs
+    )
+    return replace(verdict, runs=tuple(runs))
 
 
 def _explain_failure(
@@ -224,4 +239,7 @@ def _read_settings(config: pytest.Config) -> dict[str, Any]:
         "distbench_require_gpus": "require_gpus",
     }
     given = {field: config.getoption(name) for name, field in names.items()}
-    return {field: value for field, value in given.items() if value is not None}
+    settings = {field: value for field, value in given.items() if value is not None}
+    if config.getoption("distbench_html"):
+        settings["details"] = True
+    return settings

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal
 
+from distbench.details import Details, details_from_json, details_to_json
 from distbench.errors import BadInputError, VerdictFailedError
 
 SCHEMA = "distbench/verdict/1"
@@ -150,6 +151,7 @@ class Run:
             replica got (`split`), so that it can be run again.
         staleness: Of each step in flight, how many others ended while it ran: what it
             read is at most so many updates old. Empty for one step at a time.
+        details: The numbers behind it, where a report asked for them; not compared.
     """
 
     scenario: str
@@ -167,6 +169,7 @@ class Run:
     workload: str = ""
     setup: Mapping[str, Any] = field(default_factory=dict)
     staleness: tuple[int, ...] = ()
+    details: Details | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,14 +236,19 @@ def describe_verdict(verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def verdict_to_json(verdict: Verdict) -> str:
-    """The contract's JSON document."""
+def verdict_to_json(verdict: Verdict, *, details: bool = False) -> str:
+    """The contract's JSON document.
+
+    Args:
+        verdict: What to write.
+        details: Whether to write the runs' details too.
+    """
     document = {
         "schema": SCHEMA,
         "target": verdict.target,
         "status": str(verdict.status),
         "environment": dict(verdict.environment),
-        "runs": [asdict(run) for run in verdict.runs],
+        "runs": [_describe_run(run, details) for run in verdict.runs],
     }
     return json.dumps(_encode(document), indent=1, allow_nan=False)
 
@@ -263,13 +271,21 @@ def verdict_from_json(text: str) -> Verdict:
             environment=document["environment"],
             runs=tuple(_decode_run(run) for run in document["runs"]),
         )
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+    except (json.JSONDecodeError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, BadInputError):
             raise
         raise BadInputError(
             f"This is not a verdict ({type(error).__name__}: {error}). Expected the "
             f"JSON that 'distbench check --json FILE' writes."
         ) from error
+
+
+def _describe_run(run: Run, details: bool) -> dict[str, Any]:
+    document = asdict(replace(run, details=None))
+    del document["details"]
+    if details and run.details is not None:
+        document["details"] = details_to_json(run.details)
+    return document
 
 
 def _encode(value: Any) -> Any:  # walks any JSON document
@@ -303,6 +319,8 @@ def _decode_run(document: dict[str, Any]) -> Run:
         worst["error_over_bound"] = _decode_number(worst["error_over_bound"])
         fields["worst"] = Worst(**worst)
     fields["staleness"] = tuple(fields.get("staleness", ()))
+    if fields.get("details"):
+        fields["details"] = details_from_json(fields["details"])
     fields["findings"] = tuple(
         Finding(
             **{

@@ -50,3 +50,13 @@ prepare_environment() {
     --editable ".[$extra]"
   printf '%s\n' "$want" >"$stamp"
 }
+
+# Installs what opens an HTML report, where that needs nobody's password. Tests that
+# have no browser say what they lack.
+prepare_browser() {
+  if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [[ $EUID == 0 ]]; then
+    echo "installing chromium"
+    { apt-get update && apt-get install --yes --no-install-recommends \
+      chromium chromium-driver; } >/dev/null || echo "chromium could not be installed"
+  fi
+}

@@ -1,4 +1,4 @@
-"""What the unit tests and the sweeps share."""
+"""What the unit tests, the sweeps and the tests in a browser share."""
 
 from __future__ import annotations
 

@@ -140,10 +140,17 @@ def check(
     junit: Annotated[
         File, typer.Option(metavar="FILE", help="Write the runs as JUnit XML.")
     ] = None,
+    tensorboard: Annotated[
+        File,
+        typer.Option(
+            metavar="DIR",
+            help="Write each replica's losses, norms and errors for TensorBoard.",
+        ),
+    ] = None,
 ) -> int:
     """Train with TARGET on real clusters and compare with one device."""
     from distbench.options import CheckOptions
-    from distbench.report.files import check_place
+    from distbench.report.files import check_folder, check_place
     from distbench.target import parse_target
 
     ref = parse_target(target)
@@ -168,10 +175,17 @@ def check(
         partitioner=partitioner,
         timeout_s=timeout,
         engine=engine,
+        details=html is not None or tensorboard is not None,
     )
+    if html is not None:
+        from distbench.report.page import check_page_packages
+
+        check_page_packages()
     for file in (json, html, junit):
         if file is not None:
             check_place(file)
+    if tensorboard is not None:
+        check_folder(tensorboard)
 
     from distbench.checker import check_target
     from distbench.expect import apply_expectations
@@ -185,6 +199,10 @@ def check(
     verdict = apply_expectations(verdict, options.expect)
     _write_reports(verdict, options, json=json, html=html, junit=junit)
     _print_report(verdict, options)
+    if tensorboard is not None:
+        from distbench.summaries import write_summaries
+
+        write_summaries(verdict, options, tensorboard)
     if json is not None and verdict.status is Status.FAIL:
         # To paste into a bug report; what cannot be shown so, the command says itself.
         words = shlex.join(["distbench", "repro", str(json), "-o", "shown.py"])

@@ -20,27 +20,16 @@ from distbench.compare.values import (
     measure_size,
     round_to,
 )
+from distbench.details import Compared
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Phase, TraceKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """One observed value against one expected value.
+class Comparison(Compared):
+    """One observed value against one expected value, and what that proves.
 
     Attributes:
-        step: Step number; `INITIAL` before the first step.
-        call: Which `apply_gradients` call of the step.
-        phase: Phase of the observed value.
-        variable: Path of the variable, `""` for the loss.
-        replica: Replica, or `WHOLE` for a sum over the replicas.
-        relation: `reference`, `follows`, `replicas`, `led`, `total` or `result`.
-        against: Name of what it was compared with.
-        error: Largest absolute error.
-        bound: What the worst element was allowed.
-        error_over_bound: Largest quotient over all tests.
-        ratio: Fitted ratio of observed to expected.
-        wrong: Whether a test failed.
         effective: Whether the same numbers with one example lost, and with one
             replica lost, fail. True for a comparison that failed as it is.
         hidden: Not effective, and it would be if the bound were 0: noise hides it.
@@ -50,18 +39,8 @@ class Comparison:
             the last place of the largest element.
     """
 
-    step: int
-    call: int
     phase: Phase
-    variable: str
-    replica: int
     relation: Relation
-    against: str
-    error: float
-    bound: float
-    error_over_bound: float
-    ratio: float | None
-    wrong: bool
     effective: bool
     hidden: bool
     change: float

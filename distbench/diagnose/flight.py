@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distbench.compare.envelope import Envelope, find_end, list_envelopes
+from distbench.details import Compared
 from distbench.diagnose.counting import Count, count_updates
 from distbench.diagnose.judgement import Judgement
 from distbench.flight import Flight
-from distbench.trace import Phase, TraceKey
+from distbench.trace import WHOLE, Phase, TraceKey
 from distbench.verdict import Finding, Status, Worst
 
 _STEPS_SHOWN = 8
@@ -72,6 +73,7 @@ def judge_flight(flight: Flight) -> Judgement:
         worst=_find_worst(envelopes),
         references={e.phase: _AGAINST[flight.tier] for e in envelopes},
         message="; ".join(notes),
+        compared=tuple(_describe(e, _AGAINST[flight.tier]) for e in envelopes),
     )
 
 
@@ -290,19 +292,38 @@ def _find_key(envelope: Envelope) -> TraceKey:
 
 
 def _find_worst(envelopes: Sequence[Envelope]) -> Worst | None:
-    def measure(envelope: Envelope) -> float:
-        if not envelope.wrong.any():
-            reach = envelope.bound * 3
-            return envelope.error / reach if reach else 0.0
-        return envelope.error / envelope.bound if envelope.bound else float("inf")
-
     if not envelopes:
         return None
-    worst = max(envelopes, key=measure)
+    worst = max(envelopes, key=_measure)
     return Worst(
         phase=worst.phase,
         variable=worst.variable,
-        error_over_bound=measure(worst),
+        error_over_bound=_measure(worst),
+    )
+
+
+def _measure(envelope: Envelope) -> float:
+    """Error ÷ bound, above 1 only where an element lies beyond the envelope."""
+    if not envelope.wrong.any():
+        reach = envelope.bound * 3
+        return envelope.error / reach if reach else 0.0
+    return envelope.error / envelope.bound if envelope.bound else float("inf")
+
+
+def _describe(envelope: Envelope, against: str) -> Compared:
+    return Compared(
+        step=envelope.round,
+        call=0,
+        phase=envelope.phase,
+        variable=envelope.variable,
+        replica=WHOLE,
+        relation="orders",
+        against=against,
+        error=envelope.error,
+        bound=envelope.bound,
+        error_over_bound=_measure(envelope),
+        ratio=None,
+        wrong=bool(envelope.wrong.any()),
     )
 
 

@@ -135,6 +135,7 @@ def _judge_reading(reading: Reading, noise: Noise) -> Judgement:
         worst=_find_worst(chain),
         references=_name_references(chain),
         message=message,
+        compared=tuple(item.comparison for item in judged),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from distbench.details import Compared
 from distbench.verdict import Finding, Status, Worst
 
 
@@ -20,6 +21,7 @@ class Judgement:
         references: What each phase was compared with, by phase.
         message: Why it is undecidable or vacuous; a note where a later phase undoes a
             deviation.
+        compared: Every comparison, in the order in which they were made.
     """
 
     status: Status
@@ -28,3 +30,4 @@ class Judgement:
     worst: Worst | None = None
     references: Mapping[str, str] = field(default_factory=dict)
     message: str = ""
+    compared: tuple[Compared, ...] = ()

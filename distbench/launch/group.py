@@ -19,6 +19,7 @@ from typing import Any
 from distbench.cluster import Task
 from distbench.errors import ClusterError
 from distbench.launch.blame import Member, make_failure, make_timeout
+from distbench.launch.failure import read_tail
 from distbench.launch.forkclient import ForkServer
 from distbench.launch.process import ExitStatus, kill_processes
 
@@ -86,6 +87,10 @@ class Group:
     def pids(self) -> dict[Task, int]:
         """The process id of each task."""
         return {task: member.process.pid for task, member in self._members.items()}
+
+    def read_logs(self) -> dict[Task, str]:
+        """The last lines of each task's output, also after the tasks were ended."""
+        return {task: read_tail(member.log) for task, member in self._members.items()}
 
     @property
     def closed(self) -> bool:

@@ -20,7 +20,7 @@ from distbench.observe.launching import (
     make_opening,
     make_payload,
 )
-from distbench.observe.observation import Observation
+from distbench.observe.observation import Observation, name_logs
 from distbench.observe.subject import ask_one
 from distbench.scenario import Scenario
 from distbench.target import TargetRef, target_from_json
@@ -89,6 +89,7 @@ def observe_flight(
                 seconds=time.monotonic() - start_s,
                 environment=environment,
                 folder=folder,
+                logs={str(task): text for task, text in error.log_tails.items()},
                 tiers=(tier,),
             )
         followed = one.call("follow_rounds", payload, timeout_s=left())
@@ -98,6 +99,7 @@ def observe_flight(
         seconds=time.monotonic() - start_s,
         environment={**environment, "python": sys.version.split()[0]},
         folder=folder,
+        logs=name_logs(one, cluster),
         tiers=(tier,),
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
 from distbench.launch.failure import TaskFailedError
+from distbench.launch.group import Group
 from distbench.target import TargetRef
 
 
@@ -25,6 +26,7 @@ class Observation:
         environment: Versions, devices and settings of the tasks.
         control: The stock optimizer of the subject's family.
         folder: Where the traces are.
+        logs: The last lines of each task's output, by its name.
         tiers: Those that the subject can have; empty where that is not known.
     """
 
@@ -35,4 +37,11 @@ class Observation:
     environment: Mapping[str, Any] = field(default_factory=dict)
     control: TargetRef | None = None
     folder: Path | None = None
+    logs: Mapping[str, str] = field(default_factory=dict)
     tiers: tuple[Tier, ...] = ()
+
+
+def name_logs(one: Group, cluster: Group) -> dict[str, str]:
+    """What the tasks of a cluster, and of the one device beside it, printed last."""
+    logs = {str(task): text for task, text in cluster.read_logs().items()}
+    return logs | {f"{t} of one device": text for t, text in one.read_logs().items()}

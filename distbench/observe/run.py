@@ -20,7 +20,7 @@ from distbench.observe.launching import (
     make_opening,
     make_payload,
 )
-from distbench.observe.observation import Observation
+from distbench.observe.observation import Observation, name_logs
 from distbench.observe.reading import read_evidence
 from distbench.observe.saved import train_before
 from distbench.observe.subject import ask_one
@@ -110,6 +110,7 @@ def observe(
                 seconds=time.monotonic() - start_s,
                 environment=environment,
                 folder=folder,
+                logs={str(task): text for task, text in error.log_tails.items()},
                 tiers=found,
             )
         replayed = one.call("replay", payload, timeout_s=left())
@@ -126,5 +127,6 @@ def observe(
         seconds=time.monotonic() - start_s,
         environment={**environment, "python": sys.version.split()[0]},
         folder=folder,
+        logs=name_logs(one, cluster),
         tiers=found,
     )

@@ -24,6 +24,19 @@ def check_place(path: Path) -> None:
         raise BadInputError(f"'{path}' cannot be written: permission denied.")
 
 
+def check_folder(path: Path) -> None:
+    """Refuse a folder of reports before minutes were spent on its content.
+
+    Raises:
+        BadInputError: Nothing can be written there.
+    """
+    if path.exists() and not path.is_dir():
+        raise BadInputError(f"'{path}' is a file. Expected the name of a folder.")
+    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise BadInputError(f"'{path}' cannot be made: '{there}' takes no files.")
+
+
 def write_report(path: Path, text: str) -> None:
     """Write a file; readers see the old one or the whole new one.
 

@@ -100,7 +100,9 @@ _OPTIONS: Mapping[str, Callable[[Any], str]] = {
 
 
 def format_command(target: str, run: Run, options: CheckOptions) -> str:
-    """The shell command that runs one scenario of a check again."""
+    """The shell command that runs one scenario of a check, or its test, again."""
+    if test := run.setup.get("test"):
+        return escape_controls(shlex.join(["pytest", str(test)]))
     words: list[str] = ["distbench", "check", target, "-c", run.cluster]
     defaults = CheckOptions()
     if run.path != "default":

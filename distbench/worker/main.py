@@ -10,6 +10,7 @@ from distbench.worker.failures import classify_failure
 from distbench.worker.jobs.call import call
 from distbench.worker.jobs.flight import FlightJobs
 from distbench.worker.jobs.reference import ReferenceJobs
+from distbench.worker.jobs.summaries import summarise
 from distbench.worker.jobs.task import Task
 from distbench.worker.jobs.training import TrainingJobs
 
@@ -35,6 +36,7 @@ def run_task(channel: TaskChannel, context: TaskContext) -> None:
             "fly": flight.fly,
             "follow_rounds": flight.follow_rounds,
             "call": partial(call, task),
+            "summarise": summarise,
         },
         classify=classify_failure,
     )

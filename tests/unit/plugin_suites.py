@@ -12,6 +12,7 @@ CONFTEST = """
 import sys, types
 sys.path.insert(0, {folder!r})
 from verdict_samples import make_finding, make_run, make_verdict
+from distbench.details import Details, Series
 from distbench.errors import ClusterError
 from distbench.verdict import Status
 
@@ -23,8 +24,14 @@ def check(subject, cluster="mwms:2", **options):
         raise ClusterError("worker-1 died", detail="last log line")
     finding = make_finding(explanation="Let the optimizer aggregate.")
     fails = subject == "wrong"
+    line = Series(
+        phase="loss", variable="", replica=0, observed=True, steps=(0,), values=(0.5,)
+    )
+    kept = Details(series=(line,)) if options.pop("details", False) else None
     return make_verdict(
-        make_run(Status.FAIL, findings=(finding,)) if fails else make_run(),
+        make_run(Status.FAIL, findings=(finding,), details=kept)
+        if fails
+        else make_run(details=kept),
         target=subject,
     )
 
@@ -78,4 +85,8 @@ def check_one_document(suite: pytest.Pytester, *words: str) -> None:
     assert sorted(verdict.target.split(", ")) == ["a", "b", "right", "right2", "wrong"]
     assert len(verdict.runs) == 5
     assert verdict.status is Status.FAIL
-    assert "Let the optimizer aggregate." in (suite.path / "v.html").read_text()
+    page = (suite.path / "v.html").read_text()
+    assert "Let the optimizer aggregate." in page
+    assert "py::test_it[wrong]&#39;" in page  # the command that shows it again
+    assert page.count("<figcaption>loss of each replica and of one device") == 6
+    assert '"details"' not in (suite.path / "v.json").read_text()

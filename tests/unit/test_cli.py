@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import sys
@@ -131,6 +132,38 @@ def test_reports_are_written(play, call, tmp_path: Path) -> None:
     ElementTree.parse(files["junit"])
 
 
+def test_curves_are_written_after_the_report(
+    play, call, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+
+    def check_target(target, options, progress) -> Verdict:
+        assert options.details
+        return make_verdict(make_run())
+
+    def write_summaries(verdict, options, folder) -> None:
+        written.append((verdict, folder))
+        raise ClusterError("no space left")
+
+    module = types.ModuleType("distbench.summaries")
+    module.write_summaries = write_summaries  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "distbench.summaries", module)
+    play(check_target)
+    folder = tmp_path / "new" / "board"
+    assert call("check", "a.b:c", "--tensorboard", str(folder)) == 3
+    assert written == [(make_verdict(make_run()), folder)]
+    assert "1 pass" in capsys.readouterr().out
+
+
+def test_a_file_is_no_folder_for_curves(play, call, capsys, tmp_path: Path) -> None:
+    play(raise_(AssertionError("it was checked")))
+    file = tmp_path / "board"
+    file.write_text("")
+    for place, message in ((file, "is a file"), (file / "x", "takes no files")):
+        assert call("check", "a.b:c", "--tensorboard", str(place)) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_expected_findings_pass(play, call) -> None:
     play(answer(make_run(Status.FAIL, findings=(make_finding(),))))
     assert call("check", "a.b:c", "--expect", "missing-reduction") == 0
@@ -214,6 +247,37 @@ def test_what_the_check_raises_has_its_exit_code(
     assert "Traceback" not in shown
 
 
+@pytest.mark.parametrize("lacks", ["bokeh", "jinja2"])
+def test_a_page_that_cannot_be_made_is_refused_before_the_check(
+    play, call, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == lacks else find(name)
+    )
+    play(raise_(AssertionError("it was checked")))
+    assert call("check", "a.b:c", "--html", str(tmp_path / "report.html")) == 2
+    shown = capsys.readouterr().err
+    assert f"needs {lacks}, which this Python lacks" in shown
+    assert "pip install 'distbench[report]'" in shown
+
+
+@pytest.mark.parametrize("words", [(), ("--html", "report.html")], ids=["no", "html"])
+def test_numbers_are_kept_for_a_page_alone(
+    play, call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = []
+
+    def check_target(target, options, progress) -> Verdict:
+        asked.append(options.details)
+        return make_verdict(make_run())
+
+    play(check_target)
+    assert call("check", "a.b:c", *words) == 0
+    assert asked == [bool(words)]
+
+
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGHUP], ids=["term", "hangup"]
 )
@@ -253,7 +317,7 @@ def test_help_names_every_option_of_the_contract(call, capsys) -> None:
     assert call("check", "--help") == 0
     shown = capsys.readouterr().out
     names = """-c path tier steps workload dtype seed only keras jit expect
-        require-gpus timeout engine json html junit"""
+        require-gpus timeout engine json html junit tensorboard"""
     for option in names.split():
         assert (option if option.startswith("-") else f"--{option}") in shown
 

@@ -26,8 +26,8 @@ _DATA = {
     "codes",
     "machine",
 }
-_JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict"}
-_REPORTED = {*_DATA, "verdict", "options", "expect", "report"}
+_JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict", "details"}
+_REPORTED = {*_DATA, "trace", "verdict", "details", "options", "expect", "report"}
 _TOP = {*_JUDGED, "options", "expect", "launch", "compare", "diagnose", "observe"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
@@ -41,7 +41,8 @@ ALLOWED: dict[str, set[str]] = {
     "trace": {"errors"},
     "evidence": {"scenario", "trace"},
     "flight": {"evidence", "trace"},
-    "verdict": {"errors"},
+    "details": set(),
+    "verdict": {"errors", "details"},
     "expect": {"verdict"},
     "options": {"errors", "cluster", "codes", "scenario", "verdict"},
     "launch": {"errors", "cluster"},
@@ -49,6 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "compare": {*_JUDGED - _DATA, "errors", "split", "codes"},
     "diagnose": {*_JUDGED - _DATA, "errors", "split", "codes", "compare"},
     "report": _REPORTED,
+    "keep": {*_JUDGED - _DATA, "compare"},
     "repro": {*_DATA, "verdict"},
     "shrink": {"errors", "cluster", "options", "scenario", "verdict"},
     "observe": {*_JUDGED, "launch"},
@@ -57,7 +59,8 @@ ALLOWED: dict[str, set[str]] = {
     "stuck": {"cluster", "codes", "launch", "trace", "verdict"},
     "controls": {*_TOP, "origin"},
     "plan": {"errors", "cluster", "machine", "options", "scenario"},
-    "checker": {*_TOP, "plan", "confirm", "origin", "stuck", "controls"},
+    "checker": {*_TOP, "plan", "keep", "confirm", "origin", "stuck", "controls"},
+    "summaries": {*_JUDGED, "options", "launch", "observe"},
     "api": {*_TOP, "checker"},
     "call": {"cluster", "machine", "observe", "launch", "target"},
     "doctor": {"errors", "cluster", "machine", "launch"},
@@ -74,6 +77,7 @@ ALLOWED: dict[str, set[str]] = {
         "repro",
         "selftest",
         "shrink",
+        "summaries",
         "unusual",
     },
     "pytest_plugin": {*_TOP, "checker", "api", "call", "report"},

@@ -1,0 +1,282 @@
+"""The HTML report: whole, readable without scripts, and safe whatever the names."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import re
+import time
+from dataclasses import replace
+from functools import cache
+from html.parser import HTMLParser
+
+import pytest
+from page_samples import (
+    CONTROLS,
+    MARKUP,
+    MATHS,
+    QUOTES,
+    TEMPLATE,
+    TURNED,
+    make_checked_verdict,
+    make_long_verdict,
+    make_odd_verdict,
+)
+from verdict_samples import make_finding, make_run, make_verdict
+
+from distbench.details import Details
+from distbench.errors import BadInputError
+from distbench.options import CheckOptions
+from distbench.report.page import MOST_BYTES, check_page_packages, verdict_to_html
+from distbench.report.tables import make_finding_tables, make_run_tables
+from distbench.verdict import Status
+
+_EMPTY = {"meta", "input", "br", "img", "link", "base"}
+
+
+class Page(HTMLParser):
+    """Elements of a page: tag, attributes and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str], list[str]]] = []
+        self._open: list[list[str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        texts: list[str] = []
+        self.elements.append((tag, {k: v or "" for k, v in attrs}, texts))
+        if tag not in _EMPTY:
+            self._open.append(texts)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        for texts in self._open:
+            texts.append(data)
+
+    def find(self, tag: str, **attributes: str) -> list[tuple[dict[str, str], str]]:
+        return [
+            (found, "".join(texts))
+            for name, found, texts in self.elements
+            if name == tag
+            and all(found.get(k.strip("_")) == v for k, v in attributes.items())
+        ]
+
+
+def render(verdict) -> str:
+    return verdict_to_html(verdict, CheckOptions())
+
+
+@cache
+def render_checked() -> str:
+    return render(make_checked_verdict())
+
+
+@cache
+def render_odd() -> str:
+    return render(make_odd_verdict())
+
+
+def test_the_page_says_what_the_verdict_says():
+    page = Page(render_checked())
+    findings = page.find("article", class_="finding")
+    assert len(findings) == 1
+    attributes, text = findings[0]
+    assert attributes["id"] == "finding-mean-instead-of-sum"
+    (sighting,) = make_checked_verdict().runs[0].findings
+    assert sighting.explanation in text
+    assert "distbench check my.py:adam -c mwms:2 --path none" in text
+    matrix, *_ = page.find("table", class_="matrix")
+    words = matrix[1].split()
+    assert [w for w in words if w in ("fail", "pass", "skipped")] == [
+        "fail",
+        "fail",
+        "pass",
+        "skipped",
+    ]
+    runs = page.find("details", class_="run")
+    assert len(runs) == 4
+    assert "epoch 1\nloss 0.5" in runs[0][1]
+    assert "need 4 GPUs, have 0" in runs[3][1]
+    environment = page.find("table")[-1][1]
+    assert "tensorflow" in environment
+    assert "2.21.0" in environment
+
+
+def test_a_link_leads_to_something_and_ids_are_unique():
+    page = Page(render_checked())
+    ids = [found["id"] for _, found, _ in page.elements if "id" in found]
+    assert len(ids) == len(set(ids))
+    links = {found["href"] for found, _ in page.find("a")}
+    assert {link.removeprefix("#") for link in links} <= set(ids)
+
+
+def test_two_findings_of_a_code_have_two_addresses():
+    findings = (make_finding(), make_finding(variable="other"))
+    page = Page(render(make_verdict(make_run(Status.FAIL, findings=findings))))
+    assert [found["id"] for found, _ in page.find("article")] == [
+        "finding-missing-reduction",
+        "finding-missing-reduction-2",
+    ]
+
+
+def test_tables_have_headings_and_captions():
+    page = Page(render_checked())
+    tables = len(page.find("table"))
+    assert tables > 10
+    assert len(page.find("caption")) == tables
+    assert all(found["scope"] in ("row", "col") for found, _ in page.find("th"))
+    plots = [found for found, _ in page.find("figure") if "data-plot" in found]
+    assert {found["data-plot"] for found in plots} == {"map", "lines", "norms", "bars"}
+    assert len(page.find("figcaption")) == len(page.find("figure"))
+
+
+def test_the_numbers_of_a_finding_are_in_its_tables():
+    run = make_checked_verdict().runs[0]
+    assert run.details is not None
+    finding = run.findings[0]
+    by_variable, by_phase, wrong, ratios, loss = make_finding_tables(
+        run.details, finding
+    )
+    here = [
+        c.error_over_bound
+        for c in run.details.compared
+        if (c.step, c.phase, c.variable, c.replica)
+        == (finding.step, finding.phase, finding.variable, 0)
+    ]
+    row = dict(by_variable.rows)[finding.variable]
+    assert row[0].text == f"{max(here):.3g}"
+    assert row[0].is_first
+    assert sum(cell.is_first for _, cells in by_variable.rows for cell in cells) == 1
+
+    assert by_phase.columns[by_phase.columns.index("loss") + 1] == "local_gradient"
+    first = dict(by_phase.rows)["step 0"][by_phase.columns.index(finding.phase)]
+    assert first.is_first
+    assert first.level >= 2
+    right = dict(by_phase.rows)["step 0"][by_phase.columns.index("loss")]
+    assert 0 <= right.level < 2
+
+    assert len(wrong.rows) + wrong.left_out == sum(
+        c.wrong for c in run.details.compared
+    )
+    counted = {label: [int(c.text) for c in cells] for label, cells in ratios.rows}
+    assert counted["0.5"][1] > 0  # the mean over two replicas
+    assert counted["1"][0] > 0
+    assert loss.columns[:2] == ("replica 0", "replica 1")
+    lines = {
+        (s.observed, s.replica): s for s in run.details.series if s.phase == "loss"
+    }
+    assert dict(loss.rows)["1"][1].text == f"{lines[True, 1].values[1]:.7g}"
+
+
+def test_replicas_that_agree_share_a_line():
+    run = make_checked_verdict().runs[2]
+    assert run.details is not None
+    norms = make_run_tables(run.details)[-1]
+    who = [cells[0].text for name, cells in norms.rows if name == "dense/kernel"]
+    assert who == ["replicas 0 and 1", "one device"]
+    assert norms.columns == ("on", "start", "0", "1")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [MARKUP, TEMPLATE, QUOTES, MATHS],
+    ids=["markup", "template", "quotes", "mathematics"],
+)
+def test_names_are_shown_as_they_are(name):
+    page = Page(render_odd())
+    for tag in ("h1", "title", "article", "pre", "td"):
+        assert any(name in text for _, text in page.find(tag)), tag
+    assert any(name in found.get("data-cluster", "") for found, _ in page.find("tr"))
+
+
+def test_names_bring_no_elements_and_no_handlers():
+    odd, usual = Page(render_odd()), Page(render_checked())
+    known = {tag for tag, _, _ in usual.elements}
+    assert {tag for tag, _, _ in odd.elements} <= known
+    assert len(odd.find("script")) == len(usual.find("script")) == 4
+    names = {name for _, found, _ in odd.elements for name in found}
+    assert not [name for name in names if name.startswith("on")]
+    assert {"src", "srcdoc", "style"}.isdisjoint(names)
+
+
+def test_what_steers_a_terminal_or_turns_text_is_spelt_out():
+    page = render_odd()
+    assert not {"\x1b", "\x00", "\x07", "\ud800", "\u202e", "\u2066"} & set(page)
+    assert "a\\x1b[31m\\x00\\x07b\\ud800" in page
+    assert "abc\\u202edef\\u2066 שלום" in page
+    assert CONTROLS not in page
+    assert TURNED not in page
+
+
+def test_numbers_that_are_none_are_told():
+    text = "".join(text for _, text in Page(render_odd()).find("article"))
+    assert "inf; a correct run may have -inf" in text
+    assert "expected nan, observed inf" in text
+
+
+@pytest.mark.parametrize("render", [render_checked, render_odd])
+def test_the_page_needs_no_network_and_runs_its_own_scripts_alone(render):
+    page = Page(render())
+    for _, found, _ in page.elements:
+        assert found.get("href", "#").startswith("#")
+        assert not {"src", "action", "srcset", "poster"} & set(found)
+    (policy,) = [
+        found["content"]
+        for found, _ in page.find("meta")
+        if found.get("http-equiv") == "Content-Security-Policy"
+    ]
+    digests = {
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for _, text in page.find("script")
+    }
+    assert len(digests) == 4
+    assert set(re.findall(r"'sha256-([^']+)'", policy)) == digests
+    assert "default-src 'none'" in policy
+    style = page.find("style")[0][1]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_a_long_report_is_made_in_time_and_stays_below_its_size():
+    verdict = make_long_verdict(200)
+    start_s = time.process_time()
+    page = render(verdict)
+    assert time.process_time() - start_s < 30
+    assert MOST_BYTES / 2 < len(page.encode()) < MOST_BYTES == 6_000_000
+    head, *runs = page.split('<details class="run"')
+    assert len(runs) == 200
+    for run, text in zip(verdict.runs, runs, strict=True):
+        # What passed makes room for what failed.
+        if run.status is Status.FAIL:
+            assert "a line of a log" in text
+    assert "left out" in runs[-1]
+    _, *findings = head.split('<article class="finding"')
+    assert len(findings) == 10
+    assert all("error ÷ bound of" in text for text in findings)
+
+
+def test_a_verdict_without_details_or_runs_is_a_page():
+    page = render(make_verdict(make_run(Status.FAIL, findings=(make_finding(),))))
+    assert "nobody sums" in page
+    assert "<figure" not in page
+    assert "Nothing was found." in render(make_verdict())
+    assert "No task printed anything." in render(
+        make_verdict(make_run(details=Details()))
+    )
+
+
+def test_the_test_that_shows_a_finding_is_its_command():
+    run = replace(
+        make_checked_verdict().runs[0], setup={"test": "tests/test_a.py::test_it[x y]"}
+    )
+    assert "pytest &#39;tests/test_a.py::test_it[x y]&#39;" in render(make_verdict(run))
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BadInputError, match=r"pip install 'distbench\[report\]'"):
+        check_page_packages()
