@@ -15,6 +15,7 @@ from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
+from distbench.kept import keep_traces
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
@@ -142,6 +143,8 @@ class Checker:
 
     def _judge_evidence(self, item: Planned, seen: Observation) -> Iterator[Run]:
         for tier, evidence in seen.evidence.items():
+            if self._options.keep is not None:
+                keep_traces(self._options.keep, item.scenario.id, evidence)
             judgement = judge(evidence)
             findings = judgement.findings
             if judgement.status is Status.FAIL:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from distbench.cluster import ClusterSpec
@@ -54,6 +55,7 @@ class CheckOptions:
         partitioner: Into which shards parameter servers cut variables: `fixed:2`,
             `min:BYTES:SHARDS` or `max:BYTES`; None leaves them whole.
         examples: Size of the global batch of a workload; 0 leaves it to the bench.
+        keep: Where the traces of each scenario go; None removes them with the run.
     """
 
     clusters: tuple[str, ...] = ("mirrored:2", "mwms:2")
@@ -76,6 +78,7 @@ class CheckOptions:
     in_flight: int = 1
     partitioner: str | None = None
     examples: int = 0
+    keep: Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("clusters", "paths", "tiers"):

@@ -127,6 +127,12 @@ def check(
     timeout: Annotated[
         float, typer.Option(metavar="S", help="Deadline of each cluster, in seconds.")
     ] = 120.0,
+    keep: Annotated[
+        File,
+        typer.Option(
+            metavar="DIR", help="Keep the traces there, for 'distbench trace'."
+        ),
+    ] = None,
     engine: Annotated[
         str,
         typer.Option(metavar="local|slurm|ray", help="Who starts the processes."),
@@ -142,6 +148,7 @@ def check(
     ] = None,
 ) -> int:
     """Train with TARGET on real clusters and compare with one device."""
+    from distbench.kept import make_place
     from distbench.options import CheckOptions
     from distbench.report.files import check_place
     from distbench.target import parse_target
@@ -168,10 +175,13 @@ def check(
         partitioner=partitioner,
         timeout_s=timeout,
         engine=engine,
+        keep=keep,
     )
     for file in (json, html, junit):
         if file is not None:
             check_place(file)
+    if keep is not None:
+        make_place(keep)
 
     from distbench.checker import check_target
     from distbench.expect import apply_expectations

@@ -15,6 +15,7 @@ from distbench.errors import BadInputError
 from distbench.evidence import Tier
 from distbench.launch.channel import TaskChannel
 from distbench.launch.task import TaskContext, serve
+from distbench.naming import pair_names
 from distbench.scenario import Scenario, scenario_from_json
 from distbench.target import (
     load_target,
@@ -39,7 +40,6 @@ from distbench.worker.failures import SubjectError, classify_failure
 from distbench.worker.families import name_control
 from distbench.worker.flight import Rounds, fly
 from distbench.worker.given import select_gradients, select_state
-from distbench.worker.naming import pair_names
 from distbench.worker.partition import shard_variables
 from distbench.worker.program import Program, count_batch
 from distbench.worker.reference import Reference, cut_batch

@@ -11,13 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.evidence import Tier
+from distbench.naming import pair_names
 from distbench.scenario import Scenario
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value
 from distbench.worker.batches import digest_batch
 from distbench.worker.collect import State
 from distbench.worker.failures import SubjectError
-from distbench.worker.naming import pair_names
 from distbench.worker.optimizer_program import OptimizerProgram
 from distbench.worker.program import count_batch
 from distbench.worker.session import Session
