@@ -1,7 +1,7 @@
 """A test bench for distributed training in TensorFlow.
 
-`check` and `run` are imported when they are first asked for: the package itself costs
-next to nothing, and only the tasks that the bench starts import TensorFlow.
+What it offers is imported when it is first asked for: the package itself costs next to
+nothing, and only the tasks that the bench starts, and `record`, import TensorFlow.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from distbench.api import check
     from distbench.call import run
+    from distbench.recording import record
     from distbench.verdict import Finding, Run, Status, Verdict
 
-__all__ = ["Finding", "Run", "Status", "Verdict", "check", "run"]
+__all__ = ["Finding", "Run", "Status", "Verdict", "check", "record", "run"]
 
 _HOMES = {
     "check": "distbench.api",
+    "record": "distbench.recording",
     "run": "distbench.call",
     "Finding": "distbench.verdict",
     "Run": "distbench.verdict",

@@ -10,13 +10,14 @@ from typing import Literal
 from distbench.cluster import ClusterSpec
 from distbench.confirm import confirm_first
 from distbench.controls import Controls
+from distbench.detailing import keep_details
 from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
-from distbench.keep import keep_details
+from distbench.kept import keep_traces
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
@@ -145,6 +146,8 @@ class Checker:
 
     def _judge_evidence(self, item: Planned, seen: Observation) -> Iterator[Run]:
         for tier, evidence in seen.evidence.items():
+            if self._options.keep is not None:
+                keep_traces(self._options.keep, item.scenario.id, evidence)
             judgement = judge(evidence)
             findings = judgement.findings
             if judgement.status is Status.FAIL:

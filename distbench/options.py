@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from distbench.cluster import ClusterSpec
@@ -55,6 +56,7 @@ class CheckOptions:
             `min:BYTES:SHARDS` or `max:BYTES`; None leaves them whole.
         examples: Size of the global batch of a workload; 0 leaves it to the bench.
         details: Whether runs keep the numbers that a report shows of them.
+        keep: Where the traces of each scenario go; None removes them with the run.
     """
 
     clusters: tuple[str, ...] = ("mirrored:2", "mwms:2")
@@ -78,6 +80,7 @@ class CheckOptions:
     partitioner: str | None = None
     examples: int = 0
     details: bool = False
+    keep: Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("clusters", "paths", "tiers"):

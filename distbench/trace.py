@@ -47,7 +47,8 @@ INITIAL = -1
 """Step number of the state before the first step."""
 
 _PLACES = {phase: place for place, phase in enumerate(PHASES)}
-_SCHEMA = "distbench/trace/1"
+SCHEMA = "distbench/trace/1"
+"""What a trace's JSON says that it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -77,6 +78,43 @@ class TraceKey:
             variable=self.variable,
             replica=replica,
             call=self.call,
+        )
+
+    @property
+    def order(self) -> tuple[int, int, int, str, int]:
+        """Its place among others, in causal order."""
+        return (
+            self.step,
+            self.call,
+            _PLACES[self.phase],
+            self.variable,
+            self.replica,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Some of the places of a trace; None takes all.
+
+    Attributes:
+        step: A step, or `INITIAL`.
+        phase: One of `PHASES`.
+        variable: Path of a variable.
+        replica: A replica, or `WHOLE`.
+    """
+
+    step: int | None = None
+    phase: Phase | None = None
+    variable: str | None = None
+    replica: int | None = None
+
+    def has(self, key: TraceKey) -> bool:
+        """Whether a place is among them."""
+        return (
+            self.step in (None, key.step)
+            and self.phase in (None, key.phase)
+            and self.variable in (None, key.variable)
+            and self.replica in (None, key.replica)
         )
 
 
@@ -205,7 +243,7 @@ class Trace:
             and (variable is None or key.variable == variable)
             and (replica is None or key.replica == replica)
         ]
-        for key in sorted(found, key=_sort_key):
+        for key in sorted(found, key=lambda key: key.order):
             yield key, self.values[key]
 
     def find_finite(self, step: int) -> dict[int, bool]:
@@ -258,7 +296,7 @@ def write_trace(trace: Trace, folder: Path, stem: str) -> None:
     """Write `stem.npz` and `stem.json` into a folder."""
     arrays: dict[str, npt.NDArray[np.generic]] = {}
     index: list[dict[str, object]] = []
-    for number, key in enumerate(sorted(trace.values, key=_sort_key)):
+    for number, key in enumerate(sorted(trace.values, key=lambda key: key.order)):
         value = trace.values[key]
         entry: dict[str, object] = {"key": asdict(key)}
         if isinstance(value, SparseRows):
@@ -270,7 +308,7 @@ def write_trace(trace: Trace, folder: Path, stem: str) -> None:
         index.append(entry)
     _write_renamed(folder / f"{stem}.npz", lambda path: _save_npz(path, arrays))
     header = {
-        "schema": _SCHEMA,
+        "schema": SCHEMA,
         "name": trace.name,
         "replicas": trace.replicas,
         "shards": list(trace.shards),
@@ -290,10 +328,10 @@ def read_trace(folder: Path, stem: str) -> Trace:
         BadInputError: The file is of another schema.
     """
     header = json.loads((folder / f"{stem}.json").read_text())
-    if header.get("schema") != _SCHEMA:
+    if header.get("schema") != SCHEMA:
         raise BadInputError(
             f"Trace '{folder / stem}.json' has another format. Expected schema "
-            f"{_SCHEMA!r}. Received: {header.get('schema')!r}."
+            f"{SCHEMA!r}. Received: {header.get('schema')!r}."
         )
     values: dict[TraceKey, Value] = {}
     notes = dict(header["notes"])
@@ -325,10 +363,6 @@ def read_trace(folder: Path, stem: str) -> Trace:
             for m in header["metrics"]
         ),
     )
-
-
-def _sort_key(key: TraceKey) -> tuple[int, int, int, str, int]:
-    return (key.step, key.call, _PLACES[key.phase], key.variable, key.replica)
 
 
 def _list_arrays(value: Value) -> tuple[npt.NDArray[np.generic], ...]:

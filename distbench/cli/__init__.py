@@ -13,6 +13,7 @@ from distbench.cli.debug import repro, shrink
 from distbench.cli.outcome import guard
 from distbench.cli.selftest import selftest
 from distbench.cli.tell import doctor, explain, list_all
+from distbench.cli.trace import diff, show
 
 app = typer.Typer(
     help="A test bench for distributed training in TensorFlow.",
@@ -59,6 +60,11 @@ app.command("repro")(guard(repro))
 app.command("shrink")(guard(shrink))
 app.command("selftest")(guard(selftest))
 app.command("doctor")(guard(doctor))
+
+traces = typer.Typer(help="Show or compare recorded runs.", no_args_is_help=True)
+traces.command("show")(guard(show))
+traces.command("diff")(guard(diff))
+app.add_typer(traces, name="trace")
 
 
 def main() -> None:

@@ -127,6 +127,12 @@ def check(
     timeout: Annotated[
         float, typer.Option(metavar="S", help="Deadline of each cluster, in seconds.")
     ] = 120.0,
+    keep: Annotated[
+        File,
+        typer.Option(
+            metavar="DIR", help="Keep the traces there, for 'distbench trace'."
+        ),
+    ] = None,
     engine: Annotated[
         str,
         typer.Option(metavar="local|slurm|ray", help="Who starts the processes."),
@@ -149,6 +155,7 @@ def check(
     ] = None,
 ) -> int:
     """Train with TARGET on real clusters and compare with one device."""
+    from distbench.kept import make_place
     from distbench.options import CheckOptions
     from distbench.report.files import check_folder, check_place
     from distbench.target import parse_target
@@ -176,6 +183,7 @@ def check(
         timeout_s=timeout,
         engine=engine,
         details=html is not None or tensorboard is not None,
+        keep=keep,
     )
     if html is not None:
         from distbench.report.page import check_page_packages
@@ -186,6 +194,8 @@ def check(
             check_place(file)
     if tensorboard is not None:
         check_folder(tensorboard)
+    if keep is not None:
+        make_place(keep)
 
     from distbench.checker import check_target
     from distbench.expect import apply_expectations

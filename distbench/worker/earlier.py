@@ -6,9 +6,9 @@ from typing import Any
 
 from distbench.evidence import Tier
 from distbench.trace import WHOLE, Trace, TraceKey, Value
+from distbench.worker.collect import State
 from distbench.worker.failures import SubjectError
 from distbench.worker.reference import HANDED, Reference, cut_batch
-from distbench.worker.session import State
 from distbench.worker.steps import Step
 from distbench.worker.values import are_equal, are_near
 

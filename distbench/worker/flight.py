@@ -10,11 +10,12 @@ import numpy as np
 
 from distbench.scenario import Scenario
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value
+from distbench.worker.collect import State
 from distbench.worker.given import select_state
 from distbench.worker.interleave import Interleaver
 from distbench.worker.orders import Event, draw_order, list_in_turn, list_together
 from distbench.worker.reference import Reference
-from distbench.worker.session import Session, State
+from distbench.worker.session import Session
 from distbench.worker.steps import StepsInFlight
 from distbench.worker.values import are_equal, perturb
 

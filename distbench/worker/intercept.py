@@ -11,10 +11,11 @@ import tensorflow as tf
 
 _MISSING = object()
 
+Undo = Callable[[], None]
+"""Puts back what was there before."""
 
-def intercept(
-    instance: Any, name: str, replacement: Callable[..., Any]
-) -> Callable[[], None]:
+
+def intercept(instance: Any, name: str, replacement: Callable[..., Any]) -> Undo:
     """Replace a method of one instance.
 
     Args:
@@ -50,17 +51,20 @@ def intercept(
 
 def intercept_inherited(
     instance: Any, base: type, name: str, replacement: Callable[..., Any]
-) -> None:
+) -> Undo:
     """Replace a method of a base class for one instance.
 
-    What a subclass calls through `super()` cannot be seen on the instance. The class
-    is changed, which is safe: the process runs one subject and ends.
+    What a subclass calls through `super()` cannot be seen on the instance, so the class
+    is changed.
 
     Args:
         instance: The only object for which anything changes.
         base: The class that defines the method.
         name: Name of the method.
         replacement: Called as `replacement(original, *args, **kwargs)`.
+
+    Returns:
+        A function that puts the original back.
     """
     original = base.__dict__[name]
 
@@ -73,6 +77,7 @@ def intercept_inherited(
 
     hide_from_autograph(method)
     setattr(base, name, method)
+    return lambda: setattr(base, name, original)
 
 
 def call_converted(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from distbench.trace import WHOLE, Phase, TraceKey, Value
+from distbench.worker.collect import State
 from distbench.worker.fed import FedStep
 from distbench.worker.orders import Event
 from distbench.worker.reference import Reference
-from distbench.worker.session import State
 from distbench.worker.steps import Step
 
 _FED: Phase = "reduced_gradient"

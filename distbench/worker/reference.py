@@ -11,16 +11,17 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.evidence import Tier
+from distbench.naming import pair_names
 from distbench.scenario import Scenario
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value
 from distbench.worker.batches import digest_batch
+from distbench.worker.collect import State
 from distbench.worker.draws import find_draws
 from distbench.worker.failures import SubjectError
-from distbench.worker.naming import pair_names
 from distbench.worker.optimizer_program import OptimizerProgram
 from distbench.worker.program import count_batch
-from distbench.worker.session import Session, State
+from distbench.worker.session import Session
 from distbench.worker.steps import Step
 from distbench.worker.values import are_equal, leaves_digits, perturb
 

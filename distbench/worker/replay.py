@@ -13,11 +13,11 @@ import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value
+from distbench.worker.collect import State
 from distbench.worker.failures import SubjectError
 from distbench.worker.fed import FedStep
 from distbench.worker.reference import Reference
 from distbench.worker.reruns import run_op_by_op
-from distbench.worker.session import State
 from distbench.worker.steps import Step
 from distbench.worker.values import add_rows, are_equal, make_alike
 

@@ -20,6 +20,7 @@ from distbench.trace import (
     Value,
     VariableInfo,
 )
+from distbench.worker.collect import State, collect_state, collect_taps, read_state
 from distbench.worker.failures import SubjectError, find_cause
 from distbench.worker.families import find_counter, install_taps, name_family
 from distbench.worker.intercept import hide_from_autograph
@@ -29,15 +30,12 @@ from distbench.worker.state import (
     VariableTable,
     find_held,
     list_state,
-    read_component,
     write_component,
 )
 from distbench.worker.steps import Step
+from distbench.worker.tapes import watch_tapes
 from distbench.worker.taps import TapBoard
 from distbench.worker.values import are_equal
-
-State = dict[tuple[str, int], npt.NDArray[np.generic]]
-"""Values by path and local number of the component."""
 
 
 class Session:
@@ -89,7 +87,8 @@ class Session:
         if tapped:
             for optimizer in self.optimizers:
                 install_taps(optimizer, self.board, self.table)
-            _watch_tapes(self.board, self.table)
+            # Never undone: the process runs one subject and ends.
+            watch_tapes(self.board, self.table)
 
     @contextmanager
     def guard(self, place: str) -> Iterator[None]:
@@ -207,12 +206,7 @@ class Session:
 
     def read_state(self, paths: Collection[str] | None = None) -> State:
         """Every variable of the subject that this task can see, or some of them."""
-        return {
-            (variable.info.path, number): read_component(component)
-            for variable in self.table.state
-            if paths is None or variable.info.path in paths
-            for number, component in enumerate(variable.components)
-        }
+        return read_state(self.table, paths)
 
     def write_state(self, values: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Set variables on every replica of this task; others are left alone."""
@@ -281,17 +275,7 @@ class Session:
             replica: Of whom one device computed it; by default who did.
             phases: What to add.
         """
-        for point, value in self.board.read().items():
-            if point.phase not in phases:
-                continue
-            key = TraceKey(
-                step=step,
-                call=point.call,
-                phase=point.phase,
-                variable=point.variable,
-                replica=point.replica if replica is None else replica,
-            )
-            values[key] = value
+        collect_taps(self.board, step, values, replica=replica, phases=phases)
 
     def collect_state(
         self,
@@ -302,15 +286,14 @@ class Session:
         replica: int | None = None,
     ) -> None:
         """Add a state to a trace, as that after a step; see `collect_taps`."""
-        phases = {v.path: phase_of(v) for v in self.variables}
-        for (path, number), array in state.items():
-            key = TraceKey(
-                step=step,
-                phase=phases[path],
-                variable=path,
-                replica=self.first_replica + number if replica is None else replica,
-            )
-            values[key] = array
+        collect_state(
+            self.table,
+            step,
+            state,
+            values,
+            first_replica=self.first_replica,
+            replica=replica,
+        )
 
 
 def _check_listed(program: Program, variables: Sequence[Any]) -> None:
@@ -320,32 +303,3 @@ def _check_listed(program: Program, variables: Sequence[Any]) -> None:
             "Expected: every variable that the step trains. Make them in "
             "build(strategy)."
         )
-
-
-def phase_of(variable: VariableInfo) -> Phase:
-    """The phase in which a variable's value belongs: its role."""
-    return variable.role
-
-
-def _watch_tapes(board: TapBoard, table: VariableTable) -> None:
-    """Let tapes tell which gradients they gave, for users who reduce by themselves.
-
-    The class is changed, which is safe: the process runs one subject and ends.
-    """
-
-    def gradient(original: Any, target: Any, sources: Any, *a: Any, **k: Any) -> Any:
-        result = original(target, sources, *a, **k)
-        if tf.distribute.get_replica_context() is not None:
-            board.remember_target(target)
-        pairs = zip(tf.nest.flatten(sources), tf.nest.flatten(result), strict=False)
-        for source, value in pairs:
-            if table.has(source) and tf.distribute.get_replica_context() is not None:
-                board.remember_gradient(table.find_path(source), value)
-        return result
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return gradient(unwatched.__get__(self), *args, **kwargs)
-
-    unwatched = tf.GradientTape.gradient
-    hide_from_autograph(method)
-    tf.GradientTape.gradient = method

@@ -23,6 +23,9 @@ _LEAVES = (
     type, types.ModuleType, types.BuiltinFunctionType,
 )  # fmt: skip
 
+_OWN = "distbench.worker."
+"""What stands in front of an optimizer's methods knows other optimizers as well."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateVariable:
@@ -167,10 +170,7 @@ def _register(
     if any(id(component) in known for component in components):
         return
     known.update(id(component) for component in components)
-    path, number = name, 1
-    while path in names:
-        number += 1
-        path = f"{name}#{number}"
+    path = make_unique(name, names)
     names.add(path)
     first = components[0]
     found.append(
@@ -189,6 +189,15 @@ def _register(
             components,
         )
     )
+
+
+def make_unique(name: str, taken: Collection[str]) -> str:
+    """A name, numbered if others have it already."""
+    path, number = name, 1
+    while path in taken:
+        number += 1
+        path = f"{name}#{number}"
+    return path
 
 
 def is_local(variable: Any) -> bool:
@@ -250,7 +259,7 @@ def walk_variables(root: Any) -> Iterator[Any]:
         if id(item) in seen or isinstance(item, _LEAVES):
             continue
         seen.add(id(item))
-        if _is_variable(item):
+        if is_variable(item):
             yield item
         else:
             queue.extend(_list_children(item))
@@ -263,7 +272,7 @@ def find_held(root: Any, is_wanted: Callable[[Any], bool]) -> list[Any]:
     queue = deque([root])
     while queue:
         item = queue.popleft()
-        if id(item) in seen or isinstance(item, _LEAVES) or _is_variable(item):
+        if id(item) in seen or isinstance(item, _LEAVES) or is_variable(item):
             continue
         seen.add(id(item))
         if is_wanted(item):
@@ -272,7 +281,8 @@ def find_held(root: Any, is_wanted: Callable[[Any], bool]) -> list[Any]:
     return found
 
 
-def _is_variable(item: Any) -> bool:
+def is_variable(item: Any) -> bool:
+    """Whether an object is a variable, of TensorFlow or of Keras."""
     if isinstance(item, (tf.Variable, tf.__internal__.distribute.ShardedVariable)):
         return True
     is_keras = type(item).__module__.startswith("keras.src.backend")
@@ -280,6 +290,8 @@ def _is_variable(item: Any) -> bool:
 
 
 def _list_children(item: Any) -> list[Any]:
+    if type(item).__module__.startswith(_OWN):
+        return []
     if isinstance(item, Mapping):
         return [*item.keys(), *item.values()]
     if isinstance(item, (list, tuple, set, frozenset, deque)):

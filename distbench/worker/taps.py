@@ -31,11 +31,27 @@ def _make_empty(dtype: tf.DType) -> tf.Tensor:
     return tf.zeros(_EMPTY, dtype)
 
 
+def empty_sink(sink: Any) -> None:
+    """Leave a tap as if nothing had been written to it."""
+    sink.assign(_make_empty(sink.dtype), read_value=False)
+
+
 def _keep_from_xla() -> AbstractContextManager[Any]:
     """A scope whose ops XLA leaves alone; op by op it compiles nothing anyway."""
     if tf.executing_eagerly():
         return nullcontext()
     return tf.xla.experimental.jit_scope(compile_ops=False)
+
+
+def _is_in_reach(value: Any) -> bool:
+    """Whether the code that is traced now can use a tensor: of its graph or around."""
+    home = getattr(value, "graph", None)  # what was computed op by op has none
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    while home is not None and graph is not home:
+        if graph is None:
+            return False
+        graph = getattr(graph, "outer_graph", None)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +186,19 @@ class TapBoard:
         """The gradient that a tape of this replica gave for a variable.
 
         None where none did, or several: under gradient accumulation, say, no single
-        one is the replica's gradient.
+        one is the replica's gradient. Nor is one told that a `tf.function` within the
+        step computed: what it returns is another tensor.
         """
         seen = self._seen.get((self.find_replica(), variable), [])
-        return seen[0] if len(seen) == 1 else None
+        return seen[0] if len(seen) == 1 and _is_in_reach(seen[0]) else None
 
-    def remember_target(self, target: Any) -> None:
-        """Keep what a tape of this replica differentiated."""
+    def remember_target(self, target: Any, *, trains: bool) -> None:  # noqa: ARG002  # for those who watch what trains alone
+        """Keep what a tape of this replica differentiated.
+
+        Args:
+            target: What it was.
+            trains: Whether by a variable of the subject.
+        """
         kept = self._targets.setdefault(self.find_replica(), [])
         if not any(target is other for other in kept):
             kept.append(target)
@@ -194,10 +216,9 @@ class TapBoard:
         replica = self.find_replica()
         if self._calls.get(replica, 0) == 0:
             for number, variable in self._seen:
-                if number == replica and len(self._seen[number, variable]) == 1:
-                    self.tap(
-                        "local_gradient", variable, self._seen[replica, variable][0]
-                    )
+                gradient = None if number != replica else self.recall_gradient(variable)
+                if gradient is not None:
+                    self.tap("local_gradient", variable, gradient)
 
     # --- recording and feeding ------------------------------------------------------
 
@@ -224,7 +245,7 @@ class TapBoard:
         """Leave nothing at a point, whatever was recorded there in this step."""
         point = TapPoint(0, phase, variable, self.find_replica())
         for sink in self._sinks.get(point, ()):
-            sink.assign(_make_empty(sink.dtype), read_value=False)
+            empty_sink(sink)
 
     def _write(self, point: TapPoint, tensors: tuple[Any, ...]) -> None:
         sinks = self._sinks.get(point)
@@ -296,7 +317,7 @@ class TapBoard:
             if arrays[0].shape == _EMPTY:
                 continue
             for sink in sinks:
-                sink.assign(_make_empty(sink.dtype), read_value=False)
+                empty_sink(sink)
             if len(arrays) == 1:
                 values[point] = arrays[0]
             else:

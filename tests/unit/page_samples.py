@@ -9,9 +9,9 @@ from judged_runs import MEAN
 from training_simulator import Fault, Rule, observe
 from verdict_samples import make_finding, make_run, make_verdict
 
+from distbench.detailing import keep_details
 from distbench.details import Compared, Details, Series
 from distbench.diagnose.judge import judge
-from distbench.keep import keep_details
 from distbench.verdict import Finding, Outcome, Run, Status, Verdict
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>"

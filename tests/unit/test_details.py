@@ -13,11 +13,11 @@ from judged_runs import MEAN
 from training_simulator import BIAS, KERNEL, Fault, Rule, observe
 from verdict_samples import make_run, make_verdict
 
+from distbench.detailing import keep_details
 from distbench.details import Compared, Details, Series, details_from_json
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError
-from distbench.keep import keep_details
 from distbench.trace import INITIAL, WHOLE, TraceKey
 from distbench.verdict import Status, verdict_from_json, verdict_to_json
 

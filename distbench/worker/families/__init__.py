@@ -11,6 +11,7 @@ from distbench.errors import BadInputError
 from distbench.worker.controls import Made
 from distbench.worker.families import keras2, keras3, legacy, v1
 from distbench.worker.families.family import Family
+from distbench.worker.intercept import Undo
 from distbench.worker.state import VariableTable
 from distbench.worker.taps import TapBoard
 
@@ -122,6 +123,6 @@ def find_counter(optimizer: Any) -> Any:
     return find_family(optimizer).find_counter(optimizer)
 
 
-def install_taps(optimizer: Any, board: TapBoard, table: VariableTable) -> None:
-    """Put taps on one optimizer instance."""
-    find_family(optimizer).install(optimizer, board, table)
+def install_taps(optimizer: Any, board: TapBoard, table: VariableTable) -> list[Undo]:
+    """Put taps on one optimizer instance; returns what takes them off."""
+    return find_family(optimizer).install(optimizer, board, table)

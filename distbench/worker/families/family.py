@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from distbench.worker.intercept import Undo
 from distbench.worker.state import VariableTable
 from distbench.worker.taps import TapBoard
 
@@ -36,7 +37,8 @@ class Family:
         bases: The base classes by their true names, with the names that users know.
         controls: The stock optimizer of each base, a function of
             `distbench.worker.controls`.
-        install: Puts taps on an instance; every method still does what it did.
+        install: Puts taps on an instance; every method still does what it did. Returns
+            what takes them off again.
         hand_over: Gives an optimizer the gradients of a workload.
         paths: The aggregation paths that it has.
         build: Makes an optimizer ready for variables, under the strategy's scope, if
@@ -48,7 +50,7 @@ class Family:
 
     bases: Mapping[str, str]
     controls: Mapping[str, str]
-    install: Callable[[Any, TapBoard, VariableTable], None]
+    install: Callable[[Any, TapBoard, VariableTable], list[Undo]]
     hand_over: HandOver
     paths: tuple[str, ...]
     options: tuple[str, ...] = ()

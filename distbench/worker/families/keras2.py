@@ -12,7 +12,7 @@ from typing import Any
 
 from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.gradients import GradientTaps
-from distbench.worker.intercept import intercept, intercept_inherited
+from distbench.worker.intercept import Undo, intercept, intercept_inherited
 from distbench.worker.state import VariableTable
 from distbench.worker.taps import TapBoard
 
@@ -20,18 +20,20 @@ _BASE = "tf_keras.src.optimizers.optimizer.Optimizer"
 _INNER_BASE = "_BaseOptimizer"
 
 
-def install(optimizer: Any, board: TapBoard, table: VariableTable) -> None:
+def install(optimizer: Any, board: TapBoard, table: VariableTable) -> list[Undo]:
     """Put taps on an instance; every method still does what it did."""
     taps = _Keras2Taps(board, table)
-    intercept(optimizer, "apply_gradients", taps.apply_gradients)
-    intercept(optimizer, "aggregate_gradients", taps.aggregate_gradients)
     # Every way to the update goes through here, with or without the sum; the methods
     # that it calls before the clip are not told which variable a gradient is for.
     inner = next(c for c in type(optimizer).__mro__ if c.__name__ == _INNER_BASE)
-    intercept_inherited(optimizer, inner, "apply_gradients", taps.use_gradients)
-    # XLA compiles the first of the two, with the other in it.
-    intercept(optimizer, "_update_step_xla", taps.update_step)
-    intercept(optimizer, "_update_step", taps.update_step)
+    return [
+        intercept(optimizer, "apply_gradients", taps.apply_gradients),
+        intercept(optimizer, "aggregate_gradients", taps.aggregate_gradients),
+        intercept_inherited(optimizer, inner, "apply_gradients", taps.use_gradients),
+        # XLA compiles the first of the two, with the other in it.
+        intercept(optimizer, "_update_step_xla", taps.update_step),
+        intercept(optimizer, "_update_step", taps.update_step),
+    ]
 
 
 def hand_over(optimizer: Any, pairs: Pairs, *, aggregate: bool = True) -> None:

@@ -15,20 +15,22 @@ from typing import Any
 from distbench.worker.families import keras2
 from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.gradients import GradientTaps
-from distbench.worker.intercept import call_converted, intercept
+from distbench.worker.intercept import Undo, call_converted, intercept
 from distbench.worker.state import VariableTable
 from distbench.worker.taps import TapBoard
 
 _BASE = "keras.src.optimizers.optimizer.Optimizer"
 
 
-def install(optimizer: Any, board: TapBoard, table: VariableTable) -> None:
+def install(optimizer: Any, board: TapBoard, table: VariableTable) -> list[Undo]:
     """Put taps on an instance; every method still does what it did."""
     taps = _Keras3Taps(board, table, optimizer)
-    # `apply_gradients` does nothing but call it.
-    intercept(optimizer, "apply", taps.apply)
-    intercept(optimizer, "_all_reduce_sum_gradients", taps.sum_gradients)
-    intercept(optimizer, "update_step", taps.update_step)
+    return [
+        # `apply_gradients` does nothing but call it.
+        intercept(optimizer, "apply", taps.apply),
+        intercept(optimizer, "_all_reduce_sum_gradients", taps.sum_gradients),
+        intercept(optimizer, "update_step", taps.update_step),
+    ]
 
 
 def hand_over(optimizer: Any, pairs: Pairs, *, aggregate: bool = True) -> None:

@@ -13,18 +13,20 @@ from typing import Any
 from distbench.scenario import PATHS
 from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.resource_rules import ResourceRuleTaps
-from distbench.worker.intercept import intercept
+from distbench.worker.intercept import Undo, intercept
 from distbench.worker.state import VariableTable
 from distbench.worker.taps import TapBoard
 
 
-def install(optimizer: Any, board: TapBoard, table: VariableTable) -> None:
+def install(optimizer: Any, board: TapBoard, table: VariableTable) -> list[Undo]:
     """Put taps on an instance; every method still does what it did."""
     taps = _LegacyTaps(board, table)
-    intercept(optimizer, "apply_gradients", taps.apply_gradients)
-    intercept(optimizer, "_aggregate_gradients", taps.aggregate_gradients)
-    intercept(optimizer, "_transform_gradients", taps.transform_gradients)
-    taps.intercept_rules(optimizer)
+    return [
+        intercept(optimizer, "apply_gradients", taps.apply_gradients),
+        intercept(optimizer, "_aggregate_gradients", taps.aggregate_gradients),
+        intercept(optimizer, "_transform_gradients", taps.transform_gradients),
+        *taps.intercept_rules(optimizer),
+    ]
 
 
 def hand_over(optimizer: Any, pairs: Pairs, *, aggregate: bool = True) -> None:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from distbench.trace import Phase
 from distbench.worker.families.gradients import GradientTaps
-from distbench.worker.intercept import intercept
+from distbench.worker.intercept import Undo, intercept
 
 
 class ResourceRuleTaps(GradientTaps):
@@ -21,12 +21,14 @@ class ResourceRuleTaps(GradientTaps):
 
     phases: tuple[Phase, ...] = ("applied_gradient",)
 
-    def intercept_rules(self, optimizer: Any) -> None:
+    def intercept_rules(self, optimizer: Any) -> list[Undo]:
         """Stand in front of the three methods that can be called first."""
         duplicate = "_resource_apply_sparse_duplicate_indices"
-        intercept(optimizer, "_resource_apply_dense", self._apply_dense)
-        intercept(optimizer, duplicate, self._apply_sparse)
-        intercept(optimizer, "_resource_apply_sparse", self._apply_sparse)
+        return [
+            intercept(optimizer, "_resource_apply_dense", self._apply_dense),
+            intercept(optimizer, duplicate, self._apply_sparse),
+            intercept(optimizer, "_resource_apply_sparse", self._apply_sparse),
+        ]
 
     def _apply_dense(
         self, original: Any, grad: Any, handle: Any, *a: Any, **k: Any

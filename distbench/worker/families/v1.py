@@ -20,7 +20,7 @@ import tensorflow as tf
 from distbench.trace import Phase
 from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.resource_rules import ResourceRuleTaps
-from distbench.worker.intercept import intercept
+from distbench.worker.intercept import Undo, intercept
 from distbench.worker.state import VariableTable
 from distbench.worker.taps import TapBoard
 
@@ -29,11 +29,14 @@ _COUNTER = "_distbench_global_step"
 """Attribute with the counter that each call hands over: the optimizer has none."""
 
 
-def install(optimizer: Any, board: TapBoard, table: VariableTable) -> None:
+def install(optimizer: Any, board: TapBoard, table: VariableTable) -> list[Undo]:
     """Put taps on an instance; every method still does what it did."""
     taps = _V1Taps(board, table, optimizer)
-    intercept(optimizer, "apply_gradients", taps.apply_gradients)
-    taps.intercept_rules(optimizer)
+    return [
+        intercept(optimizer, "apply_gradients", taps.apply_gradients),
+        *taps.intercept_rules(optimizer),
+        lambda: vars(optimizer).pop(_COUNTER, None),
+    ]
 
 
 def hand_over(optimizer: Any, pairs: Pairs, *, aggregate: bool = True) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from distbench.naming import pair_names
 from distbench.scenario import scenario_from_json
 from distbench.trace import read_trace, write_trace
 from distbench.worker.batches import check_batches, digest_batch
@@ -14,7 +15,6 @@ from distbench.worker.flight import Rounds, fly
 from distbench.worker.jobs.control import write_control
 from distbench.worker.jobs.task import Task
 from distbench.worker.jobs.training import TrainingJobs
-from distbench.worker.naming import pair_names
 from distbench.worker.reference import Reference
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from distbench.errors import BadInputError
 from distbench.evidence import Tier
+from distbench.naming import pair_names
 from distbench.scenario import scenario_from_json
 from distbench.trace import INITIAL, Trace, TraceKey, Value, write_trace
 from distbench.worker.batches import check_batches
 from distbench.worker.given import select_gradients, select_state
 from distbench.worker.jobs.folder import CHECKPOINT, read_reference
 from distbench.worker.jobs.task import Task
-from distbench.worker.naming import pair_names
 from distbench.worker.program import count_batch
 from distbench.worker.reference import cut_batch
 from distbench.worker.session import Session

@@ -8,6 +8,7 @@ one device may be made under `cond_3` on a cluster.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from distbench.trace import VariableInfo
 
@@ -54,3 +55,42 @@ def _group(infos: Iterable[VariableInfo], kept: int) -> dict[_Key, list[str]]:
         key = (info.role, info.of, info.shape, info.dtype, tail)
         groups.setdefault(key, []).append(info.path)
     return groups
+
+
+def pair_runs(
+    ours: Sequence[VariableInfo], theirs: Sequence[VariableInfo]
+) -> Mapping[str, str]:
+    """As `pair_names`, for runs that may have named their model otherwise, too.
+
+    Keras numbers layers by how many a process made before: what is `dense/kernel` in
+    one run is `dense_2/kernel` in a later one. If both list as many variables that the
+    other lacks, of the same shapes in the same order, they are taken to be the same.
+    """
+    named = {info.path for info in ours if info.role == "variable"}
+    known = {info.path for info in theirs if info.role == "variable"}
+    mine = [i for i in ours if i.role == "variable" and i.path not in known]
+    others = [i for i in theirs if i.role == "variable" and i.path not in named]
+    kinds = [[(i.shape, i.dtype) for i in infos] for infos in (mine, others)]
+    found: dict[str, str] = {}
+    if kinds[0] == kinds[1]:
+        found = {m.path: o.path for m, o in zip(mine, others, strict=True)}
+    renamed = {}
+    for info in ours:
+        owner = found.get(info.of, info.of)
+        path = _rename_owner(info.path, info.of, owner)
+        renamed[path] = info.path
+        found[info.path] = found.get(info.path, path)
+    again = [
+        replace(i, path=found[i.path], of=found.get(i.of, i.of) if i.of else "")
+        for i in ours
+    ]
+    for path, other in pair_names(again, theirs).items():
+        found[renamed.get(path, path)] = other
+    return {path: other for path, other in found.items() if path != other}
+
+
+def _rename_owner(path: str, old: str, new: str) -> str:
+    """A slot's path after its variable got another; Keras 3 makes one part of it."""
+    if not old or old == new:
+        return path
+    return path.replace(old, new).replace(old.replace("/", "_"), new.replace("/", "_"))

@@ -1,0 +1,147 @@
+"""`distbench trace`: what a recorded run holds, and how two of them differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from distbench.errors import BadInputError, make_unknown_name_error
+
+if TYPE_CHECKING:
+    from distbench.trace import Selection, Trace
+
+Folder = Annotated[Path, typer.Argument(help="A folder that holds one trace.")]
+Step = Annotated[
+    int | None, typer.Option(metavar="N", help="This step; -1 is before the first.")
+]
+Phase = Annotated[str | None, typer.Option(metavar="NAME", help="This phase.")]
+Variable = Annotated[
+    str | None, typer.Option(metavar="PATH", help="This variable; its end will do.")
+]
+Replica = Annotated[
+    int | None, typer.Option(metavar="N", help="This replica; -1 is one device.")
+]
+NARROW = ("float16", "bfloat16")
+
+
+def show(
+    folder: Folder,
+    step: Step = None,
+    phase: Phase = None,
+    variable: Variable = None,
+    replica: Replica = None,
+) -> int:
+    """List the arrays of a trace; print one in full if only one is left."""
+    from distbench.report.table import make_console
+    from distbench.report.traces import render_trace, render_value
+    from distbench.trace_folder import read_folder
+
+    trace = read_folder(folder)
+    selection = _select([trace], step, phase, variable, replica)
+    values = [(key, value) for key, value in trace.select() if selection.has(key)]
+    if not values:
+        raise _make_empty(folder)
+    console = make_console()
+    console.print(render_trace(trace, values), crop=False)
+    if len(values) == 1:
+        console.print()
+        console.print(render_value(*values[0]), crop=False)
+    return 0
+
+
+def diff(
+    a: Folder,
+    b: Folder,
+    step: Step = None,
+    phase: Phase = None,
+    variable: Variable = None,
+    replica: Replica = None,
+    bits: Annotated[
+        bool, typer.Option("--bits", help="Any bit that differs is a difference.")
+    ] = False,
+    narrow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(NARROW),
+            help="In what the steps computed, if it is narrower than the variables.",
+        ),
+    ] = None,
+    rows: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Places to list at most.")
+    ] = 20,
+) -> int:
+    """Compare two traces; exit code 0 if they are alike, 1 if not."""
+    from dataclasses import replace
+
+    from distbench.compare.offline import compare_traces
+    from distbench.compare.reductions import describe_reduction
+    from distbench.report.table import make_console
+    from distbench.report.traces import render_comparison
+    from distbench.trace_folder import read_folder
+
+    if narrow is not None and narrow not in NARROW:
+        raise make_unknown_name_error("Dtype", narrow, NARROW)
+    runs = {"A": read_folder(a), "B": read_folder(b)}
+    selection = _select(list(runs.values()), step, phase, variable, replica)
+    comparison = compare_traces(runs["A"], runs["B"], selection, narrow)
+    if not comparison.places:
+        raise BadInputError(
+            f"'{a}' and '{b}' have nothing in common that was asked for. Expected: at "
+            "least one step that both recorded. 'distbench trace show' lists what is "
+            "there."
+        )
+    first, reduced = comparison.first, []
+    if first is not None and first.key.phase == "reduced_gradient":
+        for name, trace in runs.items():
+            path = first.key.variable
+            known = path if name == "A" else comparison.renamed.get(path, path)
+            words = describe_reduction(trace, replace(first.key, variable=known))
+            reduced += [(name, words)] if words else []
+    make_console().print(
+        render_comparison(runs["A"], runs["B"], comparison, reduced=reduced, rows=rows),
+        crop=False,
+    )
+    if bits and any(place.status != "equal" for place in comparison.places):
+        return 1
+    return 0 if first is None else 1
+
+
+def _select(
+    traces: list[Trace],
+    step: int | None,
+    phase: str | None,
+    variable: str | None,
+    replica: int | None,
+) -> Selection:
+    """What the options ask for; names that no trace knows are refused."""
+    from distbench.trace import PHASES, Selection
+
+    if phase is not None and phase not in PHASES:
+        raise make_unknown_name_error("Phase", phase, PHASES)
+    if variable is not None:
+        variable = _find_variable(traces, variable)
+    return Selection(step=step, phase=phase, variable=variable, replica=replica)
+
+
+def _find_variable(traces: list[Trace], text: str) -> str:
+    paths = dict.fromkeys(key.variable for t in traces for key in t.values)
+    if text in paths:
+        return text
+    ends = [path for path in paths if f"/{path}".endswith(f"/{text}")]
+    if len(ends) == 1:
+        return ends[0]
+    if ends:
+        raise BadInputError(
+            f"Variable {text!r} may be any of {', '.join(ends)}. Name one of them."
+        )
+    raise make_unknown_name_error("Variable", text, filter(None, paths))
+
+
+def _make_empty(folder: Path) -> BadInputError:
+    return BadInputError(
+        f"'{folder}' has no value that was asked for. Expected: a step, phase, "
+        "variable and replica that were recorded. "
+        f"'distbench trace show {folder}' lists all."
+    )

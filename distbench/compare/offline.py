@@ -1,0 +1,366 @@
+"""Two recorded runs, place by place in causal order.
+
+They need not have the same number of replicas. Then losses and local gradients are
+added up over the replicas, and what every replica holds for itself is held against what
+the other run's first replica, or its one device, holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from distbench.compare.likeness import (
+    Before,
+    Likeness,
+    Status,
+    find_half,
+    find_noise,
+    measure_likeness,
+)
+from distbench.compare.noise import STATE
+from distbench.compare.values import (
+    Array,
+    align_values,
+    are_equal,
+    densify,
+    measure_finite,
+    name_dtype,
+)
+from distbench.naming import pair_runs
+from distbench.trace import (
+    INITIAL,
+    WHOLE,
+    Phase,
+    Selection,
+    SparseRows,
+    Trace,
+    TraceKey,
+    Value,
+)
+
+_NONE: Likeness = Likeness(status="missing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One place of two traces.
+
+    Attributes:
+        key: Where, by the names of the first trace; `WHOLE` for all replicas together.
+        how: `sum` or `mean` where the replicas' values were put together, else empty.
+        likeness: What the two values have in common.
+        lacks: The run that has no value here: `A`, `B` or neither.
+        undone: Whether all that the step left is alike all the same.
+    """
+
+    key: TraceKey
+    how: str = ""
+    likeness: Likeness = _NONE
+    lacks: str = ""
+    undone: bool = False
+
+    @property
+    def status(self) -> Status:
+        """That of the likeness."""
+        return self.likeness.status
+
+    @property
+    def counts(self) -> bool:
+        """Whether the two runs differ here, and in what they arrived at."""
+        return self.status in ("different", "missing") and not self.undone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two traces, compared.
+
+    Attributes:
+        places: In causal order.
+        renamed: Paths of the second trace, by those of the first, that are others.
+        left_out: Steps that one of the two did not record.
+        drifting: By run, the first step and variable of which its replicas hold other
+            values though they are meant to hold the same.
+    """
+
+    places: tuple[Place, ...]
+    renamed: Mapping[str, str]
+    left_out: tuple[int, ...]
+    drifting: Mapping[str, TraceKey]
+
+    @property
+    def first(self) -> Place | None:
+        """Where the runs first differ."""
+        return next((place for place in self.places if place.counts), None)
+
+    def count(self, status: Status) -> int:
+        """How many places there are of a status."""
+        return sum(place.status == status for place in self.places)
+
+
+def compare_traces(
+    a: Trace, b: Trace, selection: Selection | None = None, narrow: str | None = None
+) -> Comparison:
+    """Compare two traces.
+
+    Args:
+        a: The one.
+        b: The other, whose values count as what is expected.
+        selection: Which places; by default all.
+        narrow: A dtype in which the steps computed, if it is narrower than that of the
+            variables.
+    """
+    return _Offline(a, b, selection or Selection(), narrow).run()
+
+
+class _Offline:
+    def __init__(
+        self, a: Trace, b: Trace, selection: Selection, narrow: str | None
+    ) -> None:
+        self._renamed = pair_runs(a.variables, b.variables)
+        back = {other: path for path, other in self._renamed.items()}
+        self._a, self._b = a, _rename(b, back)
+        self._selection, self._narrow = selection, narrow
+        self._infos = {v.path: v for v in (*self._b.variables, *a.variables)}
+        self._alike = a.replicas == b.replicas and _has_whole(a) == _has_whole(b)
+        self._noise: dict[str, npt.NDArray[np.bool_]] = {}
+        self._near: dict[tuple[str, int], bool] = {}
+        self._floors: dict[tuple[int, Phase], float] = {}
+
+    def run(self) -> Comparison:
+        steps = [{key.step for key in t.values} for t in (self._a, self._b)]
+        shared = steps[0] & steps[1]
+        keys = {
+            key if self._alike else key.at(WHOLE)
+            for trace in (self._a, self._b)
+            for key in trace.values
+            if key.step in shared
+        }
+        ordered = sorted(keys, key=lambda key: key.order)
+        places: list[Place] = []
+        for _, group in groupby(ordered, key=lambda key: key.step):
+            made = [place for key in group for place in self._compare(key)]
+            known = [p for p in made if not (p.lacks and _may_lack(p.key))]
+            places += _undo([p for p in known if self._selection.has(p.key)])
+        return Comparison(
+            places=tuple(places),
+            renamed=self._renamed,
+            left_out=tuple(sorted((steps[0] ^ steps[1]) - {INITIAL})),
+            drifting={
+                name: key
+                for name, trace in (("A", self._a), ("B", self._b))
+                if (key := find_drift(trace)) is not None
+            },
+        )
+
+    # --- which values are held against each other ---------------------------------
+
+    def _compare(self, key: TraceKey) -> Iterator[Place]:
+        if self._alike:
+            left, right = self._a.get(key), self._b.get(key)
+            yield self._measure(key, left, right)
+            return
+        if key.phase == "loss":
+            is_one = all(trace.get(key) is not None for trace in (self._a, self._b))
+            yield self._measure_together(key, "") if is_one else self._near_loss(key)
+        elif key.phase == "local_gradient" or self._is_local(key):
+            how = "sum"
+            if key.phase in STATE and not self._infos[key.variable].adds_up:
+                how = "mean"
+            yield self._measure_together(key, how)
+        else:
+            yield from self._compare_held(key)
+
+    def _is_local(self, key: TraceKey) -> bool:
+        info = self._infos.get(key.variable)
+        return key.phase in STATE and info is not None and not info.synchronised
+
+    def _near_loss(self, key: TraceKey) -> Place:
+        """Whether losses are shares of a sum or each a mean, the nearer one tells."""
+        made = [self._measure_together(key, how) for how in ("sum", "mean")]
+        return min(made, key=lambda place: place.likeness.error)
+
+    def _measure_together(self, key: TraceKey, how: str) -> Place:
+        left, right = (_put_together(t, key, how) for t in (self._a, self._b))
+        return self._measure(key, left, right, how)
+
+    def _compare_held(self, key: TraceKey) -> Iterator[Place]:
+        one = _find_first(self._b, key)
+        held = [key.at(r) for r in (WHOLE, *range(self._a.replicas))]
+        held = [place for place in held if self._a.get(place) is not None]
+        for place in held or [key]:
+            yield self._measure(place, self._a.get(place), one)
+
+    # --- how -----------------------------------------------------------------------
+
+    def _measure(
+        self, key: TraceKey, left: Value | None, right: Value | None, how: str = ""
+    ) -> Place:
+        if left is None or right is None:
+            lacks = "A" if left is None else "B"
+            return Place(key=key, how=how, lacks=lacks)
+        observed, expected = (aligned.total for aligned in align_values((left, right)))
+        dtype = self._name_dtype(key, right)
+        half = find_half(self._narrow or dtype)
+        is_state = key.phase in STATE
+        likeness = measure_likeness(
+            observed,
+            expected,
+            dtype,
+            half=half,
+            floor=0.0 if is_state else self._find_floor(key),
+            before=self._find_before(key) if is_state and not how else None,
+            noise=self._noise.get(self._find_owner(key)) if is_state else None,
+        )
+        place = key.variable, key.replica
+        if is_state:
+            self._near[place] = likeness.status != "different"
+        elif key.phase in ("reduced_gradient", "applied_gradient"):
+            self._note_noise(key, left, right, likeness, half)
+        return Place(key=key, how=how, likeness=likeness)
+
+    def _name_dtype(self, key: TraceKey, value: Value) -> str:
+        return name_dtype(value, self._b.dtypes.get(key.variable))
+
+    def _find_owner(self, key: TraceKey) -> str:
+        info = self._infos.get(key.variable)
+        return key.variable if info is None or not info.of else info.of
+
+    def _find_floor(self, key: TraceKey) -> float:
+        """One unit in the last place of the largest value of the phase and step.
+
+        A gradient that is zero but for rounding, as that of a bias in front of a batch
+        normalisation, is the rest of a sum of others.
+        """
+        place = key.step, key.phase
+        if place not in self._floors:
+            floor = 0.0
+            for other, value in self._b.select(step=key.step, phase=key.phase):
+                size = measure_finite(densify(value))
+                dtype = self._narrow or self._name_dtype(other, value)
+                floor = max(floor, find_half(dtype) ** 2 * 2 * size)
+            self._floors[place] = floor
+        return self._floors[place]
+
+    def _find_before(self, key: TraceKey) -> Before | None:
+        """What the step that was recorded before this one left."""
+        steps = {k.step for k in self._b.values if k.step < key.step}
+        if not steps:
+            return None
+        before = replace(key, step=max(steps))
+        left = self._a.get(before)
+        if left is None:
+            left = _find_first(self._a, before.at(WHOLE))
+        right = self._b.get(before) if self._alike else None
+        if right is None:
+            right = _find_first(self._b, before.at(WHOLE))
+        if left is None or right is None:
+            return None
+        arrays = densify(left), densify(right)
+        now = self._infos[key.variable].shape
+        if any(array.shape != now for array in arrays):
+            return None
+        was_near = self._near.get((key.variable, key.replica), True)
+        return Before(observed=arrays[0], expected=arrays[1], was_near=was_near)
+
+    def _note_noise(
+        self, key: TraceKey, left: Value, right: Value, likeness: Likeness, half: float
+    ) -> None:
+        if likeness.status != "near":
+            return
+        noise = find_noise(densify(left), densify(right), half)
+        if noise is not None:
+            known = self._noise.get(key.variable)
+            self._noise[key.variable] = noise if known is None else known | noise
+
+
+def find_drift(trace: Trace) -> TraceKey | None:
+    """Where replicas first hold other values of state that is the same for all."""
+    local = {v.path for v in trace.variables if not v.synchronised}
+    first: dict[TraceKey, Array] = {}
+    for key, value in trace.select():
+        if key.phase not in STATE or key.variable in local or key.replica == WHOLE:
+            continue
+        array = densify(value)
+        if not are_equal(first.setdefault(key.at(WHOLE), array), array):
+            return key
+    return None
+
+
+def _may_lack(key: TraceKey) -> bool:
+    """Whether it is no difference that one run has no value.
+
+    Slots that the first step makes op by op have none before it, and nobody has to tell
+    what a loop reports.
+    """
+    return key.step == INITIAL or (key.phase == "loss" and bool(key.variable))
+
+
+def _undo(places: Sequence[Place]) -> list[Place]:
+    """Mark what differs on the way of a step whose outcome is alike.
+
+    A loss that is reported is an outcome, and one that is differentiated is not.
+    """
+    outcome = [place for place in places if place.key.phase in STATE]
+    changed = any(place.key.step != INITIAL for place in outcome)
+    if not changed or any(place.counts for place in outcome):
+        return list(places)
+    return [
+        replace(place, undone=True)
+        if place.counts and (place.key.phase != "loss" or not place.key.variable)
+        else place
+        for place in places
+    ]
+
+
+def _rename(trace: Trace, paths: Mapping[str, str]) -> Trace:
+    if not paths:
+        return trace
+    return replace(
+        trace,
+        variables=tuple(
+            replace(v, path=paths.get(v.path, v.path), of=paths.get(v.of, v.of))
+            for v in trace.variables
+        ),
+        values={
+            replace(key, variable=paths.get(key.variable, key.variable)): value
+            for key, value in trace.values.items()
+        },
+    )
+
+
+def _has_whole(trace: Trace) -> bool:
+    return any(key.replica == WHOLE and key.phase != "loss" for key in trace.values)
+
+
+def _find_first(trace: Trace, key: TraceKey) -> Value | None:
+    """The value of one device, or of the first replica that has one."""
+    found = (trace.get(key.at(r)) for r in (WHOLE, *range(trace.replicas)))
+    return next((value for value in found if value is not None), None)
+
+
+def _put_together(trace: Trace, key: TraceKey, how: str) -> Value | None:
+    """The replicas' values as one, as the whole batch on one device gives it."""
+    whole = trace.get(key.at(WHOLE))
+    if whole is not None:
+        return whole
+    found = [trace.get(key.at(r)) for r in range(trace.replicas)]
+    parts = [value for value in found if value is not None]
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    count = 1 if how == "sum" else len(parts)
+    if all(isinstance(part, SparseRows) for part in parts):
+        sparse = [part for part in parts if isinstance(part, SparseRows)]
+        values = np.concatenate([part.values for part in sparse])
+        return SparseRows(
+            indices=np.concatenate([part.indices for part in sparse]),
+            values=values / count if count > 1 else values,
+            shape=sparse[0].shape,
+        )
+    total = np.sum([densify(part) for part in parts], axis=0) / count
+    kept = next(part for part in parts if not isinstance(part, SparseRows))
+    return np.asarray(total, kept.dtype if kept.dtype.kind == "f" else np.float64)

@@ -1,0 +1,66 @@
+"""What became of the replicas' own gradients when they were reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.bounds import bound_sum, find_roundoff
+from distbench.compare.likeness import find_half
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.values import Aligned, Array, align_values, name_dtype
+from distbench.trace import Trace, TraceKey
+
+_Guess = tuple[str, Callable[[Sequence[Array], int], Array]]
+_GUESSES: tuple[_Guess, ...] = (
+    ("the sum of what the replicas computed", lambda terms, _: np.sum(terms, axis=0)),
+    ("the mean of what the replicas computed", lambda terms, _: np.mean(terms, axis=0)),
+    ("what the replica computed by itself, not reduced", lambda terms, own: terms[own]),
+    (
+        "N times the sum of what the replicas computed",
+        lambda terms, _: len(terms) * np.sum(terms, axis=0),
+    ),
+)
+
+
+def describe_reduction(trace: Trace, key: TraceKey) -> str | None:
+    """In words what a reduced gradient is, of the local ones of the same run.
+
+    Args:
+        trace: A run.
+        key: Place of a reduced gradient; of `WHOLE` the first replica's is taken.
+
+    Returns:
+        None where not all that it takes was recorded, or there is one replica.
+    """
+    numbers = range(trace.replicas)
+    own = max(key.replica, 0)
+    reduced = trace.get(replace(key, phase="reduced_gradient", replica=own))
+    parts = [
+        trace.get(replace(key, phase="local_gradient", replica=r)) for r in numbers
+    ]
+    terms = [part for part in parts if part is not None]
+    if reduced is None or len(terms) < max(2, len(parts)):
+        return None
+    seen, *aligned = align_values((reduced, *terms))
+    dtype = name_dtype(reduced, trace.dtypes.get(key.variable))
+    totals = [term.total for term in aligned]
+    bound = _bound(aligned, find_roundoff(dtype))
+    for words, make in _GUESSES:
+        # A mean is divided, and N times a sum is larger than the sum's own error.
+        allowed = bound * (len(terms) if words.startswith("N") else 1)
+        if bool(np.all(np.abs(seen.total - make(totals, own)) <= allowed)):
+            return words
+    fit = fit_ratio(seen.total, np.sum(totals, axis=0))
+    if fit is not None and fit.residual_share < find_half(dtype):
+        return f"{fit.ratio:.6g} times the sum of what the replicas computed"
+    return "none of sum, mean and own of what the replicas computed"
+
+
+def _bound(terms: Sequence[Aligned], u: float) -> Array:
+    counts = [1 if t.counts is None else int(t.counts.max(initial=1)) for t in terms]
+    magnitude = np.sum([term.magnitude for term in terms], axis=0)
+    # One rounding for each addition, and one for a division by N.
+    return bound_sum(np.asarray(magnitude), sum(counts) + 1, u)

@@ -1,0 +1,40 @@
+"""Traces of a check that outlive it, for `distbench trace`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from distbench.errors import BadInputError
+from distbench.evidence import Evidence
+from distbench.trace import write_trace
+
+
+def make_place(folder: Path) -> None:
+    """Make the folder, before anything is run for it.
+
+    Raises:
+        BadInputError: It cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(
+            f"'{folder}' cannot be made: {error}. Expected: a folder for the traces."
+        ) from error
+
+
+def keep_traces(folder: Path, scenario: str, evidence: Evidence) -> None:
+    """Write what the cluster did, and what one device did, each as a folder.
+
+    Args:
+        folder: Gets a subfolder for the scenario, and in it one for the tier.
+        scenario: Its id.
+        evidence: What was recorded.
+    """
+    for name, trace in (
+        ("observed", evidence.observed),
+        ("reference", evidence.reference),
+    ):
+        place = folder / scenario / evidence.tier / name
+        make_place(place)
+        write_trace(trace, place, "trace")

@@ -1,0 +1,104 @@
+"""A folder with one trace in parts: one for each process and step, joined on reading.
+
+A part is written as soon as its step has ended, so what a job recorded before it died
+can be read. One part lists the variables that it knows of; later ones may know more.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from distbench.errors import BadInputError
+from distbench.trace import SCHEMA, Trace, VariableInfo, merge_traces, read_trace
+
+_BETWEEN = "."
+_LISTED = 6
+
+
+def name_part(task: str, step: int, kind: str = "step") -> str:
+    """Stem of the files with what a task saw of a step."""
+    return f"{task}{_BETWEEN}{kind}-{step:06d}"
+
+
+def find_parts(folder: Path, task: str = "") -> list[str]:
+    """Stems of the parts in a folder, of one task or of all, steps in their order."""
+    beginning = f"{task}{_BETWEEN}" if task else ""
+    return sorted(
+        path.stem
+        for path in folder.glob("*.json")
+        if path.name.startswith(beginning) and path.with_suffix(".npz").is_file()
+    )
+
+
+def read_folder(folder: Path) -> Trace:
+    """The trace in a folder.
+
+    Raises:
+        BadInputError: There is none, or its parts do not belong together.
+    """
+    stems = find_parts(folder) if folder.is_dir() else []
+    parts = {stem: _read_part(folder, stem) for stem in stems}
+    if not parts:
+        raise _make_missing(folder)
+    replicas = {part.replicas for part in parts.values()}
+    if len(replicas) > 1:
+        raise BadInputError(
+            f"'{folder}' holds parts of several runs. Expected: one number of "
+            f"replicas. Received: {', '.join(map(str, sorted(replicas)))}. Give each "
+            "run a folder of its own."
+        )
+    tasks: dict[str, list[Trace]] = {}
+    for stem, part in parts.items():
+        tasks.setdefault(stem.partition(_BETWEEN)[0], []).append(part)
+    return merge_traces(folder.name, [_join_steps(part) for part in tasks.values()])
+
+
+def _read_part(folder: Path, stem: str) -> Trace:
+    try:
+        return read_trace(folder, stem)
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        if isinstance(error, BadInputError):
+            raise
+        raise BadInputError(
+            f"'{folder / stem}.json' and .npz cannot be read: {error}. Expected: files "
+            "that distbench wrote. Record the run again."
+        ) from error
+
+
+def _join_steps(parts: Iterable[Trace]) -> Trace:
+    """One task's parts: variables in the order in which they came into being."""
+    known: dict[str, VariableInfo] = {}
+    parts = list(parts)
+    for part in parts:
+        known.update({v.path: v for v in part.variables})
+    order = {"variable": 0, "slot": 1, "iterations": 1}
+    variables = tuple(sorted(known.values(), key=lambda v: order[v.role]))
+    return merge_traces(
+        parts[-1].name, [replace(part, variables=variables) for part in parts]
+    )
+
+
+def _make_missing(folder: Path) -> BadInputError:
+    found = sorted({path.parent for path in folder.glob("**/*.json") if _is_part(path)})
+    near = [str(path) for path in found[:_LISTED]]
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    advice = (
+        f"There are traces in {', '.join(near)}{more}."
+        if near
+        else "distbench.record and 'distbench check --keep' write some."
+    )
+    return BadInputError(
+        f"'{folder}' holds no trace. Expected: a folder with the .json and .npz files "
+        f"of one. {advice}"
+    )
+
+
+def _is_part(path: Path) -> bool:
+    try:
+        return bool(json.loads(path.read_text("utf-8")).get("schema") == SCHEMA)
+    except (OSError, ValueError, AttributeError):
+        return False

@@ -1,0 +1,42 @@
+"""Lets gradient tapes tell which gradients they gave.
+
+Users clip or reduce what a tape gave before they hand it over; what the replica itself
+computed is seen at the tape alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.worker.intercept import Undo, hide_from_autograph
+from distbench.worker.state import VariableTable
+from distbench.worker.taps import TapBoard
+
+
+def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
+    """Have every tape tell the board of the gradients of the table's variables.
+
+    Returns:
+        A function that puts the method of the class back.
+    """
+
+    def gradient(original: Any, target: Any, sources: Any, *a: Any, **k: Any) -> Any:
+        result = original(target, sources, *a, **k)
+        if tf.distribute.get_replica_context() is None:
+            return result
+        pairs = zip(tf.nest.flatten(sources), tf.nest.flatten(result), strict=False)
+        known = [(source, value) for source, value in pairs if table.has(source)]
+        board.remember_target(target, trains=bool(known))
+        for source, value in known:
+            board.remember_gradient(table.find_path(source), value)
+        return result
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return gradient(unwatched.__get__(self), *args, **kwargs)
+
+    unwatched = tf.GradientTape.gradient
+    hide_from_autograph(method)
+    tf.GradientTape.gradient = method
+    return lambda: setattr(tf.GradientTape, "gradient", unwatched)

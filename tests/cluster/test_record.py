@@ -1,0 +1,236 @@
+"""Jobs of users' own, recorded where they run and compared offline."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import distbench
+from distbench.cli import app
+from distbench.compare.offline import compare_traces
+from distbench.trace import INITIAL, PHASES, Trace
+from distbench.trace_folder import read_folder
+
+pytestmark = pytest.mark.cluster
+JOBS = Path(__file__).with_name("recorded_jobs.py")
+FAMILIES = ("legacy", "keras2", "keras3", "v1", "scaled")
+FAULTS = ("legacy-mean", "legacy-none", "legacy-own-mean")
+PER_REPLICA = [phase for phase in PHASES if phase != "iterations"]
+
+
+def run_jobs(devices: int, folder: Path, *names: str) -> str:
+    """Run the script as a user would; returns what it printed."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment["CUDA_VISIBLE_DEVICES"] = "-1"
+    done = subprocess.run(
+        [sys.executable, str(JOBS), str(devices), str(folder), *names],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        cwd=JOBS.parents[2],
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("recorded")
+
+
+@pytest.fixture(scope="module")
+def digests(base: Path) -> dict[str, list[str]]:
+    """What each job came to on two replicas, alone and recorded."""
+    names = (*FAMILIES, *FAULTS, "noisy")
+    found: dict[str, list[str]] = json.loads(run_jobs(2, base / "two", *names))
+    return found
+
+
+@pytest.fixture(scope="module")
+def one(base: Path) -> Path:
+    """The same jobs on one device."""
+    run_jobs(1, base / "one", *FAMILIES)
+    return base / "one"
+
+
+def diff(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["trace", "diff", *map(str, arguments)])
+
+
+def test_recording_leaves_every_bit_as_it_is(digests: dict[str, list[str]]) -> None:
+    assert len(digests) == len(FAMILIES) + len(FAULTS) + 1
+    for name, (alone, recorded) in digests.items():
+        assert recorded == alone, name
+    # What is compared tells a mean from a sum.
+    assert digests["legacy"][0] != digests["legacy-mean"][0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_two_replicas_agree_with_one_device(
+    family: str, digests: dict[str, list[str]], base: Path, one: Path
+) -> None:
+    trace = read_folder(base / "two" / family)
+    assert trace.replicas == 2
+    for replica in range(2):
+        for phase in PER_REPLICA:
+            values = list(trace.select(step=2, phase=phase, replica=replica))
+            assert values, (phase, replica)
+    assert list(trace.select(step=INITIAL, phase="slot"))
+    done = diff(base / "two" / family, one / family)
+    assert done.exit_code == 0, done.output
+    assert "Equal but for rounding" in done.output
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "ratio"),
+    [
+        ("legacy-mean", "the mean of what the replicas computed", 0.5),
+        ("legacy-none", "what the replica computed by itself, not reduced", None),
+    ],
+)
+def test_a_wrong_reduction_is_the_first_difference(
+    name: str,
+    words: str,
+    ratio: float | None,
+    digests: dict[str, list[str]],
+    base: Path,
+    one: Path,
+) -> None:
+    done = diff(base / "two" / name, one / "legacy")
+    assert done.exit_code == 1
+    assert "First difference: step 0, reduced_gradient" in done.output
+    assert f"In A it is {words}." in done.output
+    traces = [read_folder(base / "two" / name), read_folder(one / "legacy")]
+    comparison = compare_traces(*traces)
+    assert comparison.first is not None
+    if ratio is None:
+        assert comparison.drifting["A"].step == 0
+    else:
+        assert comparison.first.likeness.ratio == pytest.approx(ratio)
+        assert not comparison.drifting
+
+
+def test_what_the_outcome_undoes_is_no_difference(
+    digests: dict[str, list[str]], base: Path, one: Path
+) -> None:
+    """Each replica's own mean, averaged: twice the gradient, and half of the sum."""
+    done = diff(base / "two" / "legacy-own-mean", one / "legacy", "--phase", "variable")
+    assert done.exit_code == 0, done.output
+    whole = diff(base / "two" / "legacy-own-mean", one / "legacy")
+    # The loss that the script reports is another number all the same.
+    assert "First difference: step 0, loss of 'loss'" in whole.output
+    assert "different, undone" in whole.output
+
+
+def test_what_cannot_be_recorded_is_told(tmp_path: Path) -> None:
+    said = json.loads(run_jobs(2, tmp_path, "refusals"))
+    assert set(said) == {
+        *("traced-legacy", "traced-v1", "loop", "jit", "nothing", "folder"),
+        *("optimizer", "strategy"),
+    }
+    assert "A step was made that was not seen" in said["traced-legacy"]
+    for name in ("traced-legacy", "traced-v1", "nothing"):
+        assert "before the first call of the train function" in said[name]
+    assert "2 times" in said["loop"]
+    assert "jit_compile" in said["jit"]
+    assert "holds a trace of worker-0 already" in said["folder"]
+    assert "an object of type 'str'" in said["strategy"]
+
+
+def test_loops_of_other_kinds_are_recorded(tmp_path: Path) -> None:
+    run_jobs(2, tmp_path, "odd")
+    found = {path.name: read_folder(path) for path in tmp_path.iterdir()}
+    assert list_steps(found["died"]) == {INITIAL, 0}
+    assert list_steps(found["two"]) == {INITIAL, 0, 2, 4}
+    assert len([v for v in found["two"].variables if v.role == "iterations"]) == 2
+    told = dict(found["two"].select(phase="loss", variable="number"))
+    assert {key.step: float(v) for key, v in told.items()} == {0: 0, 2: 2, 4: 4}
+    for name in ("eager", "nested", "fit-keras3", "fit-keras2"):
+        trace = found[name]
+        for phase in PHASES:
+            assert list(trace.select(step=1, phase=phase)), (name, phase)
+    # Op by op and in a function, a job makes the same steps.
+    comparison = compare_traces(found["eager"], found["nested"])
+    assert comparison.first is None
+    assert len(comparison.places) > 50
+
+
+def list_steps(trace: Trace) -> set[int]:
+    return {key.step for key in trace.values}
+
+
+def train_on_workers(folder: str, jobs: str, *names: str) -> None:
+    import sys
+
+    sys.path.insert(0, jobs)
+    import recorded_jobs
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    for name in names:
+        recorded_jobs.train(strategy, name, Path(folder) / name)
+
+
+def test_workers_write_the_parts_of_one_trace(tmp_path: Path, one: Path) -> None:
+    names = ("legacy", "legacy-mean")
+    arguments = (str(tmp_path), str(JOBS.parent), *names)
+    distbench.run(train_on_workers, "mwms:2", args=arguments)
+    trace = read_folder(tmp_path / "legacy")
+    assert {key.replica for key in trace.values} == {0, 1, -1}
+    assert np.ptp([len(list(trace.select(replica=r))) for r in range(2)]) == 0
+    right = diff(tmp_path / "legacy", one / "legacy")
+    assert right.exit_code == 0, right.output
+    wrong = diff(tmp_path / "legacy-mean", one / "legacy")
+    assert wrong.exit_code == 1
+    assert "the mean of what the replicas computed" in wrong.output
+
+
+def schedule_steps(folder: str, jobs: str) -> str | None:
+    import sys
+
+    sys.path.insert(0, jobs)
+    import recorded_jobs
+    import tensorflow as tf
+
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    if resolver.task_type != "chief":
+        return None
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    job = recorded_jobs.Job(strategy)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+
+    def schedule(step: int) -> None:
+        batch = tf.nest.map_structure(tf.constant, recorded_jobs.read_batch(step))
+        coordinator.schedule(job.train, args=(batch,))
+        coordinator.join()
+
+    with distbench.record(strategy, job.optimizer, folder=folder) as recorder:
+        for step in range(recorded_jobs.STEPS):
+            with recorder.step():
+                schedule(step)
+    try:
+        with distbench.record(strategy, job.optimizer, folder=f"{folder}-2"):
+            schedule(0)
+    except distbench.errors.BadInputError as error:
+        return str(error)
+    return ""
+
+
+def test_a_coordinator_says_what_a_step_is(tmp_path: Path, one: Path) -> None:
+    folder = tmp_path / "run"
+    results = distbench.run(
+        schedule_steps, "ps:1+1", args=(str(folder), str(JOBS.parent))
+    )
+    assert "recorder.step()" in results["chief", 0]
+    trace = read_folder(folder)
+    assert list_steps(trace) == {INITIAL, 0, 1, 2}
+    done = diff(folder, one / "legacy")
+    assert done.exit_code == 0, done.output

@@ -1,0 +1,121 @@
+"""`distbench trace`: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recorded_runs import average, train, write_parts
+from typer.testing import CliRunner, Result
+
+from distbench.cli import app
+from distbench.errors import BadInputError
+from distbench.evidence import Evidence
+from distbench.kept import keep_traces, make_place
+from distbench.trace_folder import read_folder
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(app, ["trace", *map(str, words)])
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    return write_parts(train(2), tmp_path / "two", tasks=2)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Path:
+    return write_parts(train(1), tmp_path / "one")
+
+
+def test_show_lists_every_value(two: Path) -> None:
+    done = call("show", two)
+    assert done.exit_code == 0
+    lines = done.output.splitlines()
+    assert lines[0].startswith("two: 2 replicas, steps 0 to 2")
+    assert len(lines) == 2 + len(read_folder(two).values)
+    assert any("initial" in line and "dense/kernel" in line for line in lines)
+
+
+def test_show_prints_the_one_value_that_is_left(two: Path) -> None:
+    selected = ("--step", 1, "--phase", "slot", "--variable", "m", "--replica", 0)
+    done = call("show", two, *selected)
+    assert done.exit_code == 0
+    values = dict(read_folder(two).select(step=1, variable="SGD/dense/kernel/m"))
+    value = next(v for k, v in values.items() if k.replica == 0)
+    assert np.array2string(np.asarray(value), separator=", ") in done.output
+
+
+def test_show_prints_rows(tmp_path: Path) -> None:
+    folder = write_parts(train(1, sparse=True), tmp_path)
+    done = call("show", folder, "--step", 0, "--phase", "local_gradient")
+    assert "4 rows of [3]" in done.output
+    assert "rows [0 0 1 2]" in done.output
+
+
+def test_diff_of_runs_that_are_alike_is_0(two: Path, one: Path) -> None:
+    assert call("diff", two, two).output.count("Equal bit by bit.") == 1
+    done = call("diff", two, one)
+    assert done.exit_code == 0
+    assert "Equal but for rounding" in done.output
+    assert call("diff", two, one, "--bits").exit_code == 1
+    assert call("diff", two, two, "--bits").exit_code == 0
+
+
+def test_diff_tells_the_first_difference(tmp_path: Path, one: Path) -> None:
+    wrong = write_parts(train(2, reduce=average), tmp_path / "wrong")
+    done = call("diff", wrong, one, "--rows", 3)
+    assert done.exit_code == 1
+    text = " ".join(done.output.split())
+    assert (
+        "First difference: step 0, reduced_gradient of 'dense/kernel', replicas 0 and "
+        "1: ratio 0.5 (A to B)" in text
+    )
+    assert "In A it is the mean of what the replicas computed." in text
+    assert "more (--rows)" in text
+    assert call("diff", wrong, one, "--phase", "loss", "--step", 0).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--phase", "gradient"), "Phase 'gradient' is not known"),
+        (("--variable", "bias"), "Variable 'bias' is not known"),
+        (("--step", 99), "no value that was asked for"),
+    ],
+    ids=["phase", "variable", "step"],
+)
+def test_bad_usage_is_2(two: Path, words: tuple[str, ...], said: str) -> None:
+    done = call("show", two, *words)
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_a_name_that_ends_several_paths_is_refused(tmp_path: Path) -> None:
+    a = train(1)
+    twice = (*a.variables, replace(a.variables[0], path="other/kernel"))
+    folder = write_parts(replace(a, variables=twice), tmp_path / "a")
+    assert call("show", folder, "--variable", "kernel").exit_code == 0
+    assert call("diff", folder, tmp_path / "none").exit_code == 2
+    assert call("diff", folder, folder, "--narrow", "float8").exit_code == 2
+    done = call("diff", folder, folder, "--step", 7)
+    assert done.exit_code == 2
+    assert "nothing in common" in done.output
+
+
+def test_what_a_check_keeps_can_be_shown(tmp_path: Path) -> None:
+    evidence = Evidence(tier="bounded", observed=train(2), reference=train(1))
+    keep_traces(tmp_path / "kept", "linear-adam-mwms:2-default", evidence)
+    place = tmp_path / "kept" / "linear-adam-mwms:2-default" / "bounded"
+    done = call("diff", place / "observed", place / "reference")
+    assert done.exit_code == 0, done.output
+    assert "There are traces in" in call("show", tmp_path / "kept").output
+
+
+def test_a_place_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInputError, match="cannot be made"):
+        make_place(tmp_path / "file" / "below")

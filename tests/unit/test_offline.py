@@ -1,0 +1,213 @@
+"""Two recorded runs: what counts as rounding, and where they first differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from recorded_runs import add, average, keep_own, train
+
+from distbench.compare.likeness import Before, measure_likeness
+from distbench.compare.offline import compare_traces, find_drift
+from distbench.compare.reductions import describe_reduction
+from distbench.trace import INITIAL, WHOLE, Selection, Trace, TraceKey, VariableInfo
+
+
+def test_a_run_is_equal_to_itself() -> None:
+    comparison = compare_traces(train(2), train(2))
+    assert comparison.first is None
+    assert comparison.count("equal") == len(comparison.places) > 30
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_replicas_are_alike_to_one_device_but_for_rounding(
+    replicas: int, sparse: bool
+) -> None:
+    comparison = compare_traces(train(replicas, sparse=sparse), train(1))
+    assert comparison.first is None
+    assert comparison.count("near") > 5
+    phases = {(place.key.phase, place.how) for place in comparison.places}
+    assert ("local_gradient", "sum") in phases
+    assert ("slot", "sum") in phases
+    assert ("variable", "") in phases
+
+
+def test_runs_of_two_and_four_replicas_are_alike() -> None:
+    assert compare_traces(train(2), train(4)).first is None
+
+
+@pytest.mark.parametrize(
+    ("reduce", "ratio", "words"),
+    [
+        (average, 0.5, "the mean of what the replicas computed"),
+        (keep_own, None, "what the replica computed by itself, not reduced"),
+        (
+            lambda local, replica: 2 * add(local, replica),
+            2.0,
+            "N times the sum of what the replicas computed",
+        ),
+        (
+            lambda local, replica: np.float32(0.75) * add(local, replica),
+            0.75,
+            "0.75 times the sum of what the replicas computed",
+        ),
+        (
+            lambda local, replica: np.clip(add(local, replica), -0.5, 0.5),
+            None,
+            "none of sum, mean and own of what the replicas computed",
+        ),
+    ],
+    ids=["mean", "own", "twice", "factor", "clip"],
+)
+def test_a_wrong_reduction_is_found_and_named(reduce, ratio, words) -> None:
+    wrong, one = train(2, reduce=reduce), train(1)
+    first = compare_traces(wrong, one).first
+    assert first is not None
+    assert (first.key.step, first.key.phase) == (0, "reduced_gradient")
+    if ratio is not None:
+        assert first.likeness.ratio == pytest.approx(ratio, rel=1e-5)
+    assert describe_reduction(wrong, first.key) == words
+    assert describe_reduction(one, first.key) is None
+    right = describe_reduction(train(2), first.key)
+    assert right == "the sum of what the replicas computed"
+
+
+def test_a_small_step_on_large_weights_is_judged_by_what_it_changed() -> None:
+    """A rate that is wrong by a tenth moves weights by less than half their digits."""
+    first = compare_traces(train(2, rate=1.1e-6), train(2, rate=1e-6)).first
+    assert first is not None
+    assert first.key.phase == "variable"
+    assert first.likeness.relative < 2**-12
+    assert first.likeness.ratio == pytest.approx(1.1, rel=0.05)
+
+
+def test_what_the_outcome_undoes_is_no_difference() -> None:
+    """Each loss is twice its share; the mean of the gradients is half of the sum."""
+    local = train(2, reduce=average, loss_scale=2.0)
+    comparison = compare_traces(local, train(1))
+    assert comparison.first is None
+    undone = [place for place in comparison.places if place.undone]
+    assert {place.key.phase for place in undone} == {"local_gradient"}
+    assert undone[0].likeness.ratio == pytest.approx(2)
+    # Asked for the gradients alone, there is no outcome that would excuse them.
+    asked = Selection(phase="local_gradient")
+    assert compare_traces(local, train(1), asked).first is not None
+
+
+def test_a_loss_that_is_reported_counts_by_itself() -> None:
+    def report(trace: Trace, loss: float) -> Trace:
+        key = TraceKey(step=0, phase="loss", variable="shown")
+        return replace(trace, values={**trace.values, key: np.asarray(loss)})
+
+    first = compare_traces(report(train(2), 2.0), report(train(1), 1.0)).first
+    assert first is not None
+    assert first.key.variable == "shown"
+    assert compare_traces(report(train(2), 2.0), train(1)).first is None
+
+
+def test_replicas_that_drift_apart_are_named() -> None:
+    drifting = compare_traces(train(2, reduce=keep_own), train(2)).drifting
+    assert set(drifting) == {"A"}
+    assert drifting["A"].step == 0
+    # What each replica has for itself is meant to differ.
+    local = train(2)
+    key = TraceKey(step=1, phase="slot", variable="seen", replica=1)
+    changed = replace(local, values={**local.values, key: np.float32(9)})
+    assert find_drift(changed) is None
+
+
+def take_sign(gradient: list[float]) -> Trace:
+    """One step of a rule that takes the sign of its gradient alone."""
+    info = VariableInfo(path="w", role="variable", shape=(2,), dtype="float32")
+    start = np.ones(2, np.float32)
+    given = np.array(gradient, np.float32)
+    values = {
+        TraceKey(step=INITIAL, phase="variable", variable="w", replica=0): start,
+        TraceKey(step=0, phase="reduced_gradient", variable="w", replica=0): given,
+        TraceKey(step=0, phase="variable", variable="w", replica=0): start
+        - np.float32(0.25) * np.sign(given),
+    }
+    return Trace(name="t", replicas=1, shards=(), variables=(info,), values=values)
+
+
+@pytest.mark.parametrize(("size", "alike"), [(1e-9, True), (1e-3, False)])
+def test_rounding_that_a_rule_makes_steps_of_is_left_out(
+    size: float, alike: bool
+) -> None:
+    comparison = compare_traces(take_sign([1, size]), take_sign([1, -size]))
+    last = comparison.places[-1]
+    assert last.key.phase == "variable"
+    assert (comparison.first is None, last.status == "near") == (alike, alike)
+    assert last.likeness.undecided == int(alike)
+
+
+def test_another_start_is_the_first_difference() -> None:
+    a = train(1)
+    moved = {
+        key: value + 1 if key.phase == "variable" else value
+        for key, value in a.values.items()
+    }
+    first = compare_traces(replace(a, values=moved), train(1)).first
+    assert first is not None
+    assert (first.key.step, first.key.phase) == (INITIAL, "variable")
+
+
+def test_a_value_that_one_run_lacks_is_missing() -> None:
+    whole = train(2)
+    values = {
+        key: value
+        for key, value in whole.values.items()
+        if (key.step, key.phase) != (1, "variable")
+    }
+    first = compare_traces(replace(whole, values=values), whole).first
+    assert first is not None
+    assert (first.status, first.lacks) == ("missing", "A")
+
+
+def test_steps_of_one_run_alone_are_left_out() -> None:
+    comparison = compare_traces(train(2, steps=3), train(2, steps=1))
+    assert comparison.left_out == (1, 2)
+    assert comparison.first is None
+
+
+def test_a_model_of_another_name_is_paired() -> None:
+    comparison = compare_traces(train(2, layer="dense_3"), train(1))
+    assert comparison.first is None
+    assert comparison.renamed == {
+        "dense_3/kernel": "dense/kernel",
+        "SGD/dense_3/kernel/m": "SGD/dense/kernel/m",
+    }
+
+
+def test_a_reference_of_the_bench_is_held_against_every_replica() -> None:
+    values = {key.at(WHOLE): value for key, value in train(1).values.items()}
+    whole = replace(train(1), replicas=2, values=values)
+    assert compare_traces(train(2), whole).first is None
+    assert compare_traces(train(2, reduce=average), whole).first is not None
+
+
+def test_half_precision_is_alike_in_half_of_its_own_digits() -> None:
+    a = np.array([1.0, 2.0])
+    b = a * (1 + 2.0**-7)
+    wide = measure_likeness(a, b, "float32", half=2.0**-12)
+    narrow = measure_likeness(a, b, "float32", half=2.0**-5.5)
+    assert (wide.status, narrow.status) == ("different", "near")
+
+
+def test_what_was_apart_before_is_no_news() -> None:
+    a, b = np.array([1.0 + 1e-5]), np.array([1.0])
+    before = Before(observed=a - 1e-9, expected=b - 1e-9, was_near=True)
+    kept = measure_likeness(a, b, "float32", half=2.0**-12, before=before)
+    assert kept.status == "near"
+    news = replace(before, observed=b - 1e-9)
+    made = measure_likeness(a, b, "float32", half=2.0**-12, before=news)
+    assert made.status == "different"
+
+
+def test_not_finite_values_agree_with_themselves_alone() -> None:
+    a = np.array([np.nan, np.inf, 1.0])
+    assert measure_likeness(a, a, "float32", half=2.0**-12).status == "equal"
+    b = np.array([np.nan, np.inf, np.nan])
+    assert measure_likeness(a, b, "float32", half=2.0**-12).status == "different"
