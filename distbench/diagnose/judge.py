@@ -83,7 +83,8 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
             told = told or other
     if told is None or (_is_clear(judgement) and not _names_cause(told)):
         return judgement
-    return told
+    # Where both find the same, the whole batch says better which replica is wrong.
+    return judgement if _find_alike(judgement, told) else told
 
 
 def _is_clear(judgement: Judgement) -> bool:
@@ -97,6 +98,15 @@ def _is_clear(judgement: Judgement) -> bool:
     first = judgement.findings[0]
     is_whole = first.confidence >= _ALL and first.phase != "loss"
     return is_whole and _names_cause(judgement)
+
+
+def _find_alike(judgement: Judgement, other: Judgement) -> bool:
+    """Whether two judgements have the same first finding, but for its replicas."""
+    first, second = (
+        [(f.code, f.phase, f.step, f.variables) for f in found.findings[:1]]
+        for found in (judgement, other)
+    )
+    return judgement.status is other.status and first == second
 
 
 def _names_cause(judgement: Judgement) -> bool:
