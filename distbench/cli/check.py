@@ -150,7 +150,7 @@ def check(
 ) -> int:
     """Train with TARGET on real clusters and compare with one device."""
     from distbench.options import CheckOptions
-    from distbench.report.files import check_folder, check_place
+    from distbench.report.files import check_folder, check_page_packages, check_place
     from distbench.target import parse_target
 
     ref = parse_target(target)
@@ -178,8 +178,6 @@ def check(
         details=html is not None or tensorboard is not None,
     )
     if html is not None:
-        from distbench.report.page import check_page_packages
-
         check_page_packages()
     for file in (json, html, junit):
         if file is not None:

@@ -28,7 +28,8 @@ from verdict_samples import make_finding, make_run, make_verdict
 from distbench.details import Details
 from distbench.errors import BadInputError
 from distbench.options import CheckOptions
-from distbench.report.page import MOST_BYTES, check_page_packages, verdict_to_html
+from distbench.report.files import check_page_packages
+from distbench.report.page import MOST_BYTES, verdict_to_html
 from distbench.report.tables import make_finding_tables, make_run_tables
 from distbench.verdict import Status
 
