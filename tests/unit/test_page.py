@@ -272,7 +272,8 @@ def test_a_verdict_without_details_or_runs_is_a_page():
 
 def test_the_test_that_shows_a_finding_is_its_command():
     run = replace(
-        make_checked_verdict().runs[0], setup={"test": "tests/test_a.py::test_it[x y]"}
+        make_checked_verdict().runs[0],
+        setup={"target": "adam", "test": "tests/test_a.py::test_it[x y]"},
     )
     assert "pytest &#39;tests/test_a.py::test_it[x y]&#39;" in render(make_verdict(run))
 

@@ -128,6 +128,27 @@ def test_the_command_reproduces_with_the_same_options() -> None:
     )
 
 
+_ADAM = "distbench check o.py:adam -c mwms:2 --path none --tier bounded --workload mlp"
+
+
+@pytest.mark.parametrize(
+    ("setup", "command"),
+    [
+        ({"target": "o.py:adam", "split": [5, 3]}, _ADAM),
+        ({"target": "o.py:adam", "split": [8, 0]}, f"{_ADAM} --split 8,0"),
+        (
+            {"target": "o.py:adam", "steps": 5, "jit": False, "restore_from": ""},
+            f"{_ADAM} --steps 5 --jit off",
+        ),
+        ({"target": "Program", "split": [5, 3]}, "pytest 'test_a.py::test_it[x]'"),
+    ],
+    ids=["usual", "split", "options", "unnamed"],
+)
+def test_a_run_of_a_test_suite_says_itself_how_it_was_made(setup, command) -> None:
+    run = make_run(setup={**setup, "test": "test_a.py::test_it[x]"})
+    assert format_command("o.py:adam, o.py:sgd", run, CheckOptions()) == command
+
+
 @pytest.mark.parametrize(
     ("count", "expected"),
     [
