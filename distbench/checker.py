@@ -90,7 +90,7 @@ class Checker:
 
     def _run_all(self, planned: Sequence[Planned], one: Group | None) -> Verdict:
         if self._progress is not None:
-            self._progress.plan([item.scenario.id for item in planned])
+            self._progress.plan([item.scenario for item in planned])
         runs: list[Run] = []
         for item in planned:
             if self._progress is not None:

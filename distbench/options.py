@@ -12,6 +12,7 @@ from distbench.codes import find_code
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.scenario import (
     TIERS,
+    Scenario,
     check_in_flight,
     check_numbers,
     check_partitioner,
@@ -159,8 +160,8 @@ class CheckOptions:
 class Progress(Protocol):
     """Who wants to know how far a check is. Called from one thread."""
 
-    def plan(self, scenario_ids: Sequence[str]) -> None:
-        """Called once, before the first scenario starts."""
+    def plan(self, scenarios: Sequence[Scenario]) -> None:
+        """Called once, before the first of them starts."""
         ...
 
     def start(self, scenario_id: str) -> None:

@@ -108,8 +108,7 @@ def pytest_configure(config: pytest.Config) -> None:
         path = config.getoption(name)
         if path is None:
             continue
-        from distbench.report.files import check_place
-        from distbench.report.page import check_page_packages
+        from distbench.report.files import check_page_packages, check_place
 
         try:
             if name == "distbench_html":

@@ -157,7 +157,7 @@ def check(
     """Train with TARGET on real clusters and compare with one device."""
     from distbench.kept import make_place
     from distbench.options import CheckOptions
-    from distbench.report.files import check_folder, check_place
+    from distbench.report.files import check_folder, check_page_packages, check_place
     from distbench.target import parse_target
 
     ref = parse_target(target)
@@ -186,8 +186,6 @@ def check(
         keep=keep,
     )
     if html is not None:
-        from distbench.report.page import check_page_packages
-
         check_page_packages()
     for file in (json, html, junit):
         if file is not None:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distbench.codes import CODES
-from distbench.errors import BadInputError
 from distbench.options import CheckOptions
 from distbench.report.escape import escape_controls
+from distbench.report.files import check_page_packages
 from distbench.report.matrix import make_matrix
 from distbench.report.tables import (
     LEVEL_NAMES,
@@ -46,21 +45,6 @@ MOST_BYTES = 6_000_000
 _NOTE_BYTES = 200
 """At least what stands in the place of a part that is left out."""
 _WEB = Path(__file__).parent / "web"
-_NEEDED = ("jinja2", "bokeh")
-
-
-def check_page_packages() -> None:
-    """Refuse to promise a page before minutes were spent on its content.
-
-    Raises:
-        BadInputError: A package that only pages need is not installed.
-    """
-    lacks = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if lacks:
-        raise BadInputError(
-            f"An HTML report needs {' and '.join(lacks)}, which this Python lacks. "
-            "Install what it needs: pip install 'distbench[report]'."
-        )
 
 
 def verdict_to_html(verdict: Verdict, options: CheckOptions) -> str:

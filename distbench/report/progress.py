@@ -1,8 +1,9 @@
-"""How far a check is: a bar on a terminal, lines elsewhere."""
+"""How far a check is: a bar for each cluster on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, TextIO
@@ -13,6 +14,7 @@ from rich.console import Console
 from distbench.options import Progress
 from distbench.report.escape import escape_controls
 from distbench.report.words import name_run
+from distbench.scenario import Scenario
 from distbench.verdict import Run
 
 
@@ -30,7 +32,7 @@ class ShownProgress(Progress, Protocol):
 
 
 def make_progress(console: Console, stream: TextIO | None = None) -> ShownProgress:
-    """A bar if the console is a terminal, else plain lines on standard error."""
+    """Bars if the console is a terminal, else plain lines on standard error."""
     if console.is_terminal and not console.is_dumb_terminal:
         return BarProgress(console)
     return LineProgress(stream or sys.stderr)
@@ -54,9 +56,9 @@ class LineProgress:
     ) -> None:
         return None
 
-    def plan(self, scenario_ids: Sequence[str]) -> None:
+    def plan(self, scenarios: Sequence[Scenario]) -> None:
         """Say how many scenarios there are."""
-        self._ids = list(scenario_ids)
+        self._ids = [scenario.id for scenario in scenarios]
         count = len(self._ids)
         self._say(f"{count} scenario{'' if count == 1 else 's'}")
 
@@ -81,23 +83,26 @@ class LineProgress:
 
 
 class BarProgress:
-    """A progress bar; it leaves the screen when the check is over."""
+    """A bar for each cluster; they leave the screen when the check is over."""
 
     def __init__(self, console: Console) -> None:
-        self._bar = bars.Progress(
+        self._bars = bars.Progress(
             bars.SpinnerColumn(),
             bars.TextColumn("{task.description}", markup=False),
             bars.BarColumn(bar_width=24),
             bars.MofNCompleteColumn(),
             bars.TimeElapsedColumn(),
+            bars.TextColumn("{task.fields[scenario]}", markup=False),
             console=console,
             transient=True,
         )
-        self._task = self._bar.add_task("starting", total=None)
-        self._open: set[str] = set()
+        # What it takes to know the scenarios: the subject is loaded on one device.
+        self._opening = self._bars.add_task("starting", total=None, scenario="")
+        self._rows: dict[str, bars.TaskID] = {}
+        self._open: dict[str, bars.TaskID] = {}
 
     def __enter__(self) -> BarProgress:
-        self._bar.start()
+        self._bars.start()
         return self
 
     def __exit__(
@@ -106,19 +111,33 @@ class BarProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._bar.stop()
+        self._bars.stop()
 
-    def plan(self, scenario_ids: Sequence[str]) -> None:
-        """Set the length of the bar."""
-        self._open = set(scenario_ids)
-        self._bar.update(self._task, total=len(self._open))
+    def plan(self, scenarios: Sequence[Scenario]) -> None:
+        """Make a bar for each cluster, as long as it has scenarios."""
+        self._bars.remove_task(self._opening)
+        counts = Counter(scenario.cluster for scenario in scenarios)
+        self._rows = {
+            cluster: self._bars.add_task(
+                escape_controls(cluster), total=count, start=False, scenario=""
+            )
+            for cluster, count in counts.items()
+        }
+        self._open = {s.id: self._rows[s.cluster] for s in scenarios}
 
     def start(self, scenario_id: str) -> None:
-        """Show which scenario runs."""
-        self._bar.update(self._task, description=escape_controls(scenario_id))
+        """Show which scenario runs, beside the bar of its cluster."""
+        if scenario_id in self._open:
+            row = self._open[scenario_id]
+            self._bars.start_task(row)
+            self._bars.update(row, scenario=escape_controls(scenario_id))
 
     def finish(self, run: Run) -> None:
         """Advance when the first run of a scenario was judged: all its tiers are."""
-        if run.scenario in self._open:
-            self._open.remove(run.scenario)
-            self._bar.advance(self._task)
+        if run.scenario not in self._open:
+            return
+        row = self._open.pop(run.scenario)
+        self._bars.advance(row)
+        self._bars.update(row, scenario="")
+        if row not in self._open.values():
+            self._bars.stop_task(row)

@@ -9,7 +9,8 @@ from typing import Any
 
 from distbench.options import CheckOptions
 from distbench.report.escape import escape_controls
-from distbench.scenario import WORKLOADS
+from distbench.scenario import MODEL, PIPELINE, WORKLOADS
+from distbench.split import split_unevenly
 from distbench.verdict import Finding, Run, Verdict
 
 
@@ -100,8 +101,16 @@ _OPTIONS: Mapping[str, Callable[[Any], str]] = {
 
 
 def format_command(target: str, run: Run, options: CheckOptions) -> str:
-    """The shell command that runs one scenario of a check, or its test, again."""
-    if test := run.setup.get("test"):
+    """The shell command that runs one scenario of a check again.
+
+    Args:
+        target: That of the verdict; a run of several checks names its own.
+        run: What is to be run again.
+        options: Those of the check, where the run does not say what it was made with.
+    """
+    target = str(run.setup.get("target", target))
+    test = run.setup.get("test")
+    if test and ":" not in target:  # what a test made has no address of its own
         return escape_controls(shlex.join(["pytest", str(test)]))
     words: list[str] = ["distbench", "check", target, "-c", run.cluster]
     defaults = CheckOptions()
@@ -112,11 +121,24 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
     if run.workload in WORKLOADS:
         words += ["--workload", run.workload]
     for name, show in _OPTIONS.items():
-        value = getattr(options, name)
-        if value != getattr(defaults, name):
+        value = run.setup.get(name, getattr(options, name))
+        if name == "split":
+            value = options.split or (_find_split(run) if test else ())
+        if value not in ("", getattr(defaults, name)):
             option = name.removesuffix("_s").replace("_", "-")
             words += [f"--{option}", show(value)]
     return escape_controls(shlex.join(words))
+
+
+def _find_split(run: Run) -> tuple[int, ...]:
+    """The split that a test asked for; empty where it is the usual one."""
+    split = tuple(run.setup.get("split", ()))
+    if not split or run.workload == PIPELINE:
+        return ()
+    if run.workload == MODEL:
+        return split if len(set(split)) > 1 else ()
+    usual = sum(split) >= len(split) and split == split_unevenly(sum(split), len(split))
+    return () if usual else split
 
 
 def summarise(verdict: Verdict) -> str:

@@ -20,6 +20,7 @@ from distbench.cluster import ClusterSpec
 from distbench.doctor import Check
 from distbench.errors import BadInputError, ClusterError
 from distbench.options import CheckOptions, Progress
+from distbench.scenario import Scenario
 from distbench.target import TargetRef
 from distbench.verdict import Status, Verdict, verdict_from_json
 
@@ -171,14 +172,14 @@ def test_expected_findings_pass(play, call) -> None:
 
 def test_progress_goes_to_standard_error(play, call, capsys) -> None:
     def check_target(target, options, progress) -> Verdict:
-        progress.plan(["x"])
-        progress.start("x")
+        progress.plan([Scenario(target="x.py:x", cluster="one")])
+        progress.start("x-one")
         return make_verdict(make_run())
 
     play(check_target)
     call("check", "a.b:c")
     shown = capsys.readouterr()
-    assert "[1/1] x" in shown.err
+    assert "[1/1] x-one" in shown.err
     assert "[1/1]" not in shown.out
 
 

@@ -28,7 +28,8 @@ from verdict_samples import make_finding, make_run, make_verdict
 from distbench.details import Details
 from distbench.errors import BadInputError
 from distbench.options import CheckOptions
-from distbench.report.page import MOST_BYTES, check_page_packages, verdict_to_html
+from distbench.report.files import check_page_packages
+from distbench.report.page import MOST_BYTES, verdict_to_html
 from distbench.report.tables import make_finding_tables, make_run_tables
 from distbench.verdict import Status
 
@@ -271,7 +272,8 @@ def test_a_verdict_without_details_or_runs_is_a_page():
 
 def test_the_test_that_shows_a_finding_is_its_command():
     run = replace(
-        make_checked_verdict().runs[0], setup={"test": "tests/test_a.py::test_it[x y]"}
+        make_checked_verdict().runs[0],
+        setup={"target": "adam", "test": "tests/test_a.py::test_it[x y]"},
     )
     assert "pytest &#39;tests/test_a.py::test_it[x y]&#39;" in render(make_verdict(run))
 
@@ -280,3 +282,34 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BadInputError, match=r"pip install 'distbench\[report\]'"):
         check_page_packages()
+
+
+def read_colours(style: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The colours by name, where light is preferred and where dark is."""
+    light, dark = style.split("prefers-color-scheme: dark", 1)
+    found = [dict(re.findall(r"--([\w-]+): (#\w{6});", part)) for part in (light, dark)]
+    return found[0], found[1]
+
+
+def measure_light(colour: str) -> float:
+    """Relative luminance, as WCAG 2.2 defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (
+        p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts
+    )
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_text_stands_out_from_what_is_behind_it(scheme: int):
+    """WCAG asks for a contrast of 4.5 for text."""
+    colours = read_colours(Page(render_checked()).find("style")[0][1])[scheme]
+    pairs = [
+        (text, ground)
+        for text in ("text", "dim", "link", "good", "bad", "odd")
+        for ground in ("page", "panel")
+    ]
+    pairs += [("q-text", f"q{level}") for level in range(5)] + [("q5-text", "q5")]
+    for text, ground in pairs:
+        low, high = sorted(measure_light(colours[name]) for name in (text, ground))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (text, ground)

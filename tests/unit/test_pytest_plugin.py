@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import pytest
 from plugin_suites import MANY, check_one_document, prepare, run_suite
 
@@ -140,6 +142,30 @@ def test_options_are_defaults_that_a_test_may_change(suite: pytest.Pytester) -> 
 def test_all_verdicts_are_in_one_document(suite: pytest.Pytester) -> None:
     """The sweeps do the same under xdist, whose processes are slow to start."""
     check_one_document(suite)
+
+
+def test_pytests_own_options_behave_as_always(suite: pytest.Pytester) -> None:
+    """`-v` names a scenario, `--junitxml` has the diagnosis, `-x` stops, `-k` picks."""
+    result = run_suite(suite, MANY, "-v", "-x", "--junitxml=j.xml")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*::test_it[[]right[]] PASSED*", "*wrong[]] FAILED*"])
+    cases = ElementTree.parse(suite.path / "j.xml").findall(".//testcase")
+    assert [case.get("name") for case in cases] == ["test_it[right]", "test_it[wrong]"]
+    failure = cases[1].find("failure")
+    assert failure is not None
+    assert "Let the optimizer aggregate." in (failure.text or "")
+    assert "Traceback" not in (failure.text or "")
+    run_suite(suite, MANY, "-k", "right2").assert_outcomes(passed=1, deselected=4)
+
+
+def test_the_failed_ones_alone_run_again(suite: pytest.Pytester) -> None:
+    suite.makepyfile(MANY)
+    for words, outcomes in (
+        ((), {"passed": 4, "failed": 1}),
+        (("--lf",), {"failed": 1}),
+    ):
+        result = suite.runpytest_inprocess("-pno:hypothesispytest", *words)
+        result.assert_outcomes(**outcomes)
 
 
 def test_a_place_that_cannot_be_written_is_refused_at_once(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -20,6 +21,7 @@ from distbench.report.page import verdict_to_html
 from distbench.report.progress import BarProgress, LineProgress, make_progress
 from distbench.report.table import render_verdict
 from distbench.report.words import collect_findings, format_command, join_words
+from distbench.scenario import Scenario
 from distbench.verdict import Status, Verdict
 
 FAILED = make_verdict(
@@ -126,6 +128,27 @@ def test_the_command_reproduces_with_the_same_options() -> None:
     )
 
 
+_ADAM = "distbench check o.py:adam -c mwms:2 --path none --tier bounded --workload mlp"
+
+
+@pytest.mark.parametrize(
+    ("setup", "command"),
+    [
+        ({"target": "o.py:adam", "split": [5, 3]}, _ADAM),
+        ({"target": "o.py:adam", "split": [8, 0]}, f"{_ADAM} --split 8,0"),
+        (
+            {"target": "o.py:adam", "steps": 5, "jit": False, "restore_from": ""},
+            f"{_ADAM} --steps 5 --jit off",
+        ),
+        ({"target": "Program", "split": [5, 3]}, "pytest 'test_a.py::test_it[x]'"),
+    ],
+    ids=["usual", "split", "options", "unnamed"],
+)
+def test_a_run_of_a_test_suite_says_itself_how_it_was_made(setup, command) -> None:
+    run = make_run(setup={**setup, "test": "test_a.py::test_it[x]"})
+    assert format_command("o.py:adam, o.py:sgd", run, CheckOptions()) == command
+
+
 @pytest.mark.parametrize(
     ("count", "expected"),
     [
@@ -140,12 +163,17 @@ def test_lists_are_words(count: int, expected: str) -> None:
     assert join_words(map(str, range(count))) == expected
 
 
+def make_scenario(workload: str, cluster: str, path: str = "default") -> Scenario:
+    return Scenario(target="o.py:adam", workload=workload, cluster=cluster, path=path)
+
+
 def test_progress_without_a_terminal_is_plain_lines() -> None:
     stream = io.StringIO()
     console = Console(file=io.StringIO())
+    planned = [make_scenario("mlp", "ps:1+1"), make_scenario("mlp", "mwms:2", "none")]
     with make_progress(console, stream) as progress:
         assert isinstance(progress, LineProgress)
-        progress.plan(["a", "mlp-adam-mwms:2-none"])
+        progress.plan(planned)
         progress.start("mlp-adam-mwms:2-none")
         progress.finish(make_run(Status.FAIL))
     assert stream.getvalue() == (
@@ -157,21 +185,50 @@ def test_progress_without_a_terminal_is_plain_lines() -> None:
 
 def test_one_scenario_is_told_in_the_singular() -> None:
     stream = io.StringIO()
-    LineProgress(stream).plan(["mlp-adam-mwms:2-none"])
+    LineProgress(stream).plan([make_scenario("mlp", "mwms:2")])
     assert stream.getvalue() == "1 scenario\n"
 
 
-def test_progress_on_a_terminal_is_a_bar_that_leaves() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+def test_progress_on_a_terminal_is_a_bar_for_each_cluster() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=120)
+    planned = [
+        make_scenario(workload, cluster)
+        for workload in ("mlp", "linear")
+        for cluster in ("mirrored:2", "mwms:2")
+    ]
     with make_progress(console) as progress:
         assert isinstance(progress, BarProgress)
-        progress.plan(["mlp-adam-mwms:2-none", "[/bold]"])
-        progress.start("[/bold]")
+        progress.plan(planned)
+        progress.start("mlp-adam-mwms:2-default")
+        progress._bars.refresh()
         for tier in ("exact", "bounded"):
-            progress.finish(make_run(tier=tier))
-        shown = progress._bar.tasks[0]
-        assert (shown.completed, shown.total) == (1, 2)
-        assert shown.description == "[/bold]"
+            progress.finish(make_run(scenario="mlp-adam-mwms:2-default", tier=tier))
+        progress.start("linear-adam-mwms:2-default")
+        rows = {row.description: row for row in progress._bars.tasks}
+    assert list(rows) == ["mirrored:2", "mwms:2"]
+    assert (rows["mwms:2"].completed, rows["mwms:2"].total) == (1, 2)
+    assert rows["mwms:2"].fields["scenario"] == "linear-adam-mwms:2-default"
+    assert (rows["mirrored:2"].completed, rows["mirrored:2"].started) == (0, False)
+    assert "mlp-adam-mwms:2-default" in stream.getvalue()
+
+
+@pytest.mark.parametrize("name", ["", "NO_COLOR"], ids=["colours", "no-colours"])
+def test_no_color_leaves_colours_out(monkeypatch: pytest.MonkeyPatch, name) -> None:
+    for variable in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    if name:
+        monkeypatch.setenv(name, "1")
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=120)
+    with make_progress(console) as progress:
+        progress.plan([make_scenario("mlp", "mwms:2")])
+        progress.start("mlp-adam-mwms:2-default")
+    console.print(render_verdict(FAILED, CheckOptions()))
+    codes = re.findall(r"\x1b\[([0-9;]*)m", stream.getvalue())
+    is_color = [re.fullmatch(r"(.*;)?(3[0-8]|4[0-8]|9[0-7])(;.*)?", c) for c in codes]
+    assert any(is_color) is not bool(name)
 
 
 def test_junit_counts_and_explains() -> None:
