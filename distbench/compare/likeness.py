@@ -34,10 +34,12 @@ class Likeness:
             `different`.
         error: Largest absolute error.
         relative: The same ÷ the largest value that was expected.
-        ulps: Largest error of an element in units of its last place.
+        ulps: The same in units of the last place of the largest element.
         ratio: Fitted ratio, of state that of what the step changed; None where nothing
             was expected.
         undecided: Elements of which nothing is told: their gradients were noise.
+        is_noise: Whether it is alike only because all of it is less than rounding
+            leaves of larger values.
     """
 
     status: Status
@@ -46,6 +48,7 @@ class Likeness:
     ulps: float = 0.0
     ratio: float | None = None
     undecided: int = 0
+    is_noise: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,8 +104,8 @@ def measure_likeness(
         error = np.where(same, 0.0, np.where(np.isnan(error), math.inf, error))
         changed = expected if before is None else expected - before.expected
         made = observed if before is None else observed - before.observed
-        allowed: Array | float = half * max(map(measure_finite, (changed, made)))
-        allowed = allowed + floor
+        kept = half * max(map(measure_finite, (changed, made)))
+        allowed: Array | float = kept + floor
         if before is not None:
             size = np.maximum(np.abs(observed), np.abs(expected))
             allowed = allowed + _MOST_STATES * u * size
@@ -114,16 +117,16 @@ def measure_likeness(
             error = np.where(noise, 0.0, error)
         scale = measure_finite(expected)
         largest = measure_size(error)
-        units = error / (2 * u * 2.0 ** np.floor(np.log2(np.abs(expected))))
-    ulps = measure_size(np.where(error == 0, 0.0, units)) if u else math.inf
+    unit = 2 * u * 2.0 ** (math.frexp(scale)[1] - 1)
     fit = fit_ratio(made, changed)
     return Likeness(
         status="different" if bool(wrong.any()) else "near",
         error=largest,
         relative=largest / scale if scale else math.inf if largest else 0.0,
-        ulps=ulps if largest else 0.0,
+        ulps=largest / unit if unit and scale else math.inf if largest else 0.0,
         ratio=None if fit is None else fit.ratio,
         undecided=0 if noise is None else int(np.count_nonzero(noise)),
+        is_noise=floor > 0 and not wrong.any() and largest > kept,
     )
 
 

@@ -122,12 +122,16 @@ def _say_alike(comparison: Comparison) -> str:
     if not comparison.count("near") and not comparison.count("different"):
         return "Equal bit by bit."
     near = [p.likeness for p in comparison.places if p.status == "near"]
+    noise = sum(likeness.is_noise for likeness in near)
+    near = [likeness for likeness in near if not likeness.is_noise]
     ulps = max((likeness.ulps for likeness in near), default=0.0)
     relative = max((likeness.relative for likeness in near), default=0.0)
     text = (
-        f"Equal but for rounding: at most {format_number(ulps)} units in the last "
-        f"place of an element, {format_number(relative)} of the largest."
+        f"Equal but for rounding: errors of at most {format_number(ulps)} units in the "
+        f"last place of the largest element, {format_number(relative)} of it."
     )
+    if noise:
+        text += f" {noise} gradients are nothing but rounding and were not compared."
     undone = [place for place in comparison.places if place.undone]
     if undone:
         phases = dict.fromkeys(place.key.phase for place in undone)
@@ -136,11 +140,12 @@ def _say_alike(comparison: Comparison) -> str:
 
 
 def _say_first(comparison: Comparison, first: Place) -> str:
-    same = [
-        place.key.replica
+    alike = [
+        place
         for place in comparison.places
         if place.counts and place.key.at(WHOLE) == first.key.at(WHOLE)
     ]
+    same = [place.key.replica for place in alike]
     key = first.key
     where = f"{_name_step(key.step)}, {key.phase}"
     if key.variable:
@@ -153,7 +158,12 @@ def _say_first(comparison: Comparison, first: Place) -> str:
     if first.lacks:
         return f"First difference: {where}: {first.lacks} has no value here."
     likeness = first.likeness
-    ratio = "" if likeness.ratio is None else f"ratio {likeness.ratio:.6g} (A to B), "
+    ratios = dict.fromkeys(
+        f"{place.likeness.ratio:.6g}"
+        for place in alike
+        if place.likeness.ratio is not None
+    )
+    ratio = f"ratio {join_words(ratios)} (A to B), " if ratios else ""
     return (
         f"First difference: {where}: {ratio}largest error "
         f"{format_number(likeness.error)}, {format_number(likeness.relative)} of the "

@@ -62,7 +62,9 @@ def test_a_broken_contract_gets_one_clear_error(
         _observe(launch, name)
 
 
-@pytest.mark.parametrize("name", ["LossOfOneElement", "DrawsOn", "MovesInBetween"])
+@pytest.mark.parametrize(
+    "name", ["LossOfOneElement", "DrawsOn", "MovesInBetween", "DifferentiatesInside"]
+)
 def test_unusual_programs_pass(launch: Launch, name: str) -> None:
     judgement = judge(_observe(launch, name, "mwms:2").evidence["bounded"])
     assert judgement.status is Status.PASS, judgement.findings

@@ -83,7 +83,7 @@ def test_every_option_arrives(play, call, tmp_path: Path) -> None:
         "check a.b:c -c mwms:2 -c ps:2+1 --path user --path none --tier exact "
         "--steps 5 --workload mlp --dtype float64 --seed 4 --split 5,3 --examples 8 "
         "--only some-id --keras legacy --jit on --expect nonfinite --require-gpus 2 "
-        "--timeout 9.5"
+        f"--timeout 9.5 --keep {tmp_path}/kept"
     )
     assert call(*line.split()) == 0
     [(target, options)] = seen
@@ -104,7 +104,9 @@ def test_every_option_arrives(play, call, tmp_path: Path) -> None:
         expect=("nonfinite",),
         require_gpus=2,
         timeout_s=9.5,
+        keep=tmp_path / "kept",
     )
+    assert (tmp_path / "kept").is_dir()
 
 
 def test_steps_in_flight_are_asked_for(play, call) -> None:

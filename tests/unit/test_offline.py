@@ -196,6 +196,22 @@ def test_half_precision_is_alike_in_half_of_its_own_digits() -> None:
     assert (wide.status, narrow.status) == ("different", "near")
 
 
+def test_a_gradient_that_is_nothing_but_rounding_is_told_apart() -> None:
+    a, b = np.array([2e-9, 0.0]), np.array([-1e-9, 1e-9])
+    rest = measure_likeness(a, b, "float32", half=2.0**-12, floor=1e-7)
+    assert (rest.status, rest.is_noise) == ("near", True)
+    assert measure_likeness(a, b, "float32", half=2.0**-12).status == "different"
+    near = measure_likeness(b * 8, b * (8 + 1e-6), "float32", half=2.0**-12, floor=1e-7)
+    assert (near.status, near.is_noise) == ("near", False)
+
+
+def test_errors_are_counted_in_units_of_the_largest_element() -> None:
+    a = np.array([1.5 + 3 * 2.0**-23, 2.0**-20])
+    likeness = measure_likeness(a, np.array([1.5, 0.0]), "float32", half=2.0**-12)
+    assert likeness.ulps == 8
+    assert likeness.relative == pytest.approx(2.0**-20 / 1.5)
+
+
 def test_what_was_apart_before_is_no_news() -> None:
     a, b = np.array([1.0 + 1e-5]), np.array([1.0])
     before = Before(observed=a - 1e-9, expected=b - 1e-9, was_near=True)
