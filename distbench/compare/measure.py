@@ -30,7 +30,7 @@ class Margin:
     def widest(self) -> float:
         """The largest error that an element is allowed."""
         if isinstance(self.bound, float):
-            return self.bound
+            return float(self.bound)
         return float(np.max(self.bound, initial=0.0))
 
 
@@ -114,7 +114,7 @@ def _find_worst(
 ) -> tuple[float, float]:
     """The largest error ÷ bound of an element, and that element's bound."""
     if isinstance(bound, float):
-        return _divide(largest, bound), bound
+        return _divide(largest, bound), float(bound)
     bounds = np.broadcast_to(bound, error.shape)
     quotient = np.where(error == 0, 0.0, error / bounds)
     quotient = np.where(np.isnan(quotient), math.inf, quotient)
@@ -125,4 +125,4 @@ def _find_worst(
 def _divide(error: float, bound: float) -> float:
     if error == 0:
         return 0.0
-    return error / bound if bound > 0 and error < math.inf else math.inf
+    return float(error / bound) if bound > 0 and error < math.inf else math.inf
