@@ -43,6 +43,16 @@ def name_run(run: Run) -> str:
     return escape_controls(f"{run.scenario} [{run.tier}]")
 
 
+def name_status(run: Run) -> str:
+    """The status, and whether the quarantine list knows it."""
+    return f"{run.status} (known)" if run.quarantined else str(run.status)
+
+
+def name_target(verdict: Verdict, run: Run) -> str:
+    """The subject of one run: a verdict of several checks has more than one."""
+    return str(run.setup.get("target", verdict.target))
+
+
 def name_place(finding: Finding) -> str:
     """Where a finding is: step, phase, variable, replicas, ratio."""
     parts = ["before step 0" if finding.step < 0 else f"step {finding.step}"]
@@ -100,7 +110,13 @@ _OPTIONS: Mapping[str, Callable[[Any], str]] = {
 
 
 def format_command(target: str, run: Run, options: CheckOptions) -> str:
-    """The shell command that runs one scenario of a check again."""
+    """The shell command that runs one scenario of a check, or a test, again.
+
+    What the run says of its own set-up goes before the options: a verdict may hold
+    several checks.
+    """
+    if test := run.setup.get("test"):
+        return escape_controls(shlex.join(["pytest", str(test)]))
     words: list[str] = ["distbench", "check", target, "-c", run.cluster]
     defaults = CheckOptions()
     if run.path != "default":
@@ -111,7 +127,9 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
         words += ["--workload", run.workload]
     for name, show in _OPTIONS.items():
         value = getattr(options, name)
-        if value != getattr(defaults, name):
+        if name != "split":  # a run says what each replica got, asked for or not
+            value = run.setup.get(name, value)
+        if value not in (getattr(defaults, name), ""):
             option = name.removesuffix("_s").replace("_", "-")
             words += [f"--{option}", show(value)]
     return escape_controls(shlex.join(words))
@@ -121,7 +139,7 @@ def summarise(verdict: Verdict) -> str:
     """One line: the status and how many runs ended how."""
     counts: dict[str, int] = {}
     for run in verdict.runs:
-        counts[str(run.status)] = counts.get(str(run.status), 0) + 1
+        counts[name_status(run)] = counts.get(name_status(run), 0) + 1
     parts = ", ".join(f"{number} {status}" for status, number in counts.items())
     seconds = sum(run.seconds for run in verdict.runs)
     return f"{verdict.status}: {parts or 'no runs'} in {seconds:.1f} s"

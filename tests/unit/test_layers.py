@@ -43,6 +43,8 @@ ALLOWED: dict[str, set[str]] = {
     "flight": {"evidence", "trace"},
     "verdict": {"errors"},
     "expect": {"verdict"},
+    "pattern": set(),
+    "quarantine": {"errors", "codes", "pattern", "verdict"},
     "options": {"errors", "cluster", "codes", "scenario", "verdict"},
     "launch": {"errors", "cluster"},
     "worker": {*_JUDGED, "launch"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -124,6 +125,31 @@ def test_the_command_reproduces_with_the_same_options() -> None:
         "--workload mlp --steps 5 --seed 7 --keras legacy --split 5,3 --jit off "
         "--timeout 60"
     )
+
+
+def test_a_run_of_several_checks_is_reproduced_with_its_own_options() -> None:
+    setup = {
+        "target": "sgd.py:make",
+        "dtype": "float64",
+        "examples": 64,
+        "restore_from": "",
+        "partitioner": "",
+        "keras": None,
+        "jit": None,
+        "timeout_s": 120.0,
+        "split": [40, 24],
+    }
+    run = make_run(Status.FAIL, findings=(make_finding(),), setup=setup)
+    verdict = make_verdict(run, target="a night")
+    lines = [line.rstrip() for line in print_verdict(verdict).splitlines()]
+    assert (
+        "   reproduce  distbench check sgd.py:make -c mwms:2 --path none "
+        "--tier bounded --workload mlp --dtype float64 --examples 64"
+    ) in lines
+    assert 'classname="sgd.py:make"' in verdict_to_junit(verdict)
+    test = replace(run, setup={"target": "x", "test": "scenarios/test_x.py::test_y[a]"})
+    shown = print_verdict(make_verdict(test))
+    assert "reproduce  pytest 'scenarios/test_x.py::test_y[a]'" in shown
 
 
 @pytest.mark.parametrize(
