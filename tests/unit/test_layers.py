@@ -27,7 +27,7 @@ _DATA = {
     "machine",
 }
 _JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict"}
-_REPORTED = {*_DATA, "verdict", "options", "expect", "report"}
+_REPORTED = {*_DATA, "verdict", "options", "expect", "report", "history"}
 _TOP = {*_JUDGED, "options", "expect", "launch", "compare", "diagnose", "observe"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
@@ -45,6 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "expect": {"verdict"},
     "pattern": set(),
     "quarantine": {"errors", "codes", "pattern", "verdict"},
+    "history": {"errors", "scenario", "split", "verdict"},
     "options": {"errors", "cluster", "codes", "scenario", "verdict"},
     "launch": {"errors", "cluster"},
     "worker": {*_JUDGED, "launch"},
