@@ -74,6 +74,8 @@ ALLOWED: dict[str, set[str]] = {
         "checker",
         "doctor",
         "faults",
+        "pattern",
+        "quarantine",
         "repro",
         "selftest",
         "shrink",
