@@ -173,6 +173,11 @@ class Run:
     staleness: tuple[int, ...] = ()
     quarantined: bool = False
 
+    @property
+    def name(self) -> str:
+        """Scenario and tier; a test has none."""
+        return f"{self.scenario} [{self.tier}]" if self.tier else self.scenario
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -232,9 +237,7 @@ def describe_verdict(verdict: Verdict) -> str:
     for run in verdict.runs:
         if run.status in (Status.PASS, Status.SKIPPED, Status.REFUSED):
             continue
-        lines.append(
-            f"  {run.scenario} [{run.tier}]: {run.status} {run.message}".rstrip()
-        )
+        lines.append(f"  {run.name}: {run.status} {run.message}".rstrip())
         lines += [f"    {finding.explanation}" for finding in run.findings]
         lines += [f"    | {line}" for line in run.detail.splitlines()]
     return "\n".join(lines)

@@ -55,7 +55,7 @@ def _add_case(suite: ElementTree.Element, verdict: Verdict, run: Run) -> None:
         suite,
         "testcase",
         classname=escape_controls(name_target(verdict, run)),
-        name=escape_controls(f"{run.scenario}[{run.tier}]"),
+        name=escape_controls(run.scenario + (f"[{run.tier}]" if run.tier else "")),
         time=_format_seconds(run.seconds),
     )
     tag = _choose_tag(run)

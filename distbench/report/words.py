@@ -40,7 +40,7 @@ def format_number(value: float | None) -> str:
 
 def name_run(run: Run) -> str:
     """Scenario and tier."""
-    return escape_controls(f"{run.scenario} [{run.tier}]")
+    return escape_controls(run.name)
 
 
 def name_status(run: Run) -> str:

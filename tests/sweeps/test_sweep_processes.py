@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from launch_support import check_no_leak, open_starter
-from plugin_suites import check_one_document, prepare
+from plugin_suites import check_endings, check_one_document, prepare
 
 from distbench.launch.rundir import RunDirectory
 
@@ -21,3 +21,10 @@ def test_verdicts_of_all_workers_are_in_one_document(
 ) -> None:
     prepare(pytester, monkeypatch)
     check_one_document(pytester, "-n", "2")
+
+
+def test_how_each_test_ended_is_written_from_all_workers(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(pytester, monkeypatch)
+    check_endings(pytester, "-n", "2")

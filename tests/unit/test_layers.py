@@ -43,6 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "flight": {"evidence", "trace"},
     "verdict": {"errors"},
     "expect": {"verdict"},
+    "suite": {"verdict"},
     "pattern": set(),
     "quarantine": {"errors", "codes", "pattern", "verdict"},
     "history": {"errors", "scenario", "split", "verdict"},
@@ -81,7 +82,7 @@ ALLOWED: dict[str, set[str]] = {
         "shrink",
         "unusual",
     },
-    "pytest_plugin": {*_TOP, "checker", "api", "call", "report"},
+    "pytest_plugin": {*_TOP, "checker", "api", "call", "report", "suite"},
     "__init__": {"api", "call", "verdict"},
     "__main__": {"cli"},
 }
