@@ -158,7 +158,11 @@ class Collector:
         if place := places["distbench_tests"]:
             from distbench.suite import make_suite_verdict
 
-            outcomes = [_make_outcome(i, r) for i, r in self._tests.items()]
+            outcomes = [
+                _make_outcome(test, reports)
+                for test, reports in self._tests.items()
+                if _has_ended(reports)
+            ]
             suite = make_suite_verdict(outcomes, "pytest")
             write_report(place, verdict_to_json(suite) + "\n")
 
@@ -189,6 +193,11 @@ def pytest_runtest_makereport(
             setattr(report, _BROKEN, True)
         _explain_failure(report, call.excinfo, verdicts)
     return report
+
+
+def _has_ended(reports: Sequence[pytest.TestReport]) -> bool:
+    """Whether a test was run: of one that Ctrl-C ended there is its set-up alone."""
+    return any(report.when == "call" or not report.passed for report in reports)
 
 
 def _make_outcome(test: str, reports: Sequence[pytest.TestReport]) -> TestOutcome:

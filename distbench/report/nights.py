@@ -14,10 +14,13 @@ from distbench.history.drift import Drift, Flaky
 from distbench.history.night import Key, Night, Row
 from distbench.report.escape import escape_controls
 from distbench.report.table import STYLES
-from distbench.report.words import format_number
+from distbench.report.words import format_number, join_words
 from distbench.verdict import Status
 
 _DAY = "%Y-%m-%d %H:%M"
+_COUNTED = ("gone", "new")
+"""Changes that come in numbers: a file of scenarios more, an optimizer less."""
+_NAMED = 4
 
 
 def render_nights(nights: Sequence[Night]) -> Table:
@@ -56,12 +59,19 @@ def render_scenario(key: Key, nights: Sequence[Night]) -> RenderableType:
 def render_comparison(comparison: Comparison) -> Iterator[RenderableType]:
     """What changed, what is worse first, and the settings that differ."""
     for change in comparison.changes:
+        if change.kind in _COUNTED:
+            continue
         line = Text(f"{change.kind}: ", "bold red" if change.kind in WORSE else "green")
         line.append_text(_name(change.key))
-        if change.kind not in ("gone", "new"):
-            words = f": {change.before} -> {change.now}"
-            line.append(escape_controls(words), style="default")
+        words = f": {change.before} -> {change.now}"
+        line.append(escape_controls(words), style="default")
         yield line
+    for kind in _COUNTED:
+        names = [
+            f"{c.key.target} {c.key}" for c in comparison.changes if c.kind == kind
+        ]
+        if names:
+            yield Text(escape_controls(f"{kind}: {join_words(names, _NAMED)}"))
     for name, before, now in comparison.environment:
         yield Text(escape_controls(f"environment: {name}: {before} -> {now}"), "yellow")
     times = "" if comparison.has_times else "; times were not compared: other machines"
@@ -114,6 +124,29 @@ def render_quarantined(night: Night) -> Iterator[RenderableType]:
             line.append_text(_name(row.key))
             line.append(escape_controls(f": {row.status}, {_say_why(row)}"), "default")
             yield line
+
+
+def render_red(night: Night) -> Iterator[RenderableType]:
+    """A line for each scenario that is no pass, and that nothing excuses."""
+    for row in night.rows:
+        if row.is_red:
+            line = Text(f"{row.status}: ", STYLES[row.status])
+            line.append_text(_name(row.key))
+            line.append(escape_controls(f": {_say_why(row)}"), "default")
+            yield line
+
+
+def render_skipped(night: Night) -> Iterator[RenderableType]:
+    """A line for each reason for which scenarios did not run: what they need."""
+    reasons: dict[tuple[Status, str], list[Row]] = {}
+    for row in night.rows:
+        if not row.counts:
+            why = row.message.partition("\n")[0]
+            reasons.setdefault((row.status, why), []).append(row)
+    for (status, why), rows in reasons.items():
+        line = Text(f"{status}: ", "dim")
+        line.append(escape_controls(f"{len(rows)} runs: {why}"), "default")
+        yield line
 
 
 def name_status(row: Row) -> str:

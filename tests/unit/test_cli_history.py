@@ -137,6 +137,18 @@ def test_two_verdicts_are_compared(call, capsys, tmp_path: Path) -> None:
     assert capsys.readouterr().out == "1 in both: nothing changed\n"
 
 
+def test_scenarios_that_came_and_went_are_counted(call, capsys, tmp_path: Path) -> None:
+    names = [
+        write_verdict(tmp_path / f"{part}.json", *(make_run(scenario=s) for s in runs))
+        for part, runs in (("few", ["a"]), ("many", ["b", "c", "d", "e", "f"]))
+    ]
+    assert call("compare", *names) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "gone: optimizers.py:adam a [bounded]"
+    assert lines[1].endswith("optimizers.py:adam d [bounded] and 2 more")
+    assert lines[2] == "0 in both: 1 gone, 5 new"
+
+
 def test_nights_of_a_history_are_compared(call, capsys, file: Path) -> None:
     assert call("compare", "1", "last") == 1
     shown = capsys.readouterr().out
