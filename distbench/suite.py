@@ -54,17 +54,20 @@ def _make_run(outcome: TestOutcome) -> Run:
     file, _, test = outcome.id.partition("::")
     runs = [run for verdict in outcome.verdicts for run in verdict.runs]
     failed = outcome.status in (Status.FAIL, Status.ERROR)
+    status = _judge(outcome, runs)
+    reasons = [run.message for run in runs if run.status is status and run.message]
     return Run(
         scenario=test or file,
         cluster=runs[0].cluster if runs else "",
         path=runs[0].path if runs else "",
         tier="",
-        status=_judge(outcome, runs),
+        status=status,
         seconds=outcome.seconds,
         checked=sum(run.checked for run in runs),
         worst=_find_worst(runs),
         findings=tuple(f for run in runs for f in run.findings) if failed else (),
-        message=outcome.message,
+        # A check knows why it came to no judgement; pytest only that it did not.
+        message=reasons[0] if failed and reasons else outcome.message,
         detail=outcome.detail if failed else "",
         setup={"target": file, "test": outcome.id},
     )

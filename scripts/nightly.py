@@ -126,7 +126,7 @@ class Nightly:
 
     def finish(self, entries: Sequence[Entry]) -> int:
         """Write, keep and tell what came out; returns the exit code."""
-        is_whole = not self._left_out and self._options.only is None
+        is_whole = not self._left_out and "*" in (self._options.only or "*")
         today = self._started.astimezone().date()
         found = apply_quarantine(self._merge(), entries, today, is_whole=is_whole)
         verdict = found.verdict

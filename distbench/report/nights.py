@@ -21,6 +21,8 @@ _DAY = "%Y-%m-%d %H:%M"
 _COUNTED = ("gone", "new")
 """Changes that come in numbers: a file of scenarios more, an optimizer less."""
 _NAMED = 4
+_SAME = 0.02
+"""Two ratios that read alike."""
 
 
 def render_nights(nights: Sequence[Night]) -> Table:
@@ -95,6 +97,12 @@ def render_drifts(drifts: Sequence[Drift]) -> Iterator[RenderableType]:
             f"median of {drift.runs})",
             "default",
         )
+        if drift.what == "seconds" and not _is_near(
+            drift.ratio, drift.now / drift.before
+        ):
+            line.append(
+                ", without what all runs of the night have in common", "default"
+            )
         if drift.upgrade:
             line.append(escape_controls(f"; since then {drift.upgrade}"), "default")
         yield line
@@ -152,6 +160,10 @@ def render_skipped(night: Night) -> Iterator[RenderableType]:
 def name_status(row: Row) -> str:
     """The status, and whether it is known."""
     return f"{row.status} (known)" if row.quarantined else str(row.status)
+
+
+def _is_near(a: float, b: float) -> bool:
+    return abs(a - b) < _SAME * b
 
 
 def _name(key: Key, style: str = "default") -> Text:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 from distbench.history.night import Key, Night, Row
@@ -49,28 +48,3 @@ def play_nights(lines: dict[str, Sequence[Row | None]]) -> list[Night]:
         )
         for n in range(count)
     ]
-
-
-def draw_nights(
-    seed: int,
-    count: int,
-    scenarios: int,
-    *,
-    sigma: float,
-    night_sigma: float = 0.0,
-    spike: float = 0.0,
-    slow: Callable[[int, int], float] = lambda scenario, night: 1.0,
-) -> list[Night]:
-    """Nights with times that vary: by run, by night, and at times by three times."""
-    rng = random.Random(seed)
-    usual = [2.0 + 18.0 * rng.random() for _ in range(scenarios)]
-    nights = []
-    for number in range(count):
-        busy = rng.lognormvariate(0.0, night_sigma)
-        rows = []
-        for scenario, seconds in enumerate(usual):
-            noise = rng.lognormvariate(0.0, sigma) * (3 if rng.random() < spike else 1)
-            factor = busy * noise * slow(scenario, number)
-            rows.append(make_row(f"s{scenario}", seconds=seconds * factor))
-        nights.append(make_night(*rows, number=number))
-    return nights

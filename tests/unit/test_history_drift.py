@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from night_samples import MACHINE, draw_nights, make_night, make_row, play_nights
+from imported_scripts import import_scripts
+from night_samples import MACHINE, make_night, make_row, play_nights
 
 from distbench.errors import BadInputError
 from distbench.history.drift import Drift, find_drifts, find_flaky
@@ -13,6 +14,8 @@ from distbench.history.limits import Limits
 from distbench.verdict import Status
 
 USUAL = Limits()
+with import_scripts("played_nights") as scripts:
+    draw_nights = scripts["played_nights"].draw_nights
 
 
 def give_errors(*values: float | None, status: Status = Status.PASS) -> list[Drift]:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
-import os
-import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -400,46 +396,3 @@ def test_jobs_are_listed(scripts: Any, capsys, tmp_path: Path) -> None:
     assert sum("pytest scenarios/" in line for line in lines) == len(files)
     assert any(line.startswith("adam-float64 ") for line in lines)
     assert not (tmp_path / "n").exists()
-
-
-def test_a_night_that_is_asked_to_end_writes_what_it_has(tmp_path: Path) -> None:
-    """As a queue does: SIGTERM, also where SIGINT is ignored, as behind a shell's &."""
-    checkout = tmp_path / "checkout"
-    for name in ("scripts", "scenarios/optimizers"):
-        shutil.copytree(ROOT / name, checkout / name)
-    (checkout / "scenarios" / "test_a.py").write_text("def test_it(): pass\n")
-    (checkout / "scenarios" / "test_b.py").write_text(
-        "import time\ndef test_first(): pass\ndef test_hangs(): time.sleep(60)\n"
-    )
-    (checkout / "scenarios" / "test_c.py").write_text("def test_it(): pass\n")
-    words = [str(checkout / "scripts" / "nightly.py"), "--only", "scenarios-*"]
-    process = subprocess.Popen(
-        [sys.executable, *words, "--out", str(tmp_path / "n")],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-    )
-    try:
-        log = wait_for(
-            lambda: next(tmp_path.glob("n/*/jobs/scenarios-test_b.log"), None)
-        )
-        wait_for(lambda: "." in log.read_text())
-        process.send_signal(signal.SIGTERM)
-        rest = process.communicate(timeout=60)[0]
-    finally:
-        process.kill()
-    assert process.returncode == 0
-    assert "no time for: scenarios-test_b, scenarios-test_c" in rest
-    [place] = (tmp_path / "n").glob("*/verdict.json")
-    runs = json.loads(place.read_text())["runs"]
-    assert [run["scenario"] for run in runs] == ["test_it", "test_first"]
-
-
-def wait_for(look: Callable[[], Any], limit_s: float = 30.0) -> Any:
-    end_s = time.monotonic() + limit_s
-    while time.monotonic() < end_s:
-        if found := look():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it did not happen")

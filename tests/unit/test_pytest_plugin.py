@@ -164,7 +164,9 @@ def test_a_check_without_a_judgement_is_no_failure_of_the_test() -> None:
         id="test_x.py::test_y[a::b]",
         status=Status.FAIL,
         seconds=1.0,
+        message="test_x.py:3: a.b: undecidable",
         verdicts=(verdict,),
     )
     [run] = make_suite_verdict([outcome], "pytest").runs
     assert (run.status, run.scenario) == (Status.UNDECIDABLE, "test_y[a::b]")
+    assert run.message == "noise"
