@@ -110,6 +110,7 @@ def list_limits() -> str:
         "--least": (limits.least, "earlier runs without which nothing is said"),
         "--error-ratio": (limits.error_ratio, "growth of error / bound that is told"),
         "--time-ratio": (limits.time_ratio, "growth of seconds that is told"),
+        "--floor": (limits.floor_s, "seconds by which a time has to grow at least"),
         "--spread": (limits.spread, "standard deviations beyond which a drift lies"),
         "--confirm": (limits.confirm, "last runs that all have to be slow"),
         "--flaky": (f"{low},{high}", "percent of runs that fail of a flaky scenario"),

@@ -36,6 +36,10 @@ ErrorRatio = Annotated[
 TimeRatio = Annotated[
     float, typer.Option(metavar="X", help="Growth of seconds that is told.")
 ]
+Floor = Annotated[
+    float,
+    typer.Option(metavar="S", help="Seconds by which a time has to grow at least."),
+]
 
 
 def history(
@@ -57,6 +61,7 @@ def history(
     ] = 5,
     error_ratio: ErrorRatio = 2.0,
     time_ratio: TimeRatio = 1.5,
+    floor: Floor = 0.5,
     spread: Annotated[
         float,
         typer.Option(
@@ -88,6 +93,7 @@ def history(
         least=least,
         error_ratio=error_ratio,
         time_ratio=time_ratio,
+        floor_s=floor,
         spread=spread,
         confirm=confirm,
         flaky=_parse_shares(flaky),
@@ -116,6 +122,7 @@ def compare(
     file: File = DEFAULT_FILE,
     error_ratio: ErrorRatio = 2.0,
     time_ratio: TimeRatio = 1.5,
+    floor: Floor = 0.5,
 ) -> int:
     """Say what changed between two runs; 1 if anything is worse."""
     from distbench.history.changes import compare_nights
@@ -124,7 +131,7 @@ def compare(
     from distbench.report.nights import render_comparison
     from distbench.report.table import make_console
 
-    limits = Limits(error_ratio=error_ratio, time_ratio=time_ratio)
+    limits = Limits(error_ratio=error_ratio, time_ratio=time_ratio, floor_s=floor)
     store = History(file)
     comparison = compare_nights(
         _find_night(before, store), _find_night(now, store), limits

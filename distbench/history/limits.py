@@ -40,8 +40,13 @@ class Limits:
                     f"{name} must be more than 1: it says how many times the median "
                     f"is too much. Received: {getattr(self, name)}."
                 )
-        for name, lowest in (("least", 2), ("confirm", 1)):
-            if getattr(self, name) < lowest:
+        for name, lowest in (
+            ("least", 2),
+            ("confirm", 1),
+            ("spread", 0),
+            ("floor_s", 0),
+        ):
+            if not getattr(self, name) >= lowest:
                 raise BadInputError(
                     f"{name} must be {lowest} or more. Received: {getattr(self, name)}."
                 )

@@ -7,7 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Scenario)}
 _MESSAGE_LENGTH = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
     """What makes a scenario the same one in another night.
 
@@ -111,7 +111,7 @@ class Night:
     target: str
     environment: Mapping[str, Any]
     rows: tuple[Row, ...]
-    id: int = field(default=0)
+    id: int = 0
 
     @property
     def status(self) -> Status:

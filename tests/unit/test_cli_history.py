@@ -80,6 +80,8 @@ def test_limits_are_options(call, capsys, file: Path) -> None:
     assert call("history", "--last", "7", "--least", "6") == 2
     assert "window must hold 6 earlier runs" in capsys.readouterr().err
     assert call("history", "--flaky", "some") == 2
+    assert call("history", "--floor", "5") == 0
+    assert "slower" not in capsys.readouterr().out
 
 
 def test_a_scenario_is_shown_night_by_night(call, capsys, file: Path) -> None:

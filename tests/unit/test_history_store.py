@@ -189,6 +189,27 @@ def test_a_file_that_is_no_history_is_told(tmp_path: Path, write, message: str) 
         History(file).list_nights(5)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE nights SET environment = '{'",
+        "UPDATE nights SET environment = '3'",
+        "UPDATE nights SET started = 'yesterday'",
+        "UPDATE runs SET status = 'great'",
+        "UPDATE runs SET causes = '[[1]]'",
+        "DROP TABLE runs",
+    ],
+)
+def test_a_history_that_others_changed_is_told(tmp_path: Path, change: str) -> None:
+    file = tmp_path / "h.sqlite"
+    History(file).add(make_night(make_row()))
+    with sqlite3.connect(file) as database:
+        database.execute(change)
+    database.close()
+    with pytest.raises((BadInputError, ClusterError), match=r"h\.sqlite"):
+        History(file).list_nights(5)
+
+
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="unable to open database file"):
         History(tmp_path / "no" / "h.sqlite").add(make_night(make_row()))
