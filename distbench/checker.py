@@ -21,7 +21,7 @@ from distbench.kept import keep_traces
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
-from distbench.machine import Machine, inspect_machine
+from distbench.machine import Machine, describe_machine, inspect_machine
 from distbench.observe import (
     Launch,
     Observation,
@@ -102,7 +102,11 @@ class Checker:
         return Verdict(
             target=self._target.describe(),
             runs=tuple(runs),
-            environment={"python": sys.version.split()[0], **self._environment},
+            environment={
+                "python": sys.version.split()[0],
+                "machine": dict(describe_machine()),
+                **self._environment,
+            },
         )
 
     def _run_one(self, item: Planned, one: Group | None) -> Iterator[Run]:
@@ -192,6 +196,7 @@ class Checker:
             findings=findings,
             references=judgement.references,
             message=judgement.message,
+            setup=_describe_setup(item),
             staleness=flight.staleness,
             details=self._keep(seen, flight, judgement.compared),
         )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from distbench.cluster import ClusterSpec
 
@@ -56,6 +60,22 @@ def inspect_machine() -> Machine:
     )
 
 
+def describe_machine() -> Mapping[str, Any]:
+    """What tells kinds of machines apart, for times that are to be compared.
+
+    No name of a host is in it: nodes of a queue and containers of a runner change
+    theirs from night to night.
+    """
+    count = count_gpus()
+    names = [*(_list_gpus() or []), *["GPU"] * count]
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": _find_cpu(),
+        "cores": count_cores(),
+        "gpus": names[:count],
+    }
+
+
 def count_cores() -> int:
     """CPU cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
@@ -84,12 +104,30 @@ def count_gpus(devices: Path = Path("/dev")) -> int:
 
 
 def _count_present(devices: Path) -> int:
-    if program := shutil.which("nvidia-smi"):
-        try:
-            listed = subprocess.run(
-                [program, "-L"], capture_output=True, text=True, timeout=20, check=True
-            ).stdout
-            return sum(line.startswith("GPU ") for line in listed.splitlines())
-        except (OSError, subprocess.SubprocessError):
-            pass  # a broken driver: the device files say more
+    listed = _list_gpus()
+    if listed is not None:
+        return len(listed)
     return sum(path.name[6:].isdigit() for path in devices.glob("nvidia*"))
+
+
+def _list_gpus() -> list[str] | None:
+    """Names of all GPUs; None where nobody can be asked."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    try:
+        listed = subprocess.run(
+            [program, "-L"], capture_output=True, text=True, timeout=20, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None  # a broken driver: the device files say more
+    return re.findall(r"^GPU (?:\d+: )?(.*?)(?: \(UUID.*)?$", listed, re.MULTILINE)
+
+
+def _find_cpu(info: Path = Path("/proc/cpuinfo")) -> str:
+    try:
+        text = info.read_text("utf-8", errors="replace")
+    except OSError:
+        return platform.processor() or platform.machine()
+    match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return match[1].strip() if match else platform.machine()

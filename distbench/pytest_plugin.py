@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from distbench.suite import TestOutcome
     from distbench.verdict import Verdict
 
 _VERDICTS = pytest.StashKey[list["Verdict"]]()
 _ON_REPORT = "distbench_verdicts"
-_FILES = ("distbench_json", "distbench_html")
+_BROKEN = "distbench_broken"
+_FILES = ("distbench_json", "distbench_html", "distbench_tests")
 
 
 class Bench:
@@ -87,6 +89,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write the verdicts of all tests as one HTML page",
     )
     group.addoption(
+        "--distbench-tests",
+        type=Path,
+        metavar="FILE",
+        help="write how each test ended as a verdict with one run for each, for "
+        "'distbench history --add'",
+    )
+    group.addoption(
         "--distbench-timeout",
         type=float,
         metavar="S",
@@ -126,10 +135,12 @@ class Collector:
         self._config = config
         self._is_xdist_worker = hasattr(config, "workerinput")
         self._documents: list[str] = []
+        self._tests: dict[str, list[pytest.TestReport]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the verdicts that a report carries, from xdist's workers too."""
         self._documents.extend(getattr(report, _ON_REPORT, ()))
+        self._tests.setdefault(report.nodeid, []).append(report)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
@@ -147,6 +158,16 @@ class Collector:
             write_report(place, verdict_to_json(merged) + "\n")
         if place := places["distbench_html"]:
             write_report(place, verdict_to_html(merged, CheckOptions()))
+        if place := places["distbench_tests"]:
+            from distbench.suite import make_suite_verdict
+
+            outcomes = [
+                _make_outcome(test, reports)
+                for test, reports in self._tests.items()
+                if _has_ended(reports)
+            ]
+            suite = make_suite_verdict(outcomes, "pytest")
+            write_report(place, verdict_to_json(suite) + "\n")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the verdicts are."""
@@ -162,6 +183,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show the diagnosis in place of a traceback, and attach the verdicts."""
+    from distbench.errors import BadInputError, ClusterError
+
     report = yield
     verdicts = item.stash.get(_VERDICTS, [])
     if call.when == "call" and verdicts:
@@ -172,6 +195,8 @@ def pytest_runtest_makereport(
         ]
         setattr(report, _ON_REPORT, documents)
     if call.excinfo is not None and report.failed:
+        if isinstance(call.excinfo.value, (BadInputError, ClusterError)):
+            setattr(report, _BROKEN, True)
         _explain_failure(report, call.excinfo, verdicts)
     return report
 
@@ -182,6 +207,56 @@ def _name_test(verdict: Verdict, item: pytest.Item) -> Verdict:
         replace(run, setup={**run.setup, "test": item.nodeid}) for run in verdict.runs
     )
     return replace(verdict, runs=tuple(runs))
+
+
+def _has_ended(reports: Sequence[pytest.TestReport]) -> bool:
+    """Whether a test was run: of one that Ctrl-C ended there is its set-up alone."""
+    return any(report.when == "call" or not report.passed for report in reports)
+
+
+def _make_outcome(test: str, reports: Sequence[pytest.TestReport]) -> TestOutcome:
+    """What the reports on set-up, call and tear-down of a test say together."""
+    from distbench.suite import TestOutcome
+    from distbench.verdict import Status, verdict_from_json
+
+    failed = next((report for report in reports if report.failed), None)
+    skipped = next((report for report in reports if report.skipped), None)
+    status, message, detail = Status.PASS, "", ""
+    if failed is not None:
+        is_wrong = failed.when == "call" and not getattr(failed, _BROKEN, False)
+        status = Status.FAIL if is_wrong else Status.ERROR
+        detail = str(failed.longrepr)
+        message = _find_last_line(failed)
+    elif skipped is not None and hasattr(skipped, "wasxfail"):
+        message = f"expected to fail: {skipped.wasxfail}"
+    elif skipped is not None:
+        status, message = Status.SKIPPED, _find_reason(skipped)
+    return TestOutcome(
+        id=test,
+        status=status,
+        seconds=sum(report.duration for report in reports if report.when == "call"),
+        message=message,
+        detail=detail,
+        verdicts=tuple(
+            verdict_from_json(text)
+            for report in reports
+            for text in getattr(report, _ON_REPORT, ())
+        ),
+    )
+
+
+def _find_last_line(report: pytest.TestReport) -> str:
+    """What went wrong in one line: pytest's summary of it, or the diagnosis' first."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else report.longrepr
+    return str(text).strip().partition("\n")[0]
+
+
+def _find_reason(report: pytest.TestReport) -> str:
+    """Why a test was skipped."""
+    if isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    return str(report.longrepr)
 
 
 def _explain_failure(

@@ -38,6 +38,8 @@ _EXIT_CODES = {
     Status.VACUOUS: 4,
 }
 EXIT_BAD_USAGE = 2
+_BROKEN = (LookupError, TypeError, ValueError, OverflowError, RecursionError)
+"""What a document that is no verdict makes of an attempt to read it."""
 _FINDING_NUMBERS = ("ratio", "error", "bound", "confidence")
 _OUTCOME_NUMBERS = ("expected", "observed", "bound")
 
@@ -152,6 +154,8 @@ class Run:
         staleness: Of each step in flight, how many others ended while it ran: what it
             read is at most so many updates old. Empty for one step at a time.
         details: The numbers behind it, where a report asked for them; not compared.
+        quarantined: Whether it failed as the quarantine list says: it is shown, and
+            counts like one that passed.
     """
 
     scenario: str
@@ -169,7 +173,13 @@ class Run:
     workload: str = ""
     setup: Mapping[str, Any] = field(default_factory=dict)
     staleness: tuple[int, ...] = ()
+    quarantined: bool = False
     details: Details | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Scenario and tier; a test has none."""
+        return f"{self.scenario} [{self.tier}]" if self.tier else self.scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +193,9 @@ class Verdict:
     @property
     def status(self) -> Status:
         """The status over all runs."""
-        return combine_statuses(run.status for run in self.runs)
+        return combine_statuses(
+            Status.PASS if run.quarantined else run.status for run in self.runs
+        )
 
     @property
     def exit_code(self) -> int:
@@ -228,9 +240,7 @@ def describe_verdict(verdict: Verdict) -> str:
     for run in verdict.runs:
         if run.status in (Status.PASS, Status.SKIPPED, Status.REFUSED):
             continue
-        lines.append(
-            f"  {run.scenario} [{run.tier}]: {run.status} {run.message}".rstrip()
-        )
+        lines.append(f"  {run.name}: {run.status} {run.message}".rstrip())
         lines += [f"    {finding.explanation}" for finding in run.findings]
         lines += [f"    | {line}" for line in run.detail.splitlines()]
     return "\n".join(lines)
@@ -267,11 +277,11 @@ def verdict_from_json(text: str) -> Verdict:
                 f"Received: {document['schema']!r}."
             )
         return Verdict(
-            target=document["target"],
-            environment=document["environment"],
-            runs=tuple(_decode_run(run) for run in document["runs"]),
+            target=_take(document, "target", str),
+            environment=_take(document, "environment", dict),
+            runs=tuple(_decode_run(run) for run in _take(document, "runs", list)),
         )
-    except (json.JSONDecodeError, LookupError, TypeError, ValueError) as error:
+    except _BROKEN as error:
         if isinstance(error, BadInputError):
             raise
         raise BadInputError(
@@ -300,6 +310,18 @@ def _encode(value: Any) -> Any:  # walks any JSON document
     return value
 
 
+def _take(document: Any, name: str, *kinds: type) -> Any:
+    """A value that has to be there, and of a kind."""
+    if not isinstance(document, dict):
+        raise TypeError(f"an object was due, and not {type(document).__name__}")
+    value = document[name]
+    if not isinstance(value, kinds) or (bool not in kinds and isinstance(value, bool)):
+        raise TypeError(
+            f"{name!r} is no {' or '.join(kind.__name__ for kind in kinds)}"
+        )
+    return value
+
+
 def _decode_number(value: Any) -> Any:
     return float(value) if value in ("inf", "-inf", "nan") else value
 
@@ -311,26 +333,47 @@ def _decode_outcome(document: dict[str, Any] | None) -> Outcome | None:
     return Outcome(**{**document, **numbers, "element": tuple(document["element"])})
 
 
+_OPTIONAL: tuple[tuple[str, type], ...] = (
+    ("message", str),
+    ("detail", str),
+    ("workload", str),
+    ("setup", dict),
+    ("references", dict),
+    ("quarantined", bool),
+)
+
+
 def _decode_run(document: dict[str, Any]) -> Run:
+    for name in ("scenario", "cluster", "path", "tier", "status"):
+        _take(document, name, str)
+    for name, kind in _OPTIONAL:
+        if name in document:
+            _take(document, name, kind)
     fields = dict(document)
     fields["status"] = Status(fields["status"])
+    if "seconds" in fields:
+        fields["seconds"] = float(_take(fields, "seconds", int, float, str))
     if fields.get("worst"):
-        worst = fields["worst"]
-        worst["error_over_bound"] = _decode_number(worst["error_over_bound"])
+        worst = dict(fields["worst"])
+        worst["error_over_bound"] = float(_decode_number(worst["error_over_bound"]))
         fields["worst"] = Worst(**worst)
     fields["staleness"] = tuple(fields.get("staleness", ()))
     if fields.get("details"):
         fields["details"] = details_from_json(fields["details"])
-    fields["findings"] = tuple(
-        Finding(
-            **{
-                **finding,
-                **{name: _decode_number(finding[name]) for name in _FINDING_NUMBERS},
-                "replicas": tuple(finding["replicas"]),
-                "variables": tuple(finding.get("variables", ())),
-                "outcome": _decode_outcome(finding.get("outcome")),
-            }
-        )
-        for finding in fields.get("findings", ())
-    )
+    fields["findings"] = tuple(map(_decode_finding, fields.get("findings", ())))
     return Run(**fields)
+
+
+def _decode_finding(document: dict[str, Any]) -> Finding:
+    for name in ("code", "phase", "variable", "explanation"):
+        _take(document, name, str)
+    numbers = {name: _decode_number(document[name]) for name in _FINDING_NUMBERS}
+    return Finding(
+        **{
+            **document,
+            **numbers,
+            "replicas": tuple(document["replicas"]),
+            "variables": tuple(document.get("variables", ())),
+            "outcome": _decode_outcome(document.get("outcome")),
+        }
+    )

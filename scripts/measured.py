@@ -21,7 +21,7 @@ _PACKAGES = ("tensorflow", "tf-keras", "numpy")
 def describe_place() -> dict[str, str]:
     """What was measured, and on what."""
     return {
-        "distbench": _find_commit(),
+        "distbench": find_commit(),
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in _PACKAGES},
         "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
@@ -43,7 +43,8 @@ def write_paragraph(text: str) -> list[str]:
     return [*lines, ""]
 
 
-def _find_commit() -> str:
+def find_commit() -> str:
+    """The commit of this checkout."""
     done = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         cwd=ROOT,

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Makes .venv with this package and one of its extras. Sourced by the scripts beside it.
 # Needs a Python from 3.10 to 3.13 and its venv module, and nothing else.
 

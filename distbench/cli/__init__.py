@@ -10,6 +10,7 @@ import typer
 
 from distbench.cli.check import check
 from distbench.cli.debug import repro, shrink
+from distbench.cli.history import compare, history
 from distbench.cli.outcome import guard
 from distbench.cli.selftest import selftest
 from distbench.cli.tell import doctor, explain, list_all
@@ -59,6 +60,8 @@ app.command("explain")(guard(explain))
 app.command("repro")(guard(repro))
 app.command("shrink")(guard(shrink))
 app.command("selftest")(guard(selftest))
+app.command("history")(guard(history))
+app.command("compare")(guard(compare))
 app.command("doctor")(guard(doctor))
 
 traces = typer.Typer(help="Show or compare recorded runs.", no_args_is_help=True)

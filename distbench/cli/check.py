@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
     from distbench.options import CheckOptions
+    from distbench.quarantine import Entry
     from distbench.verdict import Verdict
 
 Names = list[str] | None
@@ -120,6 +122,12 @@ def check(
             help="A finding that is meant: it passes alone; may be repeated.",
         ),
     ] = None,
+    quarantine: Annotated[
+        File,
+        typer.Option(
+            metavar="FILE", help="Known failures, which are shown and do not count."
+        ),
+    ] = None,
     require_gpus: Annotated[
         int,
         typer.Option(metavar="N", help="Fail where fewer GPUs are there, never skip."),
@@ -194,9 +202,11 @@ def check(
         check_folder(tensorboard)
     if keep is not None:
         make_place(keep)
+    known = _read_quarantine(quarantine)
 
     from distbench.checker import check_target
     from distbench.expect import apply_expectations
+    from distbench.quarantine import apply_quarantine
     from distbench.report.escape import escape_controls
     from distbench.report.progress import make_progress
     from distbench.report.table import make_console
@@ -205,8 +215,12 @@ def check(
     with make_progress(make_console(stderr=True)) as progress:
         verdict = check_target(ref, options, progress)
     verdict = apply_expectations(verdict, options.expect)
+    quarantined = apply_quarantine(
+        verdict, known, datetime.date.today(), is_whole=False
+    )
+    verdict = quarantined.verdict
     _write_reports(verdict, options, json=json, html=html, junit=junit)
-    _print_report(verdict, options)
+    _print_report(verdict, options, quarantined.remarks)
     if tensorboard is not None:
         from distbench.summaries import write_summaries
 
@@ -218,10 +232,22 @@ def check(
     return verdict.exit_code
 
 
-def _print_report(verdict: Verdict, options: CheckOptions) -> None:
+def _print_report(
+    verdict: Verdict, options: CheckOptions, remarks: tuple[str, ...]
+) -> None:
+    from distbench.report.nights import render_remarks
     from distbench.report.table import make_console, render_verdict
 
-    make_console().print(render_verdict(verdict, options), crop=False)
+    console = make_console()
+    console.print(render_verdict(verdict, options), crop=False)
+    for line in render_remarks(remarks):
+        console.print(line)
+
+
+def _read_quarantine(file: Path | None) -> tuple[Entry, ...]:
+    from distbench.quarantine import read_quarantine
+
+    return () if file is None else read_quarantine(file)
 
 
 def _write_reports(

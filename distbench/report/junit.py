@@ -6,7 +6,7 @@ import math
 from xml.etree import ElementTree
 
 from distbench.report.escape import escape_controls
-from distbench.report.words import name_place
+from distbench.report.words import name_place, name_target
 from distbench.verdict import Run, Status, Verdict
 
 _TAGS: dict[Status, str] = {
@@ -23,7 +23,7 @@ _KEEP = "\n\t"
 
 def verdict_to_junit(verdict: Verdict) -> str:
     """One test suite with a test case for each run."""
-    tags = [_TAGS.get(run.status, "") for run in verdict.runs]
+    tags = [_choose_tag(run) for run in verdict.runs]
     suite = ElementTree.Element(
         "testsuite",
         name="distbench",
@@ -54,18 +54,18 @@ def _add_case(suite: ElementTree.Element, verdict: Verdict, run: Run) -> None:
     case = ElementTree.SubElement(
         suite,
         "testcase",
-        classname=escape_controls(verdict.target),
-        name=escape_controls(f"{run.scenario}[{run.tier}]"),
+        classname=escape_controls(name_target(verdict, run)),
+        name=escape_controls(run.scenario + (f"[{run.tier}]" if run.tier else "")),
         time=_format_seconds(run.seconds),
     )
-    tag = _TAGS.get(run.status)
-    if tag is None:
+    tag = _choose_tag(run)
+    if not tag:
         return
     codes = ", ".join(finding.code for finding in run.findings)
     outcome = ElementTree.SubElement(
         case,
         tag,
-        type=str(run.status),
+        type="quarantined" if run.quarantined else str(run.status),
         message=escape_controls(run.message or codes or str(run.status)),
     )
     lines = [
@@ -74,6 +74,11 @@ def _add_case(suite: ElementTree.Element, verdict: Verdict, run: Run) -> None:
     ]
     text = "\n\n".join([*lines, run.detail] if run.detail else lines)
     outcome.text = escape_controls(text, keep=_KEEP)
+
+
+def _choose_tag(run: Run) -> str:
+    """Empty for a pass; what is known to fail is shown as pytest shows an xfail."""
+    return "skipped" if run.quarantined else _TAGS.get(run.status, "")
 
 
 def _format_seconds(seconds: float) -> str:

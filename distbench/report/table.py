@@ -20,6 +20,8 @@ from distbench.report.words import (
     join_words,
     name_origin,
     name_run,
+    name_status,
+    name_target,
     summarise,
 )
 from distbench.verdict import Run, Status, Verdict
@@ -76,7 +78,7 @@ def make_table(verdict: Verdict) -> Table:
         table.add_row(
             Text(escape_controls(run.scenario)),
             Text(escape_controls(run.tier)),
-            Text(str(run.status), style=STYLES[run.status]),
+            Text(name_status(run), style=STYLES[run.status]),
             str(run.checked) if run.checked else "-",
             format_number(run.worst.error_over_bound if run.worst else None),
             f"{run.seconds:.1f}",
@@ -124,7 +126,7 @@ def _render_sighting(
         Text(f"found in   {join_words(name_run(run) for run in sighting.runs)}"),
         # Never wrapped: a command is there to be copied.
         Text(
-            f"reproduce  {format_command(verdict.target, first, options)}",
+            f"reproduce  {format_command(name_target(verdict, first), first, options)}",
             no_wrap=True,
             overflow="ignore",
         ),

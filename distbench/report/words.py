@@ -41,7 +41,17 @@ def format_number(value: float | None) -> str:
 
 def name_run(run: Run) -> str:
     """Scenario and tier."""
-    return escape_controls(f"{run.scenario} [{run.tier}]")
+    return escape_controls(run.name)
+
+
+def name_status(run: Run) -> str:
+    """The status, and whether the quarantine list knows it."""
+    return f"{run.status} (known)" if run.quarantined else str(run.status)
+
+
+def name_target(verdict: Verdict, run: Run) -> str:
+    """The subject of one run: a verdict of several checks has more than one."""
+    return str(run.setup.get("target", verdict.target))
 
 
 def name_place(finding: Finding) -> str:
@@ -145,7 +155,7 @@ def summarise(verdict: Verdict) -> str:
     """One line: the status and how many runs ended how."""
     counts: dict[str, int] = {}
     for run in verdict.runs:
-        counts[str(run.status)] = counts.get(str(run.status), 0) + 1
+        counts[name_status(run)] = counts.get(name_status(run), 0) + 1
     parts = ", ".join(f"{number} {status}" for status, number in counts.items())
     seconds = sum(run.seconds for run in verdict.runs)
     return f"{verdict.status}: {parts or 'no runs'} in {seconds:.1f} s"

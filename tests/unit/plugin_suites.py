@@ -63,6 +63,44 @@ def test_none():
     pass
 """
 
+ENDINGS = """
+import pytest
+
+def test_passes(distbench):
+    assert distbench.check("right")
+
+def test_finds_the_mistake(distbench):
+    assert str(distbench.check("wrong").status) == "fail"
+
+def test_fails(distbench):
+    distbench.check("wrong").raise_for_status()
+
+def test_fails_by_itself(distbench):
+    assert distbench.check("right").runs[0].checked == 3, "three"
+
+def test_breaks(distbench):
+    distbench.check("broken")
+
+@pytest.mark.skip(reason="need 2 GPUs, have 0")
+def test_is_skipped():
+    pass
+
+@pytest.mark.xfail(strict=True, reason="upstream")
+def test_is_expected_to_fail(distbench):
+    assert distbench.check("wrong")
+
+@pytest.mark.xfail(strict=True, reason="upstream")
+def test_passes_unexpectedly(distbench):
+    assert distbench.check("right")
+
+@pytest.fixture
+def broken():
+    raise RuntimeError("no disk")
+
+def test_has_no_fixture(broken):
+    pass
+"""
+
 
 def prepare(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the folder a suite whose checks are played."""
@@ -93,3 +131,40 @@ def check_one_document(suite: pytest.Pytester, *words: str) -> None:
     assert "py::test_it[wrong]&#39;" in page  # the command that shows it again
     assert page.count("<figcaption>loss of each replica and of one device") == 6
     assert '"details"' not in (suite.path / "v.json").read_text()
+
+
+def check_endings(suite: pytest.Pytester, *words: str) -> None:
+    """How each test ended is written, whatever its checks found."""
+    run_suite(suite, ENDINGS, "--distbench-tests=t.json", *words)
+    verdict = verdict_from_json((suite.path / "t.json").read_text())
+    ended = {
+        run.scenario: (
+            str(run.status),
+            [finding.code for finding in run.findings],
+            run.worst.error_over_bound if run.worst else None,
+        )
+        for run in verdict.runs
+    }
+    wrong = ["missing-reduction"]
+    assert ended == {
+        "test_passes": ("pass", [], 0.25),
+        # What it planted is no finding of the test.
+        "test_finds_the_mistake": ("pass", [], None),
+        "test_fails": ("fail", wrong, None),
+        "test_fails_by_itself": ("fail", [], 0.25),
+        "test_breaks": ("error", [], None),
+        "test_is_skipped": ("skipped", [], None),
+        "test_is_expected_to_fail": ("pass", [], None),
+        "test_passes_unexpectedly": ("fail", [], 0.25),
+        "test_has_no_fixture": ("error", [], None),
+    }
+    runs = {run.scenario: run for run in verdict.runs}
+    assert "worker-1 died" in runs["test_breaks"].message
+    assert runs["test_is_skipped"].message == "need 2 GPUs, have 0"
+    assert runs["test_is_expected_to_fail"].message == "expected to fail: upstream"
+    assert "three" in runs["test_fails_by_itself"].message
+    assert "no disk" in runs["test_has_no_fixture"].detail
+    file = runs["test_fails"].setup["target"]
+    assert runs["test_fails"].setup["test"] == f"{file}::test_fails"
+    assert verdict.environment["tensorflow"] == "2.21.0"
+    assert verdict.status is Status.FAIL

@@ -27,7 +27,16 @@ _DATA = {
     "machine",
 }
 _JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict", "details"}
-_REPORTED = {*_DATA, "trace", "verdict", "details", "options", "expect", "report"}
+_REPORTED = {
+    *_DATA,
+    "trace",
+    "verdict",
+    "details",
+    "options",
+    "expect",
+    "report",
+    "history",
+}
 _TOP = {*_JUDGED, "options", "expect", "launch", "compare", "diagnose", "observe"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
@@ -46,6 +55,10 @@ ALLOWED: dict[str, set[str]] = {
     "details": set(),
     "verdict": {"errors", "details"},
     "expect": {"verdict"},
+    "suite": {"verdict"},
+    "pattern": set(),
+    "quarantine": {"errors", "codes", "pattern", "verdict"},
+    "history": {"errors", "scenario", "split", "verdict"},
     "options": {"errors", "cluster", "codes", "scenario", "verdict"},
     "launch": {"errors", "cluster"},
     "worker": {*_JUDGED, "launch", "naming", "trace_folder"},
@@ -90,6 +103,8 @@ ALLOWED: dict[str, set[str]] = {
         "doctor",
         "faults",
         "kept",
+        "pattern",
+        "quarantine",
         "repro",
         "selftest",
         "shrink",
@@ -98,7 +113,7 @@ ALLOWED: dict[str, set[str]] = {
         "trace_folder",
         "unusual",
     },
-    "pytest_plugin": {*_TOP, "checker", "api", "call", "report"},
+    "pytest_plugin": {*_TOP, "checker", "api", "call", "report", "suite"},
     "__init__": {"api", "call", "recording", "verdict"},
     "__main__": {"cli"},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from distbench import doctor
 from distbench.cluster import ClusterSpec
-from distbench.machine import Machine, count_gpus, inspect_machine
+from distbench.machine import Machine, count_gpus, describe_machine, inspect_machine
 
 SMALL = Machine(cores=2, memory_bytes=2 * 2**30, gpus=1)
 
@@ -71,6 +72,35 @@ def test_nvidia_smi_is_asked_first(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert count_gpus(tmp_path) == count
+
+
+@pytest.mark.parametrize(
+    ("visible", "names"),
+    [
+        (None, ["NVIDIA H200", "NVIDIA L4"]),
+        ("0", ["NVIDIA H200"]),
+        ("", []),
+    ],
+)
+def test_gpus_are_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    visible: str | None,
+    names: list[str],
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    lines = ["GPU 0: NVIDIA H200 (UUID: GPU-1)", "GPU 1: NVIDIA L4 (UUID: GPU-2)"]
+    program.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    described = describe_machine()
+    assert described["gpus"] == names
+    assert described["cores"] >= 1
+    assert described["cpu"]
+    assert json.loads(json.dumps(described)) == described
 
 
 def test_this_machine_has_cores_and_memory() -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import pytest
-from plugin_suites import MANY, check_one_document, prepare, run_suite
+from plugin_suites import MANY, check_endings, check_one_document, prepare, run_suite
+from verdict_samples import make_run, make_verdict
+
+from distbench.suite import TestOutcome, make_suite_verdict
+from distbench.verdict import Status
 
 pytest_plugins = ["pytester"]
 
@@ -174,3 +178,21 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(
     result = run_suite(suite, MANY, "--distbench-json=no/v.json")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--distbench-json: *there is no folder*"])
+
+
+def test_how_each_test_ended_is_written(suite: pytest.Pytester) -> None:
+    check_endings(suite)
+
+
+def test_a_check_without_a_judgement_is_no_failure_of_the_test() -> None:
+    verdict = make_verdict(make_run(Status.UNDECIDABLE, message="noise"))
+    outcome = TestOutcome(
+        id="test_x.py::test_y[a::b]",
+        status=Status.FAIL,
+        seconds=1.0,
+        message="test_x.py:3: a.b: undecidable",
+        verdicts=(verdict,),
+    )
+    [run] = make_suite_verdict([outcome], "pytest").runs
+    assert (run.status, run.scenario) == (Status.UNDECIDABLE, "test_y[a::b]")
+    assert run.message == "noise"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -147,6 +148,31 @@ _ADAM = "distbench check o.py:adam -c mwms:2 --path none --tier bounded --worklo
 def test_a_run_of_a_test_suite_says_itself_how_it_was_made(setup, command) -> None:
     run = make_run(setup={**setup, "test": "test_a.py::test_it[x]"})
     assert format_command("o.py:adam, o.py:sgd", run, CheckOptions()) == command
+
+
+def test_a_run_of_several_checks_is_reproduced_with_its_own_options() -> None:
+    setup = {
+        "target": "sgd.py:make",
+        "dtype": "float64",
+        "examples": 64,
+        "restore_from": "",
+        "partitioner": "",
+        "keras": None,
+        "jit": None,
+        "timeout_s": 120.0,
+        "split": [40, 24],
+    }
+    run = make_run(Status.FAIL, findings=(make_finding(),), setup=setup)
+    verdict = make_verdict(run, target="a night")
+    lines = [line.rstrip() for line in print_verdict(verdict).splitlines()]
+    assert (
+        "   reproduce  distbench check sgd.py:make -c mwms:2 --path none "
+        "--tier bounded --workload mlp --dtype float64 --examples 64"
+    ) in lines
+    assert 'classname="sgd.py:make"' in verdict_to_junit(verdict)
+    test = replace(run, setup={"target": "x", "test": "scenarios/test_x.py::test_y[a]"})
+    shown = print_verdict(make_verdict(test))
+    assert "reproduce  pytest 'scenarios/test_x.py::test_y[a]'" in shown
 
 
 @pytest.mark.parametrize(

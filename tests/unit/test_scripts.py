@@ -37,7 +37,7 @@ def run_script(folder: Path, name: str, *words: str, **programs: str):
     )
 
 
-@pytest.mark.parametrize("name", ["test", "scenarios"])
+@pytest.mark.parametrize("name", ["test", "scenarios", "nightly"])
 def test_another_system_is_refused(copy: Path, name: str) -> None:
     done = run_script(copy, name, uname="echo MINGW64_NT-10.0")
     assert done.returncode == 3
@@ -89,5 +89,5 @@ esac"""
 
 def test_ci_calls_the_same_script() -> None:
     assert "scripts/test" in (ROOT / ".ci" / "run").read_text()
-    for path in (".ci/run", "scripts/test", "scripts/scenarios"):
+    for path in (".ci/run", "scripts/test", "scripts/scenarios", "scripts/nightly"):
         assert os.access(ROOT / path, os.X_OK)

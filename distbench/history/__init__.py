@@ -1,0 +1,1 @@
+"""What came out of earlier nights, and what changed since."""

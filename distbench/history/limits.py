@@ -1,0 +1,63 @@
+"""How much a scenario may move before it is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distbench.errors import BadInputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What counts as a drift, and as flaky.
+
+    Attributes:
+        window: Nights that are looked at, tonight's among them.
+        least: Earlier runs without which nothing is said.
+        error_ratio: Error / bound over the median of the window that is told.
+        time_ratio: The same for seconds.
+        spread: How far beyond the window's own noise a drift lies, in standard
+            deviations of its logarithms.
+        confirm: Last runs that all have to be slow. One slow run says more of the
+            machine than of the scenario.
+        floor_s: Seconds that a time has to change by: less is the machine's.
+        flaky: Shares of failed runs, from and to, at which a scenario is flaky.
+    """
+
+    window: int = 20
+    least: int = 5
+    error_ratio: float = 2.0
+    time_ratio: float = 1.5
+    spread: float = 3.0
+    confirm: int = 2
+    floor_s: float = 0.5
+    flaky: tuple[float, float] = (0.05, 0.95)
+
+    def __post_init__(self) -> None:
+        for name in ("error_ratio", "time_ratio"):
+            if not getattr(self, name) > 1.0:
+                raise BadInputError(
+                    f"{name} must be more than 1: it says how many times the median "
+                    f"is too much. Received: {getattr(self, name)}."
+                )
+        for name, lowest in (
+            ("least", 2),
+            ("confirm", 1),
+            ("spread", 0),
+            ("floor_s", 0),
+        ):
+            if not getattr(self, name) >= lowest:
+                raise BadInputError(
+                    f"{name} must be {lowest} or more. Received: {getattr(self, name)}."
+                )
+        if self.window < self.least + self.confirm:
+            raise BadInputError(
+                f"window must hold {self.least} earlier runs and the last "
+                f"{self.confirm}, {self.least + self.confirm} or more. "
+                f"Received: {self.window}."
+            )
+        if not 0 <= self.flaky[0] <= self.flaky[1] <= 1:
+            raise BadInputError(
+                "flaky must be two shares from 0 to 1, the lower one first. "
+                f"Received: {self.flaky}."
+            )
