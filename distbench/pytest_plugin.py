@@ -117,11 +117,9 @@ def pytest_configure(config: pytest.Config) -> None:
         path = config.getoption(name)
         if path is None:
             continue
-        from distbench.report.files import check_page_packages, check_place
+        from distbench.report.files import check_place
 
         try:
-            if name == "distbench_html":
-                check_page_packages()
             check_place(path)
         except BadInputError as error:
             raise pytest.UsageError(f"--{name.replace('_', '-')}: {error}") from None

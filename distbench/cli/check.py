@@ -165,7 +165,7 @@ def check(
     """Train with TARGET on real clusters and compare with one device."""
     from distbench.kept import make_place
     from distbench.options import CheckOptions
-    from distbench.report.files import check_folder, check_page_packages, check_place
+    from distbench.report.files import check_folder, check_place
     from distbench.target import parse_target
 
     ref = parse_target(target)
@@ -193,8 +193,6 @@ def check(
         details=html is not None or tensorboard is not None,
         keep=keep,
     )
-    if html is not None:
-        check_page_packages()
     for file in (json, html, junit):
         if file is not None:
             check_place(file)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
 
 from distbench.errors import BadInputError, ClusterError
-
-_FOR_PAGES = ("jinja2", "bokeh")
 
 
 def check_place(path: Path) -> None:
@@ -38,20 +35,6 @@ def check_folder(path: Path) -> None:
     there = next(place for place in (path, *path.absolute().parents) if place.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise BadInputError(f"'{path}' cannot be made: '{there}' takes no files.")
-
-
-def check_page_packages() -> None:
-    """Refuse an HTML report before minutes were spent on its content.
-
-    Raises:
-        BadInputError: A package that only pages need is not installed.
-    """
-    lacks = [name for name in _FOR_PAGES if importlib.util.find_spec(name) is None]
-    if lacks:
-        raise BadInputError(
-            f"An HTML report needs {' and '.join(lacks)}, which this Python lacks. "
-            "Install what it needs: pip install 'distbench[report]'."
-        )
 
 
 def write_report(path: Path, text: str) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from distbench.codes import CODES
 from distbench.options import CheckOptions
 from distbench.report.escape import escape_controls
-from distbench.report.files import check_page_packages
 from distbench.report.matrix import make_matrix
 from distbench.report.tables import (
     LEVEL_NAMES,
@@ -54,9 +53,11 @@ def verdict_to_html(verdict: Verdict, options: CheckOptions) -> str:
         verdict: What to show; its runs' details, if they have any, become plots.
         options: Those of the check, for the commands that reproduce a finding.
     """
-    check_page_packages()
     environment = _make_environment()
-    scripts = [*_read_library(), _read_own("filter.js"), _read_own("plots.js")]
+    library = _read_library()
+    scripts = [_read_own("filter.js")]
+    if library:
+        scripts = [*library, *scripts, _read_own("plots.js")]
     findings = _describe_findings(verdict, options)
     context = {
         "verdict": verdict,
@@ -69,6 +70,7 @@ def verdict_to_html(verdict: Verdict, options: CheckOptions) -> str:
         "clusters": list(dict.fromkeys(run.cluster for run in verdict.runs)),
         "codes": sorted({item["finding"].code for item in findings}),
         "levels": LEVEL_NAMES,
+        "has_plots": bool(library),
         "policy": _make_policy(scripts),
         "style": _mark_safe(_read_own("page.css")),
         "scripts": [_mark_safe(script) for script in scripts],
@@ -183,8 +185,11 @@ def _list_settings(known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 @cache
 def _read_library() -> tuple[str, ...]:
-    from bokeh.resources import Resources
-
+    """What draws plots; nothing where the extra `report` is not installed."""
+    try:
+        from bokeh.resources import Resources
+    except ImportError:
+        return ()
     found = Resources(mode="inline", components=["bokeh", "bokeh-api"])
     return tuple(found.js_raw[:2])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import sys
@@ -248,21 +247,6 @@ def test_what_the_check_raises_has_its_exit_code(
     shown = capsys.readouterr().err
     assert message in shown
     assert "Traceback" not in shown
-
-
-@pytest.mark.parametrize("lacks", ["bokeh", "jinja2"])
-def test_a_page_that_cannot_be_made_is_refused_before_the_check(
-    play, call, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
-) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == lacks else find(name)
-    )
-    play(raise_(AssertionError("it was checked")))
-    assert call("check", "a.b:c", "--html", str(tmp_path / "report.html")) == 2
-    shown = capsys.readouterr().err
-    assert f"needs {lacks}, which this Python lacks" in shown
-    assert "pip install 'distbench[report]'" in shown
 
 
 @pytest.mark.parametrize("words", [(), ("--html", "report.html")], ids=["no", "html"])

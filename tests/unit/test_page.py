@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
 import re
+import sys
 import time
 from dataclasses import replace
 from functools import cache
@@ -26,9 +26,8 @@ from page_samples import (
 from verdict_samples import make_finding, make_run, make_verdict
 
 from distbench.details import Details
-from distbench.errors import BadInputError
 from distbench.options import CheckOptions
-from distbench.report.files import check_page_packages
+from distbench.report import page as page_module
 from distbench.report.page import MOST_BYTES, verdict_to_html
 from distbench.report.tables import make_finding_tables, make_run_tables
 from distbench.verdict import Status
@@ -278,10 +277,21 @@ def test_the_test_that_shows_a_finding_is_its_command():
     assert "pytest &#39;tests/test_a.py::test_it[x y]&#39;" in render(make_verdict(run))
 
 
-def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(BadInputError, match=r"pip install 'distbench\[report\]'"):
-        check_page_packages()
+def test_without_bokeh_the_page_is_its_tables(monkeypatch: pytest.MonkeyPatch):
+    verdict = make_checked_verdict()
+    whole = render(verdict)
+    monkeypatch.setitem(sys.modules, "bokeh.resources", None)
+    read_library = page_module._read_library
+    read_library.cache_clear()
+    try:
+        bare = render(verdict)
+    finally:
+        read_library.cache_clear()
+    assert "plots need Bokeh (pip install" in bare
+    assert "plots need Bokeh" not in whole
+    assert "Bokeh." not in bare
+    assert bare.count("<table") == whole.count("<table")
+    assert len(bare) < 500_000
 
 
 def read_colours(style: str) -> tuple[dict[str, str], dict[str, str]]:
