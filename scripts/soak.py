@@ -68,6 +68,15 @@ _LISTED = 50
 Row = dict[str, Any]
 
 
+_MIRROR = ("mirrored", "mwms")
+MIRRORING = tuple(
+    sample
+    for sample in UNUSUAL
+    if any(ClusterSpec.parse(spec).kind in _MIRROR for spec in sample.clusters)
+)
+"""The unusual programs that are written for strategies that mirror."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
     """What one run is made of."""
@@ -118,7 +127,7 @@ def draw_run(seed: int, number: int) -> Draw:
     }
     group = _choose(rng, {"keras": 9, "own": 7, "unusual": 4})
     if group == "unusual":
-        return _draw_unusual(rng, rng.choice(UNUSUAL), kind, replicas, settings)
+        return _draw_unusual(rng, rng.choice(MIRRORING), kind, replicas, settings)
     if group == "keras":
         target = f"tf_keras.optimizers.legacy:{rng.choice(KERAS)}"
     else:
@@ -142,8 +151,8 @@ def _draw_unusual(
     replicas: int,
     settings: Mapping[str, int],
 ) -> Draw:
-    # They are written for strategies that mirror; each brings its workload or data.
-    kinds = {name: KINDS[name] for name in ("mirrored", "mwms")}
+    # Each brings its workload or data.
+    kinds = {name: KINDS[name] for name in _MIRROR}
     return Draw(
         target=sample.target,
         workload=sample.workload or PROGRAM,

@@ -36,7 +36,7 @@ class Comparison(Compared):
         change: Largest absolute value of what is expected, of a state what the step
             changes in it.
         resolution: Smallest error that can be seen here: the bound, or one unit in
-            the last place of the largest element.
+            the last place of the largest element, which it is where all bits agree.
     """
 
     phase: Phase
@@ -164,7 +164,7 @@ def _make(pair: Pair, measure: Measure, effective: bool, hidden: bool) -> Compar
         hidden=hidden,
         change=measure_size(pair.expected - pair.base),
         resolution=max(
-            pair.margin.widest,
+            pair.margin.widest if measure.error else 0.0,
             2 * find_roundoff(pair.dtype) * measure_size(pair.expected),
         ),
     )

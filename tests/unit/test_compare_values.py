@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from training_simulator import KERNEL, TABLE, Fault, observe, reduce_with, to_array
 
-from distbench.compare.comparison import compare_evidence
+from distbench.compare.comparison import compare_evidence, judge_pair
+from distbench.compare.measure import Margin
 from distbench.compare.noise import measure_noise
+from distbench.compare.pairs import Pair
 from distbench.compare.vacuity import find_weak_phases
 from distbench.compare.values import (
     align_values,
@@ -19,7 +21,7 @@ from distbench.compare.values import (
     round_to,
 )
 from distbench.diagnose.judge import judge
-from distbench.trace import WHOLE, SparseRows
+from distbench.trace import WHOLE, SparseRows, TraceKey
 from distbench.verdict import Status
 
 ROWS = SparseRows(
@@ -172,3 +174,21 @@ def test_without_twins_only_equal_bits_are_believed():
     evidence = replace(observe(shards_known=False), twins=(), replays={})
     judgement = judge(evidence)
     assert judgement.status is Status.UNDECIDABLE
+
+
+@pytest.mark.parametrize(("error", "seen"), [(0.0, 2.0**-7), (2.0**-10, 0.5)])
+def test_where_all_bits_agree_an_error_of_one_unit_would_be_seen(error, seen):
+    """However wide noise makes the margin."""
+    expected = np.array([1.0, 0.5])
+    pair = Pair(
+        key=TraceKey(step=0, phase="variable", variable="kernel", replica=0),
+        relation="reference",
+        against="one device",
+        observed=expected + error,
+        expected=expected,
+        margin=Margin(bound=0.5),
+        dtype="bfloat16",
+    )
+    comparison = judge_pair(pair, observe()).comparison
+    assert not comparison.wrong
+    assert comparison.resolution == seen

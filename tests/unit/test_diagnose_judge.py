@@ -78,21 +78,14 @@ def average(locals_, step):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "seed", "right", "wrong"),
-    [
-        ("float32", 0, Status.PASS, Status.FAIL),
-        ("float16", 0, Status.UNDECIDABLE, Status.FAIL),
-        # Here noise hides the factor of the local gradient, and not that of the sum.
-        ("float16", 1, Status.UNDECIDABLE, Status.FAIL),
-    ],
+    ("dtype", "right"),
+    [("float32", Status.PASS), ("float16", Status.UNDECIDABLE)],
 )
-def test_a_free_run_blames_no_scale_that_may_be_undone(dtype, seed, right, wrong):
-    setup = {"tier": "free", "dtype": dtype, "seed": seed, "steps": 4, "sparse": False}
+def test_a_free_run_blames_no_scale_that_may_be_undone(dtype, right):
+    setup = {"tier": "free", "dtype": dtype, "steps": 4, "sparse": False}
     undone = judge(observe(Fault(local=scale_up, reduce=average), **setup))
     assert undone.status is right, undone
-    if seed:
-        assert "whether a later phase undoes it" in undone.message
-    assert judge(observe(Fault(reduce=average), **setup)).status is wrong
+    assert judge(observe(Fault(reduce=average), **setup)).status is Status.FAIL
 
 
 def test_noise_that_hides_a_lost_example_is_undecidable():

@@ -149,6 +149,30 @@ def test_what_a_later_value_still_has_was_not_undone(later, undone):
     assert (len(chain.forgiven), len(chain.broken)) == ((1, 0) if undone else (0, 1))
 
 
+@pytest.mark.parametrize(
+    ("later", "free", "kind"),
+    [
+        (1e-6, True, "undecided"),
+        (2e-2, True, "broken"),
+        (1e-6, False, "broken"),
+    ],
+    ids=["hidden", "shown", "not-free"],
+)
+def test_what_no_outcome_of_a_free_run_shows_is_left_open(later, free, kind):
+    """A factor that may be undone, for all that the noise of the outcome lets see."""
+    chain = judge_chain(
+        [
+            compare("follows", "reduced_gradient", error=1e-3, bound=1e-7),
+            compare("reference", "applied_gradient", error=later, bound=1e-2),
+        ],
+        {},
+        free=free,
+    )
+    assert [link.comparison.phase for link in getattr(chain, kind)][:1] == [
+        "reduced_gradient"
+    ]
+
+
 def test_scaled_up_and_averaged_is_still_undone():
     def scale(replica, setup):
         del replica
