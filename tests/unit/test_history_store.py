@@ -82,6 +82,7 @@ def test_the_last_nights_of_a_machine_are_listed(tmp_path: Path) -> None:
         history.read_night(9)
 
 
+@pytest.mark.sweep
 def test_several_processes_lose_no_row(tmp_path: Path) -> None:
     file = tmp_path / "h.sqlite"  # not there yet: all of them try to make it
     writers = [start_writer(file, f"writer {n}", NIGHTS, ROWS) for n in range(WRITERS)]
@@ -97,6 +98,7 @@ def test_several_processes_lose_no_row(tmp_path: Path) -> None:
         assert all([r.key.scenario for r in n.rows] == names for n in own)
 
 
+@pytest.mark.sweep
 def test_a_killed_writer_leaves_whole_nights_and_a_file_that_takes_more(
     tmp_path: Path,
 ) -> None:

@@ -18,6 +18,8 @@ from ruamel.yaml import YAML
 
 from distbench.quarantine import read_quarantine
 
+pytestmark = pytest.mark.sweep  # starts many processes
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "nightly"
 WORKFLOW = EXAMPLES / "github-workflow.yml"

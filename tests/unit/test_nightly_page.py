@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from imported_scripts import import_scripts
+
+pytestmark = pytest.mark.sweep  # starts many processes
 
 NAMES = ("measured", "played_nights", "write_nightly")
 PAGE = Path(__file__).parents[2] / "docs" / "nightly.md"

@@ -174,6 +174,7 @@ def test_a_job_that_breaks_is_an_error(play, then: str, text: str, words: str) -
     assert words in run.message
 
 
+@pytest.mark.sweep
 def test_a_job_that_hangs_is_ended_and_what_it_wrote_is_kept(play) -> None:
     stubborn = "import signal, time; signal.signal(2, signal.SIG_IGN); time.sleep(60)"
     begin_s = time.monotonic()
@@ -238,6 +239,7 @@ FAILED = make_run(
 )
 
 
+@pytest.mark.sweep
 def test_a_second_night_says_what_is_new(nights: Nights, capsys) -> None:
     assert nights.run({}) == 0
     shown = capsys.readouterr().out
@@ -264,6 +266,7 @@ def test_a_second_night_says_what_is_new(nights: Nights, capsys) -> None:
     assert "fixed: sgd-float32" in capsys.readouterr().out
 
 
+@pytest.mark.sweep
 def test_one_slow_run_is_nothing_new(nights: Nights, capsys) -> None:
     slow = make_run(seconds=90.0, setup=FAILED.setup)
     nights.run({})
@@ -271,6 +274,7 @@ def test_one_slow_run_is_nothing_new(nights: Nights, capsys) -> None:
     assert "slower" not in capsys.readouterr().out
 
 
+@pytest.mark.sweep
 def test_a_drift_is_told_before_anything_fails(nights: Nights, capsys) -> None:
     only = ("--only", "sgd-float32")
     for _ in range(6):
@@ -285,6 +289,7 @@ def test_a_drift_is_told_before_anything_fails(nights: Nights, capsys) -> None:
     )
 
 
+@pytest.mark.sweep
 def test_a_night_in_part_is_held_against_the_last_run_of_each(
     nights: Nights, capsys
 ) -> None:
@@ -295,6 +300,7 @@ def test_a_night_in_part_is_held_against_the_last_run_of_each(
     assert "1 in both: 1 new failure" in shown
 
 
+@pytest.mark.sweep
 def test_known_failures_do_not_make_a_night_red(
     nights: Nights, tmp_path: Path, capsys
 ) -> None:

@@ -241,6 +241,7 @@ def test_the_page_needs_no_network_and_runs_its_own_scripts_alone(render):
     assert "@import" not in style
 
 
+@pytest.mark.sweep
 def test_a_long_report_is_made_in_time_and_stays_below_its_size():
     verdict = make_long_verdict(200)
     start_s = time.process_time()
