@@ -112,6 +112,14 @@ def test_what_the_framework_rejects_is_refused(cluster: str) -> None:
     assert "experimental_aggregate_gradients" in verdict.runs[0].message
 
 
+def test_a_mean_over_three_replicas_is_not_called_exact() -> None:
+    verdict = _check(
+        "make_sgd", "mirrored:3", path="aggregator-mean", workload="linear"
+    )
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    assert [run.tier for run in verdict.runs] == ["bounded"]
+
+
 def test_a_dtype_that_the_collectives_lack_is_refused() -> None:
     # Either worker may fail first, each in an op of its own.
     verdict = _check("make_sgd", dtype="bfloat16", workload="linear")
