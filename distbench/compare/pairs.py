@@ -107,6 +107,7 @@ class Pairs:
         }
         self._dtypes = evidence.reference.dtypes
         self._exact = evidence.tier == "exact"
+        self._astray: dict[int, bool] = {}
         self._fed = {
             (key.step, key.variable)
             for key in evidence.observed.values
@@ -290,7 +291,27 @@ class Pairs:
         margin = self._bound_rows(key, value, expected)
         if margin == BITWISE:
             margin = self.noise.find_update_margin(key, densify(expected))
+        if margin == BITWISE and key.phase in STATE and self._is_led_astray(key.step):
+            margin = self.noise.find_margin(key, densify(expected))
         yield self._make(key, "follows", UPDATES[source], value, expected, margin)
+
+    def _is_led_astray(self, step: int) -> bool:
+        """Whether a slot that no replay is fed with has other bits than on one device.
+
+        What the rule makes of it, a step divided by a norm of the replicas' own say,
+        follows from the gradients only as far as the slot does.
+        """
+        if step not in self._astray:
+            found = self.evidence.observed.select(step=step, phase="slot")
+            self._astray[step] = any(
+                info.synchronised
+                and not self._is_fed(key)
+                and not _are_same(value, expected)
+                for key, value in found
+                if (info := self.infos.get(key.variable)) is not None
+                and (expected := self._find_reference(key.at(WHOLE))) is not None
+            )
+        return self._astray[step]
 
     def _bound_rows(self, key: TraceKey, value: Value, expected: Value) -> Margin:
         """Bitwise, but for rows that one side has added up and the other has not."""

@@ -120,6 +120,19 @@ def test_a_mean_over_three_replicas_is_not_called_exact() -> None:
     assert [run.tier for run in verdict.runs] == ["bounded"]
 
 
+def test_a_rule_that_is_led_by_a_norm_of_its_own_passes() -> None:
+    """The norm of the sum is one unit off here, and so is the step."""
+    verdict = distbench.check(
+        "distbench.unusual.statistics:NormOfTheSum",
+        "mirrored:3",
+        workload="embedding",
+        tier="bounded",
+        seed=114265070,
+        steps=1,
+    )
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+
+
 def test_a_dtype_that_the_collectives_lack_is_refused() -> None:
     # Either worker may fail first, each in an op of its own.
     verdict = _check("make_sgd", dtype="bfloat16", workload="linear")
