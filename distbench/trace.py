@@ -171,6 +171,11 @@ class VariableInfo:
     trainable: bool = True
     adds_up: bool = False
 
+    @property
+    def owner(self) -> str:
+        """Path of the model variable that a slot belongs to, or else its own."""
+        return self.of or self.path
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricInfo:

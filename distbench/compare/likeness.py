@@ -18,7 +18,13 @@ import numpy.typing as npt
 
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import Array, are_equal, measure_finite, measure_size
+from distbench.compare.values import (
+    Array,
+    are_equal,
+    measure_errors,
+    measure_finite,
+    measure_size,
+)
 
 Status = Literal["equal", "near", "different", "missing"]
 _MOST_STATES = 4
@@ -99,9 +105,7 @@ def measure_likeness(
         return Likeness(status="equal", ratio=1.0)
     u = find_roundoff(dtype)
     with np.errstate(all="ignore"):
-        error = np.abs(observed - expected)
-        same = (observed == expected) | (np.isnan(observed) & np.isnan(expected))
-        error = np.where(same, 0.0, np.where(np.isnan(error), math.inf, error))
+        error = measure_errors(observed, expected)
         changed = expected if before is None else expected - before.expected
         made = observed if before is None else observed - before.observed
         kept = half * max(map(measure_finite, (changed, made)))

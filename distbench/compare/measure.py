@@ -9,7 +9,12 @@ import numpy as np
 
 from distbench.compare.bounds import SIGMAS
 from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import Array, are_equal, measure_size
+from distbench.compare.values import (
+    Array,
+    are_equal,
+    measure_errors,
+    measure_size,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,11 +73,7 @@ def measure_error(observed: Array, expected: Array, margin: Margin) -> Measure:
         return Measure(bound=margin.widest, ratio=1.0)
     with np.errstate(all="ignore"):
         difference = observed - expected
-        error = np.abs(difference)
-        if np.isnan(error).any():
-            # Equal infinities and NaN on both sides agree; a NaN on one side does not.
-            same = (observed == expected) | (np.isnan(observed) & np.isnan(expected))
-            error = np.where(same, 0.0, np.where(np.isnan(error), math.inf, error))
+        error = measure_errors(observed, expected)
         largest = measure_size(error)
         quotient, bound = _find_worst(error, largest, margin.bound)
     tests = {"elements": quotient}

@@ -228,7 +228,7 @@ class _Offline:
 
     def _find_owner(self, key: TraceKey) -> str:
         info = self._infos.get(key.variable)
-        return key.variable if info is None or not info.of else info.of
+        return key.variable if info is None else info.owner
 
     def _find_floor(self, key: TraceKey) -> float:
         """One unit in the last place of the largest value of the phase and step.

@@ -121,6 +121,19 @@ def are_equal(left: Array, right: Array) -> bool:
     return bool((same | (np.isnan(left) & np.isnan(right))).all())
 
 
+def measure_errors(observed: Array, expected: Array) -> Array:
+    """Absolute error of each element: 0 where both hold the same Inf or NaN.
+
+    A NaN on one side only is an infinite error.
+    """
+    with np.errstate(all="ignore"):
+        errors: Array = np.abs(observed - expected)
+    if not np.isnan(errors).any():
+        return errors
+    same = (observed == expected) | (np.isnan(observed) & np.isnan(expected))
+    return np.where(same, 0.0, np.where(np.isnan(errors), math.inf, errors))
+
+
 def measure_size(array: Array) -> float:
     """Largest absolute value; 0 for an empty array."""
     return float(np.maximum.reduce(np.abs(array), axis=None, initial=0.0))

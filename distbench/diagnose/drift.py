@@ -29,7 +29,7 @@ def name_drift(context: Context) -> Explained | None:
         return None
     # A replica whose random numbers are those of one device by chance is not wrong.
     for place in {case.key.step: case.key for case in context.cases}.values():
-        owner = context.infos[place.variable].of or place.variable
+        owner = context.infos[place.variable].owner
         given = replace(place, phase="reduced_gradient", variable=owner)
         sums, made = _take_held(context, given), _take_held(context, place)
         if len(sums) < max(2, len(made)) or not _are_all_equal(sums):

@@ -62,9 +62,7 @@ def make_finding(
     )
     if explained.phase == "variable":
         # A cause that shows in the slots first and is about the whole update.
-        names = list(
-            dict.fromkeys(infos[n].of or n if n in infos else n for n in names)
-        )
+        names = list(dict.fromkeys(infos[n].owner if n in infos else n for n in names))
     if explained.phase == "loss" and cases[0].key.phase.endswith("gradient"):
         names.insert(0, "")
     ratio = explained.ratio

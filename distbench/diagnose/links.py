@@ -196,10 +196,8 @@ def _is_forgiven(
         seen = outcomes.get((c.step, phase, c.variable), ())
         if PHASES.index(phase) > place and _are_right(seen, relative):
             return True
-    owner = infos[c.variable].of if c.phase == "slot" and c.variable in infos else ""
-    variable = owner or c.variable
-    slots = [v.path for v in infos.values() if v.role == "slot" and v.of == variable]
-    for slot in slots:
+    variable = _find_owner(c.variable, infos)
+    for slot in _list_slots(variable, infos):
         seen = outcomes.get((c.step, "slot", slot), ())
         if any(j.comparison.wrong for j in seen):
             return False
@@ -241,15 +239,23 @@ def _never_shows(
     c = link.comparison
     if c.relation != "follows":
         return False
-    info = infos.get(c.variable)
-    owner = (info.of if info is not None else "") or c.variable
-    held = {v.path for v in infos.values() if v.role == "slot" and v.of == owner}
+    owner = _find_owner(c.variable, infos)
+    held = {owner, *_list_slots(owner, infos)}
     return not any(
         item.comparison.wrong
         for (step, _, name), found in outcomes.items()
-        if step >= c.step and (name == owner or name in held)
+        if step >= c.step and name in held
         for item in found
     )
+
+
+def _find_owner(path: str, infos: Mapping[str, VariableInfo]) -> str:
+    info = infos.get(path)
+    return path if info is None else info.owner
+
+
+def _list_slots(variable: str, infos: Mapping[str, VariableInfo]) -> list[str]:
+    return [v.path for v in infos.values() if v.role == "slot" and v.of == variable]
 
 
 def _are_right(judged: Sequence[Judged], relative: float) -> bool:

@@ -14,7 +14,7 @@ from distbench.history.drift import Drift, Flaky
 from distbench.history.night import Key, Night, Row
 from distbench.report.escape import escape_controls
 from distbench.report.table import STYLES
-from distbench.report.words import format_number, join_words
+from distbench.report.words import format_number, join_words, name_status
 from distbench.verdict import Status
 
 _DAY = "%Y-%m-%d %H:%M"
@@ -155,11 +155,6 @@ def render_skipped(night: Night) -> Iterator[RenderableType]:
         line = Text(f"{status}: ", "dim")
         line.append(escape_controls(f"{len(rows)} runs: {why}"), "default")
         yield line
-
-
-def name_status(row: Row) -> str:
-    """The status, and whether it is known."""
-    return f"{row.status} (known)" if row.quarantined else str(row.status)
 
 
 def _is_near(a: float, b: float) -> bool:

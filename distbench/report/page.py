@@ -1,7 +1,7 @@
 """The report as one HTML page that needs nothing else: no network, no other file.
 
-Plots are drawn by Bokeh, whose scripts are 1.4 MB and run under a policy without
-`eval`; those of Plotly, the other library that draws such plots, are 4.8 MB.
+Plots are drawn by Bokeh: its scripts run under a policy without `eval` and are smaller
+than those of Plotly, which draws such plots too.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from distbench.history.night import Row
 from distbench.options import CheckOptions
 from distbench.report.escape import escape_controls
 from distbench.scenario import MODEL, PIPELINE, WORKLOADS
@@ -44,7 +45,7 @@ def name_run(run: Run) -> str:
     return escape_controls(run.name)
 
 
-def name_status(run: Run) -> str:
+def name_status(run: Run | Row) -> str:
     """The status, and whether the quarantine list knows it."""
     return f"{run.status} (known)" if run.quarantined else str(run.status)
 
