@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from distbench.checker import check_target
+from distbench.checking.checker import check_target
 from distbench.expect import apply_expectations
 from distbench.launch.rundir import RunDirectory
 from distbench.options import CheckOptions, Progress

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from distbench.suite import TestOutcome
+    from distbench.history.suite import TestOutcome
     from distbench.verdict import Verdict
 
 _VERDICTS = pytest.StashKey[list["Verdict"]]()
@@ -157,7 +157,7 @@ class Collector:
         if place := places["distbench_html"]:
             write_report(place, verdict_to_html(merged, CheckOptions()))
         if place := places["distbench_tests"]:
-            from distbench.suite import make_suite_verdict
+            from distbench.history.suite import make_suite_verdict
 
             outcomes = [
                 _make_outcome(test, reports)
@@ -214,7 +214,7 @@ def _has_ended(reports: Sequence[pytest.TestReport]) -> bool:
 
 def _make_outcome(test: str, reports: Sequence[pytest.TestReport]) -> TestOutcome:
     """What the reports on set-up, call and tear-down of a test say together."""
-    from distbench.suite import TestOutcome
+    from distbench.history.suite import TestOutcome
     from distbench.verdict import Status, verdict_from_json
 
     failed = next((report for report in reports if report.failed), None)

@@ -39,11 +39,11 @@ from distbench.history.changes import compare_nights, gather_latest
 from distbench.history.drift import find_drifts, find_flaky
 from distbench.history.limits import Limits
 from distbench.history.night import Night, make_night
+from distbench.history.quarantine import Entry, apply_quarantine, read_quarantine
 from distbench.history.store import History
 from distbench.machine import describe_machine, inspect_machine
 from distbench.options import CheckOptions
 from distbench.pattern import fits
-from distbench.quarantine import Entry, apply_quarantine, read_quarantine
 from distbench.report.files import write_report
 from distbench.report.junit import verdict_to_junit
 from distbench.report.nights import (

@@ -28,7 +28,7 @@ import psutil
 from measured import FOLDER, ROOT, describe_place, write_figures
 from tally import Tally, limit_rate
 
-from distbench.checker import check_target
+from distbench.checking.checker import check_target
 from distbench.cluster import ClusterSpec
 from distbench.compare.comparison import compare_evidence
 from distbench.compare.noise import measure_noise

@@ -15,7 +15,7 @@ from typing import Any
 
 from PIL import Image
 
-from distbench.checker import check_target
+from distbench.checking.checker import check_target
 from distbench.options import CheckOptions
 from distbench.report.files import write_report
 from distbench.report.page import verdict_to_html

@@ -12,8 +12,8 @@ import typer
 from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
+    from distbench.history.quarantine import Entry
     from distbench.options import CheckOptions
-    from distbench.quarantine import Entry
     from distbench.verdict import Verdict
 
 Names = list[str] | None
@@ -163,7 +163,7 @@ def check(
     ] = None,
 ) -> int:
     """Train with TARGET on real clusters and compare with one device."""
-    from distbench.kept import make_place
+    from distbench.checking.kept import make_place
     from distbench.options import CheckOptions
     from distbench.report.files import check_folder, check_place
     from distbench.target import parse_target
@@ -202,9 +202,9 @@ def check(
         make_place(keep)
     known = _read_quarantine(quarantine)
 
-    from distbench.checker import check_target
+    from distbench.checking.checker import check_target
     from distbench.expect import apply_expectations
-    from distbench.quarantine import apply_quarantine
+    from distbench.history.quarantine import apply_quarantine
     from distbench.report.escape import escape_controls
     from distbench.report.progress import make_progress
     from distbench.report.table import make_console
@@ -243,7 +243,7 @@ def _print_report(
 
 
 def _read_quarantine(file: Path | None) -> tuple[Entry, ...]:
-    from distbench.quarantine import read_quarantine
+    from distbench.history.quarantine import read_quarantine
 
     return () if file is None else read_quarantine(file)
 

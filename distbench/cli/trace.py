@@ -36,7 +36,7 @@ def show(
     """List the arrays of a trace; print one in full if only one is left."""
     from distbench.report.table import make_console
     from distbench.report.traces import render_trace, render_value
-    from distbench.trace_folder import read_folder
+    from distbench.trace.folder import read_folder
 
     trace = read_folder(folder)
     selection = _select([trace], step, phase, variable, replica)
@@ -79,7 +79,7 @@ def diff(
     from distbench.compare.reductions import describe_reduction
     from distbench.report.table import make_console
     from distbench.report.traces import render_comparison
-    from distbench.trace_folder import read_folder
+    from distbench.trace.folder import read_folder
 
     if narrow is not None and narrow not in NARROW:
         raise make_unknown_name_error("Dtype", narrow, NARROW)

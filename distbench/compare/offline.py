@@ -31,7 +31,6 @@ from distbench.compare.values import (
     measure_finite,
     name_dtype,
 )
-from distbench.naming import pair_runs
 from distbench.trace import (
     INITIAL,
     WHOLE,
@@ -42,6 +41,7 @@ from distbench.trace import (
     TraceKey,
     Value,
 )
+from distbench.trace.naming import pair_runs
 
 _NONE: Likeness = Likeness(status="missing")
 

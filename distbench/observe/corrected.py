@@ -17,7 +17,8 @@ from distbench.observe.launching import (
 from distbench.observe.saved import SAVED
 from distbench.scenario import Scenario
 from distbench.target import TargetRef
-from distbench.trace import Phase, merge_traces, read_trace
+from distbench.trace import Phase, merge_traces
+from distbench.trace.files import read_trace
 
 _LEFT_BEHIND = ("slot", "variable", "iterations")
 

@@ -24,7 +24,7 @@ from distbench.observe.observation import Observation, name_logs
 from distbench.observe.subject import ask_one
 from distbench.scenario import Scenario
 from distbench.target import TargetRef, target_from_json
-from distbench.trace import read_trace
+from distbench.trace.files import read_trace
 
 
 def observe_flight(

@@ -9,7 +9,8 @@ from typing import Any
 
 from distbench.evidence import Evidence, Examples, Tier
 from distbench.scenario import PIPELINE, Scenario
-from distbench.trace import Trace, merge_traces, read_trace
+from distbench.trace import Trace, merge_traces
+from distbench.trace.files import read_trace
 
 
 def read_evidence(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from distbench.checker import check_target
+from distbench.checking.checker import check_target
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.faults import FAULTS, Fault

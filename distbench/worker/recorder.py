@@ -12,8 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.errors import BadInputError
-from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value, write_trace
-from distbench.trace_folder import find_parts, name_part
+from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value
+from distbench.trace.files import write_trace
+from distbench.trace.folder import find_parts, name_part
 from distbench.worker.calls import OutermostCalls
 from distbench.worker.collect import State, collect_state, collect_taps, read_state
 from distbench.worker.environment import describe_environment

@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.evidence import Tier
-from distbench.naming import pair_names
 from distbench.scenario import Scenario
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value
+from distbench.trace.naming import pair_names
 from distbench.worker.batches import digest_batch
 from distbench.worker.collect import State
 from distbench.worker.draws import find_draws

@@ -16,7 +16,7 @@ import distbench
 from distbench.cli import app
 from distbench.compare.offline import compare_traces
 from distbench.trace import INITIAL, PHASES, Trace
-from distbench.trace_folder import read_folder
+from distbench.trace.folder import read_folder
 
 pytestmark = pytest.mark.cluster
 JOBS = Path(__file__).with_name("recorded_jobs.py")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import distbench
-from distbench.checker import check_target
+from distbench.checking.checker import check_target
 from distbench.errors import BadInputError
 from distbench.repro.case import pick_case, read_scenario
 from distbench.repro.script import write_script

@@ -9,7 +9,7 @@ from judged_runs import MEAN
 from training_simulator import Fault, Rule, observe
 from verdict_samples import make_finding, make_run, make_verdict
 
-from distbench.detailing import keep_details
+from distbench.checking.detailing import keep_details
 from distbench.details import Compared, Details, Series
 from distbench.diagnose.judge import judge
 from distbench.verdict import Finding, Outcome, Run, Status, Verdict

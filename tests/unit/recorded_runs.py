@@ -7,16 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from distbench.trace import (
-    INITIAL,
-    SparseRows,
-    Trace,
-    TraceKey,
-    Value,
-    VariableInfo,
-    write_trace,
-)
-from distbench.trace_folder import name_part
+from distbench.trace import INITIAL, SparseRows, Trace, TraceKey, Value, VariableInfo
+from distbench.trace.files import write_trace
+from distbench.trace.folder import name_part
 
 EXAMPLES = 8
 Reduce = Callable[[list[np.ndarray], int], np.ndarray]

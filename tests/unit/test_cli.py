@@ -29,9 +29,9 @@ Played = Callable[[TargetRef, CheckOptions, Progress], Verdict]
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[Played], None]:
     def install(check_target: Played) -> None:
-        module = types.ModuleType("distbench.checker")
+        module = types.ModuleType("distbench.checking.checker")
         module.check_target = check_target  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "distbench.checker", module)
+        monkeypatch.setitem(sys.modules, "distbench.checking.checker", module)
 
     return install
 

@@ -10,11 +10,11 @@ import pytest
 from recorded_runs import average, train, write_parts
 from typer.testing import CliRunner, Result
 
+from distbench.checking.kept import keep_traces, make_place
 from distbench.cli import app
 from distbench.errors import BadInputError
 from distbench.evidence import Evidence
-from distbench.kept import keep_traces, make_place
-from distbench.trace_folder import read_folder
+from distbench.trace.folder import read_folder
 
 
 def call(*words: object) -> Result:

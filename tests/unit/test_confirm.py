@@ -9,7 +9,7 @@ from judged_runs import MEAN
 from training_simulator import KERNEL, Fault, observe
 from verdict_samples import make_finding, make_run, make_verdict
 
-from distbench.confirm import confirm_first
+from distbench.checking.confirm import confirm_first
 from distbench.diagnose.judge import judge
 from distbench.errors import ClusterError
 from distbench.evidence import Evidence

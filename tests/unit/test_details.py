@@ -13,7 +13,7 @@ from judged_runs import MEAN
 from training_simulator import BIAS, KERNEL, Fault, Rule, observe
 from verdict_samples import make_run, make_verdict
 
-from distbench.detailing import keep_details
+from distbench.checking.detailing import keep_details
 from distbench.details import Compared, Details, Series, details_from_json
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge

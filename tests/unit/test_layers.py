@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "distbench"
 
-# What each module or package may import of distbench, besides itself. `launch` and
+# What each module or package may import of distbench, besides itself: the longest name
+# here that it begins with says which it belongs to. `launch` and
 # `worker` meet in files and messages only; `compare` and `diagnose` see no processes.
 _DATA = {
     "errors",
@@ -26,6 +27,7 @@ _DATA = {
     "codes",
     "machine",
 }
+_TRACE = {"trace.files", "trace.folder", "trace.naming"}
 _JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict", "details"}
 _REPORTED = {
     *_DATA,
@@ -48,45 +50,71 @@ ALLOWED: dict[str, set[str]] = {
     "codes": {"errors"},
     "machine": {"errors", "cluster"},
     "trace": {"errors"},
-    "trace_folder": {"errors", "trace"},
-    "naming": {"trace"},
+    "trace.folder": {"errors", "trace", "trace.files"},
+    "trace.naming": {"trace"},
+    "trace.files": {"errors", "trace"},
     "evidence": {"scenario", "trace"},
     "flight": {"evidence", "trace"},
     "details": set(),
     "verdict": {"errors", "details"},
     "expect": {"verdict"},
-    "suite": {"verdict"},
     "pattern": set(),
-    "quarantine": {"errors", "codes", "pattern", "verdict"},
     "history": {"errors", "scenario", "split", "verdict"},
+    "history.suite": {"verdict"},
+    "history.quarantine": {"errors", "codes", "pattern", "verdict"},
     "options": {"errors", "cluster", "codes", "scenario", "verdict"},
     "launch": {"errors", "cluster"},
-    "worker": {*_JUDGED, "launch", "naming", "trace_folder"},
-    "compare": {*_JUDGED - _DATA, "errors", "split", "codes", "naming"},
+    "worker": {*_JUDGED, "launch", *_TRACE},
+    "compare": {*_JUDGED - _DATA, "errors", "split", "codes", *_TRACE},
     "diagnose": {*_JUDGED - _DATA, "errors", "split", "codes", "compare"},
-    "detailing": {*_JUDGED - _DATA, "compare"},
     "report": {*_REPORTED, "trace", "compare"},
     "repro": {*_DATA, "verdict"},
     "shrink": {"errors", "cluster", "options", "scenario", "verdict"},
-    "observe": {*_JUDGED, "launch"},
-    "confirm": {"errors", "trace", "evidence", "verdict", "launch", "diagnose"},
-    "origin": {"scenario", "target", "trace", "evidence", "verdict", "launch"},
-    "kept": {"errors", "evidence", "trace"},
-    "stuck": {"cluster", "codes", "launch", "trace", "verdict"},
-    "controls": {*_TOP, "origin"},
-    "plan": {"errors", "cluster", "machine", "options", "scenario"},
+    "observe": {*_JUDGED, "launch", "trace.files"},
     "summaries": {*_JUDGED, "options", "launch", "observe"},
-    "checker": {
-        *_TOP,
-        "plan",
-        "detailing",
-        "kept",
-        "confirm",
-        "origin",
-        "stuck",
-        "controls",
+    "checking": set(),
+    "checking.detailing": {*_JUDGED - _DATA, "compare"},
+    "checking.confirm": {
+        "errors",
+        "trace",
+        "evidence",
+        "verdict",
+        "launch",
+        "diagnose",
     },
-    "api": {*_TOP, "checker"},
+    "checking.origin": {
+        "scenario",
+        "target",
+        "trace",
+        "evidence",
+        "verdict",
+        "launch",
+    },
+    "checking.kept": {"errors", "evidence", "trace", "trace.files"},
+    "checking.stuck": {"cluster", "codes", "launch", "trace", "trace.files", "verdict"},
+    "checking.controls": {*_TOP, "checking.origin"},
+    "checking.plan": {"errors", "cluster", "machine", "options", "scenario"},
+    "checking.runs": {"checking.plan", "evidence", "verdict"},
+    "checking.failing": {
+        *_TOP,
+        "checking.controls",
+        "checking.origin",
+        "checking.plan",
+        "checking.runs",
+        "checking.stuck",
+    },
+    "checking.checker": {
+        *_TOP,
+        "checking.plan",
+        "checking.detailing",
+        "checking.kept",
+        "checking.confirm",
+        "checking.origin",
+        "checking.controls",
+        "checking.failing",
+        "checking.runs",
+    },
+    "api": {*_TOP, "checking.checker"},
     # Runs in the user's own process, which has TensorFlow.
     "recording": {"errors", "worker"},
     "call": {"cluster", "machine", "observe", "launch", "target"},
@@ -95,25 +123,32 @@ ALLOWED: dict[str, set[str]] = {
     "samples": set(),
     "faults": {"errors", "cluster", "split", "codes", "trace", "samples", "unusual"},
     "unusual": {"cluster", "samples"},
-    "selftest": {*_TOP, "checker", "faults", "unusual"},
+    "selftest": {*_TOP, "checking.checker", "faults", "unusual"},
     "cli": {
         *_REPORTED,
-        "checker",
+        "checking.checker",
+        "checking.kept",
         "compare",
         "doctor",
         "faults",
-        "kept",
+        "history.quarantine",
         "pattern",
-        "quarantine",
         "repro",
         "selftest",
         "shrink",
         "summaries",
         "trace",
-        "trace_folder",
+        "trace.folder",
         "unusual",
     },
-    "pytest_plugin": {*_TOP, "checker", "api", "call", "report", "suite"},
+    "pytest_plugin": {
+        *_TOP,
+        "checking.checker",
+        "api",
+        "call",
+        "report",
+        "history.suite",
+    },
     "__init__": {"api", "call", "recording", "verdict"},
     "__main__": {"cli"},
 }
@@ -126,8 +161,15 @@ def list_files() -> list[Path]:
 
 
 def name_layer(path: Path) -> str:
-    part = path.relative_to(PACKAGE).parts[0]
-    return part.removesuffix(".py")
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return find_layer(".".join(p for p in parts if p != "__init__") or "__init__")
+
+
+def find_layer(module: str) -> str:
+    """The longest name in `ALLOWED` that a module of distbench begins with."""
+    parts = module.split(".")
+    names = [".".join(parts[:size]) for size in range(len(parts), 0, -1)]
+    return next((name for name in names if name in ALLOWED), module)
 
 
 @functools.cache
@@ -179,7 +221,7 @@ def test_imports_point_downwards(layer: str) -> None:
     for path, module in ((p, m) for p in files for m in list_imports(p)):
         top, _, rest = module.partition(".")
         if top == "distbench" and rest:
-            target = rest.partition(".")[0]
+            target = find_layer(rest)
             allowed = target == layer or target in ALLOWED[layer]
             assert allowed, f"{path} imports {module}"
         if layer != "worker":
@@ -213,7 +255,7 @@ _JUDGING = {
         "import distbench.api, distbench.call, distbench.cli.check, distbench\n"
         "assert all(callable(getattr(distbench, name)) for name in distbench.__all__)"
     ): HEAVY,
-    "import distbench.checker, distbench.api, distbench.report.table": HEAVY,
+    "import distbench.checking.checker, distbench.api, distbench.report.table": HEAVY,
     "import distbench.faults, distbench.unusual, distbench.selftest.run": HEAVY,
 }
 

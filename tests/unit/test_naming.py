@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from distbench.naming import pair_names
 from distbench.trace import VariableInfo
+from distbench.trace.naming import pair_names
 
 
 def make(path: str, of: str = "", role: str = "slot", shape: tuple[int, ...] = (3,)):

@@ -16,7 +16,7 @@ import pytest
 from imported_scripts import import_scripts
 from ruamel.yaml import YAML
 
-from distbench.quarantine import read_quarantine
+from distbench.history.quarantine import read_quarantine
 
 pytestmark = pytest.mark.sweep  # starts many processes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from verdict_samples import make_finding
 
-from distbench.origin import find_origins, may_be_framework, plan_control
+from distbench.checking.origin import find_origins, may_be_framework, plan_control
 from distbench.scenario import Scenario
 from distbench.target import TargetRef
 

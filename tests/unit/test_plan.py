@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from distbench.checking.plan import DEFAULT_WORKLOADS, Planned, plan_scenarios
 from distbench.errors import BadInputError
 from distbench.machine import Machine
 from distbench.options import CheckOptions
-from distbench.plan import DEFAULT_WORKLOADS, Planned, plan_scenarios
 from distbench.scenario import MODEL, PIPELINE, PROGRAM
 
 MACHINE = Machine(cores=2, memory_bytes=2**34, gpus=0)

@@ -8,7 +8,7 @@ import pytest
 from plugin_suites import MANY, check_endings, check_one_document, prepare, run_suite
 from verdict_samples import make_run, make_verdict
 
-from distbench.suite import TestOutcome, make_suite_verdict
+from distbench.history.suite import TestOutcome, make_suite_verdict
 from distbench.verdict import Status
 
 pytest_plugins = ["pytester"]

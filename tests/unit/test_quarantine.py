@@ -10,8 +10,8 @@ import pytest
 from verdict_samples import make_finding, make_run, make_verdict
 
 from distbench.errors import BadInputError
+from distbench.history.quarantine import Entry, apply_quarantine, read_quarantine
 from distbench.options import CheckOptions
-from distbench.quarantine import Entry, apply_quarantine, read_quarantine
 from distbench.report.junit import verdict_to_junit
 from distbench.report.page import verdict_to_html
 from distbench.report.table import make_console, render_verdict

@@ -111,9 +111,9 @@ def test_what_brings_its_own_data_keeps_its_examples():
 @pytest.fixture
 def call(monkeypatch, capsys):
     def run(check, *words: str) -> tuple[int, str]:
-        module = types.ModuleType("distbench.checker")
+        module = types.ModuleType("distbench.checking.checker")
         module.check_target = check  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "distbench.checker", module)
+        monkeypatch.setitem(sys.modules, "distbench.checking.checker", module)
         monkeypatch.setattr(sys, "argv", ["distbench", "shrink", *words])
         with pytest.raises(SystemExit) as stopped:
             main()

@@ -7,10 +7,11 @@ import re
 import numpy as np
 import pytest
 
+from distbench.checking.stuck import find_overflowing, make_mismatch, read_parts
 from distbench.cluster import ClusterSpec, Task
 from distbench.launch.failure import TaskFailedError
-from distbench.stuck import find_overflowing, make_mismatch, read_parts
-from distbench.trace import SparseRows, Trace, TraceKey, write_trace
+from distbench.trace import SparseRows, Trace, TraceKey
+from distbench.trace.files import write_trace
 
 SPEC = ClusterSpec.parse("mwms:2@cpu")
 FAILURE = TaskFailedError(

@@ -12,9 +12,9 @@ from judged_runs import MEAN
 from swept import swept
 from training_simulator import RIGHT, Fault, observe
 
+from distbench.checking.confirm import confirm_first
 from distbench.compare.comparison import Comparison, compare_evidence
 from distbench.compare.noise import STATE
-from distbench.confirm import confirm_first
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence, Tier
 from distbench.split import shard_slices

@@ -16,9 +16,8 @@ from distbench.trace import (
     TraceKey,
     VariableInfo,
     merge_traces,
-    read_trace,
-    write_trace,
 )
+from distbench.trace.files import read_trace, write_trace
 
 KERNEL = VariableInfo(
     path="dense/kernel", role="variable", shape=(2, 3), dtype="float32"

@@ -10,8 +10,9 @@ import pytest
 from recorded_runs import train, write_parts
 
 from distbench.errors import BadInputError
-from distbench.trace import Trace, TraceKey, write_trace
-from distbench.trace_folder import find_parts, name_part, read_folder
+from distbench.trace import Trace, TraceKey
+from distbench.trace.files import write_trace
+from distbench.trace.folder import find_parts, name_part, read_folder
 
 
 @pytest.mark.parametrize("tasks", [1, 2])

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distbench.naming import pair_names
 from distbench.scenario import scenario_from_json
-from distbench.trace import read_trace, write_trace
+from distbench.trace.files import read_trace, write_trace
+from distbench.trace.naming import pair_names
 from distbench.worker.batches import check_batches, digest_batch
 from distbench.worker.flight import Rounds, fly
 from distbench.worker.jobs.control import write_control

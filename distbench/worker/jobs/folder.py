@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from distbench.trace import Trace, merge_traces, read_trace
+from distbench.trace import Trace, merge_traces
+from distbench.trace.files import read_trace
 
 CHECKPOINT = "checkpoint"
 """Prefix of what a cluster saves for another to restore."""

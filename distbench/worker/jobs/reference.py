@@ -10,7 +10,8 @@ from typing import Any
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
 from distbench.scenario import scenario_from_json
-from distbench.trace import Trace, read_trace, write_trace
+from distbench.trace import Trace
+from distbench.trace.files import read_trace, write_trace
 from distbench.worker.anew import find_drawn_anew
 from distbench.worker.earlier import rerun_earlier
 from distbench.worker.jobs.control import write_control

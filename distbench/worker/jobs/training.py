@@ -8,9 +8,10 @@ from typing import Any
 
 from distbench.errors import BadInputError
 from distbench.evidence import Tier
-from distbench.naming import pair_names
 from distbench.scenario import scenario_from_json
-from distbench.trace import INITIAL, Trace, TraceKey, Value, write_trace
+from distbench.trace import INITIAL, Trace, TraceKey, Value
+from distbench.trace.files import write_trace
+from distbench.trace.naming import pair_names
 from distbench.worker.batches import check_batches
 from distbench.worker.given import select_gradients, select_state
 from distbench.worker.jobs.folder import CHECKPOINT, read_reference

@@ -5,20 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
 
+from distbench.checking.confirm import confirm_first
+from distbench.checking.controls import Controls
+from distbench.checking.detailing import keep_details
+from distbench.checking.failing import Failing
+from distbench.checking.kept import keep_traces
+from distbench.checking.origin import (
+    find_origins,
+    has_sparse_gradients,
+    may_be_framework,
+)
+from distbench.checking.plan import Planned, plan_scenarios
+from distbench.checking.runs import end_uncompared, make_run
 from distbench.cluster import ClusterSpec
-from distbench.confirm import confirm_first
-from distbench.controls import Controls
-from distbench.detailing import keep_details
 from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
-from distbench.kept import keep_traces
-from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
 from distbench.machine import Machine, describe_machine, inspect_machine
@@ -31,15 +37,6 @@ from distbench.observe import (
     start_one,
 )
 from distbench.options import CheckOptions, Progress
-from distbench.origin import (
-    are_alike,
-    find_origins,
-    has_sparse_gradients,
-    is_deliberate,
-    may_be_framework,
-)
-from distbench.plan import Planned, plan_scenarios
-from distbench.stuck import find_overflowing, make_mismatch, read_parts
 from distbench.target import TargetRef
 from distbench.trace import Phase
 from distbench.verdict import Finding, Run, Status, Verdict
@@ -76,6 +73,7 @@ class Checker:
             if tier not in left_out
         )
         self._controls = Controls(launch, self._tiers)
+        self._failing = Failing(target, launch, self._tiers, self._controls)
         self._machine: Machine = inspect_machine()
 
     def run(self) -> Verdict:
@@ -118,7 +116,7 @@ class Checker:
         if lacks:
             too_few = self._options.require_gpus > self._machine.gpus
             status = Status.ERROR if too_few else Status.SKIPPED
-            yield from self._end(item, status, lacks[0])
+            yield from end_uncompared(item, self._tiers, status, message=lacks[0])
             return
         try:
             seen = observe(
@@ -128,14 +126,22 @@ class Checker:
             if not item.optional:
                 raise
             message = f"need an optimizer that takes sparse gradients ({error})"
-            yield from self._end(item, Status.SKIPPED, message)
+            yield from end_uncompared(
+                item, self._tiers, Status.SKIPPED, message=message
+            )
             return
         except ClusterError as error:
-            yield from self._end(item, Status.ERROR, str(error), detail=error.detail)
+            yield from end_uncompared(
+                item,
+                self._tiers,
+                Status.ERROR,
+                message=str(error),
+                detail=error.detail,
+            )
             return
         self._environment.update(seen.environment)
         if seen.failure is not None:
-            for run in self._judge_failure(item, seen, seen.failure):
+            for run in self._failing.judge(item, seen, seen.failure):
                 yield replace(run, details=self._keep(seen))
         elif seen.flight is not None:
             yield self._judge_flight(item, seen, seen.flight)
@@ -144,7 +150,13 @@ class Checker:
                 "need data and a rule on which no sum of gradients rounds for the "
                 "exact tier, have other"
             )
-            yield from self._end(item, Status.SKIPPED, message, seen.seconds)
+            yield from end_uncompared(
+                item,
+                self._tiers,
+                Status.SKIPPED,
+                seconds=seen.seconds,
+                message=message,
+            )
         else:
             yield from self._judge_evidence(item, seen)
 
@@ -157,20 +169,17 @@ class Checker:
             if judgement.status is Status.FAIL:
                 findings = self._find_origins(item, seen, tier, findings)
                 findings = self._confirm(item, seen, tier, findings)
-            yield Run(
-                scenario=item.scenario.id,
-                cluster=item.scenario.cluster,
-                path=item.scenario.path,
-                workload=item.scenario.workload,
-                tier=tier,
-                status=judgement.status,
-                seconds=seen.seconds / len(seen.evidence),
+            yield make_run(
+                item,
+                tier,
+                judgement.status,
+                seen.seconds / len(seen.evidence),
+                shards=evidence.reference.shards,
                 checked=judgement.checked,
                 worst=judgement.worst,
                 findings=findings,
                 references=judgement.references,
                 message=judgement.message,
-                setup=_describe_setup(item, evidence.reference.shards),
                 details=self._keep(seen, evidence, judgement.compared),
             )
 
@@ -183,20 +192,16 @@ class Checker:
                 # A rule of another kind may be compared in another tier.
                 shown = [f for found in control.findings.values() for f in found]
                 findings = find_origins(findings, shown, by_chance=True)
-        return Run(
-            scenario=item.scenario.id,
-            cluster=item.scenario.cluster,
-            path=item.scenario.path,
-            workload=item.scenario.workload,
-            tier=flight.tier,
-            status=judgement.status,
-            seconds=seen.seconds,
+        return make_run(
+            item,
+            flight.tier,
+            judgement.status,
+            seen.seconds,
             checked=judgement.checked,
             worst=judgement.worst,
             findings=findings,
             references=judgement.references,
             message=judgement.message,
-            setup=_describe_setup(item),
             staleness=flight.staleness,
             details=self._keep(seen, flight, judgement.compared),
         )
@@ -210,93 +215,6 @@ class Checker:
         if not self._options.details:
             return None
         return keep_details(evidence, compared, seen.logs)
-
-    def _judge_failure(
-        self, item: Planned, seen: Observation, failure: TaskFailedError
-    ) -> Iterator[Run]:
-        if failure.kind == "input":
-            raise BadInputError(failure.message)
-        if failure.kind == "timeout" and item.spec.kind == "mwms":
-            finding = self._find_mismatch(item)
-            if finding is not None:
-                for run in self._end(
-                    item, Status.FAIL, "", seen.seconds, failure.detail, seen.tiers
-                ):
-                    yield replace(run, findings=(finding,))
-                return
-        if failure.kind != "subject":
-            yield from self._end(
-                item, Status.ERROR, str(failure), seen.seconds, failure.detail
-            )
-            return
-        control = self._controls.run(item.scenario, item.spec, seen.control)
-        alike = control is not None and are_alike(control.failure, failure)
-        # A program may do what its control does not: there the type must tell.
-        is_known = alike or failure.exception == "NotImplementedError"
-        if is_known and is_deliberate(failure.traceback):
-            message = f"{failure.exception}: {failure.message}"
-            yield from self._end(
-                item, Status.REFUSED, message, seen.seconds, tiers=seen.tiers
-            )
-            return
-        finding = _make_raises(item, failure, "framework" if alike else "subject")
-        for run in self._end(
-            item, Status.FAIL, "", seen.seconds, failure.traceback, seen.tiers
-        ):
-            yield replace(run, findings=(finding,))
-
-    def _find_mismatch(self, item: Planned) -> Finding | None:
-        """Run once more with a deadline on each collective: is one of them missed?
-
-        None where none is, and the workers were slow, or wait for something else.
-        """
-        # Who waits in one collective for as long as the whole run was given does not
-        # wait for a slow worker. Until it hangs it may take as long as the first time.
-        timeout_s = item.scenario.timeout_s
-        timed = replace(self._launch, collective_s=timeout_s)
-        item = replace(item, scenario=replace(item.scenario, timeout_s=2 * timeout_s))
-        try:
-            seen = observe(
-                self._target, item.scenario, item.spec, self._tiers, timed, None
-            )
-        except (BadInputError, ClusterError):
-            return None
-        if seen.failure is None or seen.failure.kind != "collective":
-            return None
-        parts = read_parts(seen.folder, item.spec, seen.failure.phase)
-        finding = make_mismatch(seen.failure, item.spec, parts)
-        overflows = bool(find_overflowing(parts, finding.step))
-        control = self._controls.run(
-            item.scenario, item.spec, seen.control, overflows=overflows, launch=timed
-        )
-        if control is None or control.failure is None:
-            return finding
-        alike = control.failure.kind == seen.failure.kind
-        return replace(finding, origin="framework" if alike else "subject")
-
-    def _end(
-        self,
-        item: Planned,
-        status: Status,
-        message: str,
-        seconds: float = 0.0,
-        detail: str = "",
-        tiers: tuple[Tier, ...] = (),
-    ) -> Iterator[Run]:
-        tiers = tiers or self._tiers
-        for tier in tiers:
-            yield Run(
-                scenario=item.scenario.id,
-                cluster=item.scenario.cluster,
-                path=item.scenario.path,
-                workload=item.scenario.workload,
-                tier=tier,
-                status=status,
-                seconds=seconds / len(tiers),
-                message=message,
-                detail=detail,
-                setup=_describe_setup(item),
-            )
 
     def _find_origins(
         self,
@@ -367,51 +285,3 @@ def check_target(
             start=options.start,  # type: ignore[arg-type]  # validated by the options
         )
         return Checker(target, options, launch, progress).run()
-
-
-def _describe_setup(item: Planned, shards: tuple[int, ...] = ()) -> dict[str, object]:
-    """What a run of the verdict does not say by itself of its scenario."""
-    scenario = item.scenario
-    return {
-        "target": scenario.target,
-        "steps": scenario.steps,
-        "dtype": scenario.dtype,
-        "seed": scenario.seed,
-        "keras": scenario.keras,
-        "jit": scenario.jit,
-        "restore_from": scenario.restore_from,
-        "timeout_s": scenario.timeout_s,
-        "examples": scenario.examples,
-        "in_flight": scenario.in_flight,
-        "partitioner": scenario.partitioner,
-        "split": list(shards or scenario.split),
-    }
-
-
-def _make_raises(
-    item: Planned, failure: TaskFailedError, origin: Literal["subject", "framework"]
-) -> Finding:
-    replicas = () if failure.replica is None else (failure.replica,)
-    who = f"replica {failure.replica}" if replicas else f"task {failure.task}"
-    step = failure.step or 0
-    where, advice = "", "Look at the last line of the traceback that is yours."
-    if failure.frame:
-        where = f", at {failure.frame}"
-        advice = "That is the innermost line of yours."
-    return Finding(
-        code="raises",
-        phase=failure.phase or "build",
-        step=step,
-        variable="",
-        replicas=replicas,
-        ratio=None,
-        error=float("inf"),
-        bound=0.0,
-        explanation=(
-            f"Step {step}, {failure.phase or 'build'}: {who} of '{item.spec}' raised "
-            f"{failure.exception}: {failure.message}{where} - on one device the same "
-            f"code runs (raises). {advice}"
-        ),
-        confidence=1.0,
-        origin=origin,
-    )

@@ -7,7 +7,8 @@ from pathlib import Path
 from distbench.cluster import ClusterSpec
 from distbench.codes import CODES
 from distbench.launch.failure import TaskFailedError
-from distbench.trace import Trace, read_trace
+from distbench.trace import Trace
+from distbench.trace.files import read_trace
 from distbench.verdict import Finding
 
 

@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from distbench.errors import BadInputError
-from distbench.trace import SCHEMA, Trace, VariableInfo, merge_traces, read_trace
+from distbench.trace import Trace, VariableInfo, merge_traces
+from distbench.trace.files import SCHEMA, read_trace
 
 _BETWEEN = "."
 _LISTED = 6

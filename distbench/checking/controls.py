@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from distbench.checking.origin import Control, plan_control
 from distbench.cluster import ClusterSpec
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Tier
 from distbench.observe import Launch, observe
-from distbench.origin import Control, plan_control
 from distbench.scenario import Scenario, scenario_to_json
 from distbench.target import TargetRef
 
@@ -46,7 +46,7 @@ class Controls:
             scenario: That of the subject.
             spec: Its resolved cluster spec.
             control: The stock optimizer; None where the subject has none.
-            is_sparse: See `distbench.origin.plan_control`.
+            is_sparse: See `distbench.checking.origin.plan_control`.
             overflows: See there.
             launch: How its tasks are started, if otherwise than the subject's.
         """

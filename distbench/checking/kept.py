@@ -6,7 +6,7 @@ from pathlib import Path
 
 from distbench.errors import BadInputError
 from distbench.evidence import Evidence
-from distbench.trace import write_trace
+from distbench.trace.files import write_trace
 
 
 def make_place(folder: Path) -> None:

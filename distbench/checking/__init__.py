@@ -1,0 +1,1 @@
+"""From a subject to its verdict: planned, observed, judged, confirmed."""

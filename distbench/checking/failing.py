@@ -1,0 +1,156 @@
+"""Judges a run that ended with an exception, a deadline or a task lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+from distbench.checking.controls import Controls
+from distbench.checking.origin import are_alike, is_deliberate
+from distbench.checking.plan import Planned
+from distbench.checking.runs import end_uncompared
+from distbench.checking.stuck import find_overflowing, make_mismatch, read_parts
+from distbench.errors import BadInputError, ClusterError
+from distbench.evidence import Tier
+from distbench.launch.failure import TaskFailedError
+from distbench.observe import Launch, Observation, observe
+from distbench.target import TargetRef
+from distbench.verdict import Finding, Run, Status
+
+
+class Failing:
+    """Tells the subject's own failures from the framework's and the bench's.
+
+    Args:
+        target: The subject.
+        launch: How its tasks are started.
+        tiers: Those of the check.
+        controls: Runs a stock optimizer in the subject's place.
+    """
+
+    def __init__(
+        self,
+        target: TargetRef,
+        launch: Launch,
+        tiers: tuple[Tier, ...],
+        controls: Controls,
+    ) -> None:
+        self._target = target
+        self._launch = launch
+        self._tiers = tiers
+        self._controls = controls
+
+    def judge(
+        self, item: Planned, seen: Observation, failure: TaskFailedError
+    ) -> Iterator[Run]:
+        """The runs of a scenario that failed.
+
+        Raises:
+            BadInputError: The subject cannot be used.
+        """
+        if failure.kind == "input":
+            raise BadInputError(failure.message)
+        tiers = seen.tiers or self._tiers
+        if failure.kind == "timeout" and item.spec.kind == "mwms":
+            finding = self._find_mismatch(item)
+            if finding is not None:
+                yield from end_uncompared(
+                    item,
+                    tiers,
+                    Status.FAIL,
+                    seconds=seen.seconds,
+                    detail=failure.detail,
+                    findings=(finding,),
+                )
+                return
+        if failure.kind != "subject":
+            yield from end_uncompared(
+                item,
+                self._tiers,
+                Status.ERROR,
+                seconds=seen.seconds,
+                message=str(failure),
+                detail=failure.detail,
+            )
+            return
+        control = self._controls.run(item.scenario, item.spec, seen.control)
+        alike = control is not None and are_alike(control.failure, failure)
+        # A program may do what its control does not: there the type must tell.
+        is_known = alike or failure.exception == "NotImplementedError"
+        if is_known and is_deliberate(failure.traceback):
+            yield from end_uncompared(
+                item,
+                tiers,
+                Status.REFUSED,
+                seconds=seen.seconds,
+                message=f"{failure.exception}: {failure.message}",
+            )
+            return
+        finding = _make_raises(item, failure, "framework" if alike else "subject")
+        yield from end_uncompared(
+            item,
+            tiers,
+            Status.FAIL,
+            seconds=seen.seconds,
+            detail=failure.traceback,
+            findings=(finding,),
+        )
+
+    def _find_mismatch(self, item: Planned) -> Finding | None:
+        """Run once more with a deadline on each collective: is one of them missed?
+
+        None where none is, and the workers were slow, or wait for something else.
+        """
+        # Who waits in one collective for as long as the whole run was given does not
+        # wait for a slow worker. Until it hangs it may take as long as the first time.
+        timeout_s = item.scenario.timeout_s
+        timed = replace(self._launch, collective_s=timeout_s)
+        item = replace(item, scenario=replace(item.scenario, timeout_s=2 * timeout_s))
+        try:
+            seen = observe(
+                self._target, item.scenario, item.spec, self._tiers, timed, None
+            )
+        except (BadInputError, ClusterError):
+            return None
+        if seen.failure is None or seen.failure.kind != "collective":
+            return None
+        parts = read_parts(seen.folder, item.spec, seen.failure.phase)
+        finding = make_mismatch(seen.failure, item.spec, parts)
+        overflows = bool(find_overflowing(parts, finding.step))
+        control = self._controls.run(
+            item.scenario, item.spec, seen.control, overflows=overflows, launch=timed
+        )
+        if control is None or control.failure is None:
+            return finding
+        alike = control.failure.kind == seen.failure.kind
+        return replace(finding, origin="framework" if alike else "subject")
+
+
+def _make_raises(
+    item: Planned, failure: TaskFailedError, origin: Literal["subject", "framework"]
+) -> Finding:
+    replicas = () if failure.replica is None else (failure.replica,)
+    who = f"replica {failure.replica}" if replicas else f"task {failure.task}"
+    step = failure.step or 0
+    where, advice = "", "Look at the last line of the traceback that is yours."
+    if failure.frame:
+        where = f", at {failure.frame}"
+        advice = "That is the innermost line of yours."
+    return Finding(
+        code="raises",
+        phase=failure.phase or "build",
+        step=step,
+        variable="",
+        replicas=replicas,
+        ratio=None,
+        error=float("inf"),
+        bound=0.0,
+        explanation=(
+            f"Step {step}, {failure.phase or 'build'}: {who} of '{item.spec}' raised "
+            f"{failure.exception}: {failure.message}{where} - on one device the same "
+            f"code runs (raises). {advice}"
+        ),
+        confidence=1.0,
+        origin=origin,
+    )

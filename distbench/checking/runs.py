@@ -1,0 +1,69 @@
+"""Makes the runs of a verdict from what was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from distbench.checking.plan import Planned
+from distbench.evidence import Tier
+from distbench.verdict import Run, Status
+
+
+def make_run(
+    item: Planned,
+    tier: Tier,
+    status: Status,
+    seconds: float,
+    *,
+    shards: Sequence[int] = (),
+    **others: Any,
+) -> Run:
+    """One run of a planned scenario.
+
+    Args:
+        item: The scenario.
+        tier: In which it was compared.
+        status: How it ended.
+        seconds: How long it took.
+        shards: Examples of each replica, where it is known; else what was asked for.
+        others: Further fields of `Run`.
+    """
+    scenario = item.scenario
+    return Run(
+        scenario=scenario.id,
+        cluster=scenario.cluster,
+        path=scenario.path,
+        workload=scenario.workload,
+        tier=tier,
+        status=status,
+        seconds=seconds,
+        setup={
+            "target": scenario.target,
+            "steps": scenario.steps,
+            "dtype": scenario.dtype,
+            "seed": scenario.seed,
+            "keras": scenario.keras,
+            "jit": scenario.jit,
+            "restore_from": scenario.restore_from,
+            "timeout_s": scenario.timeout_s,
+            "examples": scenario.examples,
+            "in_flight": scenario.in_flight,
+            "partitioner": scenario.partitioner,
+            "split": list(shards or scenario.split),
+        },
+        **others,
+    )
+
+
+def end_uncompared(
+    item: Planned,
+    tiers: Sequence[Tier],
+    status: Status,
+    *,
+    seconds: float = 0.0,
+    **others: Any,
+) -> Iterator[Run]:
+    """The runs of a scenario that ended before anything was compared, one a tier."""
+    for tier in tiers:
+        yield make_run(item, tier, status, seconds / len(tiers), **others)
