@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 
 import pytest
 
@@ -15,6 +16,20 @@ pytest.register_assert_rewrite(
     "planted_case",
     "plugin_suites",
 )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave all cases of a test but the first ones to the sweeps: `first(count)`."""
+    seen: Counter[tuple[object, str]] = Counter()
+    for item in items:
+        first = item.get_closest_marker("first")
+        if first is None or item.get_closest_marker("sweep") is not None:
+            continue
+        test = (item.parent, getattr(item, "originalname", item.name))
+        seen[test] += 1
+        if seen[test] > first.args[0]:
+            item.add_marker("sweep")
 
 
 def pytest_collection_finish() -> None:

@@ -176,6 +176,7 @@ def spoil(place: list[str | int], value: object) -> str:
     return json.dumps(document)
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize(
     "text",
     [

@@ -102,6 +102,7 @@ def limit_sum(terms, dtype):
     )
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize("add", [add_one_by_one, add_in_pairs])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("replicas", [2, 3, 8, 32])

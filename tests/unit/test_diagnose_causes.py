@@ -19,11 +19,13 @@ def test_a_planted_fault_is_named(case):
     check_named(case, run_case(case))
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("setup", SETUPS, ids=lambda setup: "-".join(setup) or "plain")
 def test_the_same_run_without_the_fault_passes(setup):
     check_passed(judge(observe(steps=1, **setup)))
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     ("made", "ratio", "code"),
     [

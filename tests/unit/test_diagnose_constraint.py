@@ -48,6 +48,7 @@ def forget(rule):
     return Fault(update=update)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("constraint", "words"), CONSTRAINTS)
 @pytest.mark.parametrize("name", ["sgd", *swept("adam")])
 def test_a_forgotten_constraint_is_put_into_words(constraint, words, name):
@@ -61,6 +62,7 @@ def test_a_forgotten_constraint_is_put_into_words(constraint, words, name):
         )
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("constraint", "words"), CONSTRAINTS)
 def test_a_constraint_that_only_the_cluster_has_is_told(constraint, words):
     def update(new, old, gradients, run):
@@ -74,6 +76,7 @@ def test_a_constraint_that_only_the_cluster_has_is_told(constraint, words):
     )
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("constraint", "words"), CONSTRAINTS)
 def test_a_constraint_that_both_have_passes(constraint, words):
     del words

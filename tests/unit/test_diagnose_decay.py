@@ -24,6 +24,7 @@ def shrink_more(factor, replicas=(0, 1, 2)):
     )
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("name", ["sgd", *swept("momentum")])
 @pytest.mark.parametrize(
     ("factor", "replicas", "code"),

@@ -47,6 +47,7 @@ def change_trace(trace: Trace, keep) -> Trace:
     return replace(trace, values={k: v for k, v in trace.values.items() if keep(k)})
 
 
+@pytest.mark.first(10)
 @pytest.mark.parametrize(("name", "tier"), UNUSUAL_RUNS, ids=UNUSUAL_IDS)
 def test_correct_but_unusual_programs_pass(name, tier):
     check_unusual_passes(name, tier)

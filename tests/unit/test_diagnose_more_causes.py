@@ -212,6 +212,7 @@ ON_THREE = [
 ]
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize(
     "case", [*CASES, *swept(*ON_THREE)], ids=lambda case: case.name
 )
@@ -327,6 +328,7 @@ def divide_by_constant(evidence):
     return replace(evidence, reference=replace(trace, values=values))
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("constant", [True, False], ids=["constant", "mean"])
 @pytest.mark.parametrize(
     ("code", "power"),

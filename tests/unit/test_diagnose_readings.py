@@ -297,6 +297,7 @@ def test_statistics_and_contrasts_do(
     assert find(Simulator(compute)) == (True, weights)
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize(
     ("simulator", "note"),
     [
@@ -344,6 +345,7 @@ def lose_last(parts: list[Batch], _: int) -> Batch:
     return np.asarray(sum(parts[:-1]))
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize(
     ("simulator", "code", "phase"),
     [

@@ -44,6 +44,7 @@ def keep_own(combine):
 STATISTICS = [measure_norm, measure_slices, find_largest, take_mean_size]
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("steps", [2, *swept(3)])
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: s.__name__)
 @pytest.mark.parametrize(
@@ -66,6 +67,7 @@ def test_a_statistic_of_own_gradients_is_told(statistic, combine, steps):
     assert finding.confidence > 0.999
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: s.__name__)
 def test_a_statistic_of_the_sum_passes(statistic):
     check_passed(judge(observe(rule=Rule(statistic=statistic), steps=3)))

@@ -21,6 +21,7 @@ def divide_by_own_weights(power):
     return Fault(scale=scale)
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("shards", [(8, 8), (4, 4, 4, 4), (9, 3, 4)], ids=str)
 @pytest.mark.parametrize(
     ("code", "power"),

@@ -37,13 +37,13 @@ def drawn() -> list[generated.Generated]:
 def test_a_seed_always_gives_the_same(drawn: list[generated.Generated]) -> None:
     code = (
         "from distbench.faults.generated import generate\n"
-        f"for made in map(generate, range({len(drawn)})):\n"
+        "for made in map(generate, range(6)):\n"
         "    print(made.fault, made.facts.plan.describe())"
     )
     other = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, text=True
     )
-    here = [f"{made.fault} {made.facts.plan.describe()}" for made in drawn]
+    here = [f"{made.fault} {made.facts.plan.describe()}" for made in drawn[:6]]
     assert other.stdout.splitlines() == here
 
 

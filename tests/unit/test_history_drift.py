@@ -71,6 +71,7 @@ def test_less_than_half_a_second_is_the_machines() -> None:
     assert not give_times(0.3, 0.3, 0.3, 0.3, 0.3, 0.6, 0.6)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("sigma", [0.05, 0.1, 0.2])
 def test_noise_alone_is_no_drift(sigma: float) -> None:
     """600 runs: a noisy machine whose nights differ, and a run in 50 takes thrice."""

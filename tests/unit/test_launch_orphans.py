@@ -35,6 +35,7 @@ group.call(job, {}, timeout_s=600)
 """
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("ending", ["kill", "terminate", "exit"])
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_nothing_outlives_the_bench(tmp_path: Path, start: str, ending: str) -> None:

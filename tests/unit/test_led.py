@@ -123,6 +123,7 @@ def test_what_all_replicas_lead_is_right_where_one_device_does_not_tell(
     assert all(c.effective for c in led)
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("replica", ALL)
 @pytest.mark.parametrize("known", [True, False], ids=["known", "grouped"])
 def test_what_one_replica_leads_is_wrong(replica: int, known: bool) -> None:

@@ -150,6 +150,7 @@ def play(scripts: Any, tmp_path: Path) -> Callable[..., Any]:
     return run
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("status", list(Status), ids=str)
 def test_what_a_job_wrote_is_kept_whatever_it_says(play, status: Status) -> None:
     code = make_verdict(make_run(status)).exit_code
@@ -157,6 +158,7 @@ def test_what_a_job_wrote_is_kept_whatever_it_says(play, status: Status) -> None
     assert [run.status for run in done.verdict.runs] == [status]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("then", "text", "words"),
     [
@@ -326,6 +328,7 @@ def test_known_failures_do_not_make_a_night_red(
     assert "fits no scenario" not in capsys.readouterr().out  # it was not due
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("status", "code"),
     [("error", 3), ("undecidable", 4), ("skipped", 0), ("refused", 0)],

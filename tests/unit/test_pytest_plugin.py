@@ -53,6 +53,7 @@ def test_a_failed_verdict_shows_the_diagnosis_and_no_traceback(
     result.stdout.no_fnmatch_line("*VerdictFailedError*")
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     "line",
     [

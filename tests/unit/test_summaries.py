@@ -66,6 +66,7 @@ def test_odd_names_are_names_of_folders_and_numbers_stay_numbers():
     assert not any(math.isnan(value) for s in errors for value in s.values)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("scenario", ["../../etc/x", "/etc/x", "..", "."])
 def test_no_name_leads_out_of_the_folder(scenario: str):
     run = replace(make_checked_verdict().runs[0], scenario=scenario, tier="")

@@ -210,6 +210,7 @@ RIGHT_PROGRAMS: dict[str, tuple[Mapping[str, Any], Update, dict[str, Any], int]]
 }
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", RIGHT_PROGRAMS)
 def test_a_correct_total_passes_and_could_have_failed(name: str) -> None:
     start, update, options, known = RIGHT_PROGRAMS[name]
@@ -316,6 +317,7 @@ WRONG: dict[str, tuple[Mapping[str, Any], Update, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_total_is_named(name: str) -> None:
     start, update, due = WRONG[name]
