@@ -12,6 +12,7 @@ from distbench.cli.check import check
 from distbench.cli.debug import repro, shrink
 from distbench.cli.history import compare, history
 from distbench.cli.outcome import guard
+from distbench.cli.prompt import debug
 from distbench.cli.selftest import selftest
 from distbench.cli.tell import doctor, explain, list_all
 from distbench.cli.trace import diff, show
@@ -58,6 +59,7 @@ app.command("check")(guard(check))
 app.command("list")(guard(list_all))
 app.command("explain")(guard(explain))
 app.command("repro")(guard(repro))
+app.command("debug")(guard(debug))
 app.command("shrink")(guard(shrink))
 app.command("selftest")(guard(selftest))
 app.command("history")(guard(history))

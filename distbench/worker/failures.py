@@ -117,7 +117,7 @@ def describe_own_frame(error: BaseException) -> str:
     """
     frames = [*_list_op_frames(str(find_original(error))), *_list_frames(error)]
     mine = [f for f in frames if not _FOREIGN.search(f.filename)]
-    own = [f for f in mine if not f.filename.startswith(("<", *_STANDARD, *_INSTALLED))]
+    own = [f for f in mine if is_own_file(f.filename)]
     own = own or [f for f in mine if f.filename.startswith(_INSTALLED)]
     if not own:
         return ""
@@ -126,6 +126,12 @@ def describe_own_frame(error: BaseException) -> str:
     name = file.relative_to(here) if file.is_relative_to(here) else file
     text = f"{name}:{own[-1].lineno}"
     return f"{text}: {own[-1].line}" if own[-1].line else text
+
+
+def is_own_file(name: str) -> bool:
+    """Whether code of a file is the user's own: no framework, and nothing installed."""
+    foreign = ("<", *_STANDARD, *_INSTALLED)
+    return not _FOREIGN.search(name) and not name.startswith(foreign)
 
 
 def _list_frames(error: BaseException) -> list[traceback.FrameSummary]:

@@ -85,7 +85,10 @@ def call_converted(function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
 
     A function called from Python code that AutoGraph skipped would lose its
     conversion (`if tensor:` then raises), so the status of the caller is passed on.
+    Op by op there is nothing to convert, and a debugger shows the user's own lines.
     """
+    if tf.executing_eagerly():
+        return function(*args, **kwargs)
     status = tf.__internal__.autograph.control_status_ctx()
     return tf.__internal__.autograph.tf_convert(function, status)(*args, **kwargs)
 

@@ -8,6 +8,7 @@ from distbench.launch.channel import TaskChannel
 from distbench.launch.task import TaskContext, serve
 from distbench.worker.failures import classify_failure
 from distbench.worker.jobs.call import call
+from distbench.worker.jobs.debug import DebugJob
 from distbench.worker.jobs.flight import FlightJobs
 from distbench.worker.jobs.reference import ReferenceJobs
 from distbench.worker.jobs.summaries import summarise
@@ -31,6 +32,7 @@ def run_task(channel: TaskChannel, context: TaskContext) -> None:
             "prepare": training.prepare,
             "train": training.train,
             "save": training.save,
+            "debug": DebugJob(task, training).debug,
             "replay": reference.replay,
             "plan_rounds": flight.plan_rounds,
             "fly": flight.fly,

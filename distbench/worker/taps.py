@@ -64,6 +64,10 @@ class TapPoint:
     replica: int
 
 
+def _look_away(point: TapPoint, value: Any) -> None:
+    """Nobody waits for a value."""
+
+
 class TapBoard:
     """All taps of one task.
 
@@ -77,6 +81,7 @@ class TapBoard:
         find_shape: Gives the shape of the variable with a path.
         feeding: The phase at which `fed` replaces what flows past, if any.
         fed: What to feed, by call, phase and variable.
+        watch: Told of each value as it comes by.
     """
 
     def __init__(
@@ -99,6 +104,7 @@ class TapBoard:
         self.find_shape: Callable[[str], tuple[int, ...]] = lambda _: ()
         self.feeding: Phase | None = None
         self.fed: Fed = {}
+        self.watch: Callable[[TapPoint, Any], None] = _look_away
 
     # --- where we are -----------------------------------------------------------
 
@@ -239,6 +245,7 @@ class TapBoard:
             self._write(point, (value.indices, value.values))
         else:
             self._write(point, (tf.convert_to_tensor(value),))
+        self.watch(point, value)
         return value
 
     def clear(self, phase: Phase, variable: str) -> None:

@@ -83,8 +83,7 @@ class TrainingJobs:
                 f"process. Expected {sum(payload['shards'])} examples, as on one "
                 f"device. Received: {sum(shards)}."
             )
-        first = read_reference(payload, payload["tiers"][0])
-        session.table.rename(pair_names(session.variables, first.variables))
+        self.take_names(payload)
         initial = session.read_state()
         for tier in payload["tiers"]:
             session.restore_state(initial)
@@ -100,7 +99,7 @@ class TrainingJobs:
                 if corrected := payload.get("corrected"):
                     session.board.fed = select_gradients(reference, corrected, step)
                     session.board.set_feeds()
-                self._run_step(session, trained, step, shards, values)
+                self.run_step(session, trained, step, shards, values)
                 if payload.get("partly"):
                     partly = self._make_trace(session, tier, shards, values)
                     write_trace(partly, folder, f"partly-{tier}-{self._task.name}")
@@ -109,13 +108,19 @@ class TrainingJobs:
             write_trace(trace, folder, f"{name}-{tier}-{self._task.name}")
         return {}
 
+    def take_names(self, payload: Mapping[str, Any]) -> None:
+        """Call variables by the names that they have on one device."""
+        session, _, _ = self.prepared
+        first = read_reference(payload, payload["tiers"][0])
+        session.table.rename(pair_names(session.variables, first.variables))
+
     def save(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Train on the cluster and save what came of it, for another to restore."""
         session, trained, shards = self.prepared
         folder = Path(payload["folder"])
         for step in range(scenario_from_json(payload["scenario"]).steps):
             self._task.report_progress(step=step, phase="before the restore")
-            self._run_step(session, trained, step, shards, {})
+            self.run_step(session, trained, step, shards, {})
         values: dict[TraceKey, Value] = {}
         session.collect_state(INITIAL, session.read_state(), values)
         trace = self._make_trace(session, "free", shards, values)
@@ -128,7 +133,7 @@ class TrainingJobs:
             session.program.make_checkpoint().write(str(folder / name))
         return {}
 
-    def _run_step(
+    def run_step(
         self,
         session: Session,
         trained: Step,
@@ -136,6 +141,7 @@ class TrainingJobs:
         shards: tuple[int, ...],
         values: dict[TraceKey, Value],
     ) -> None:
+        """Run one step; adds to `values` what it left."""
         with session.guard("data"):
             batch = session.program.data(step)
         session.begin_step(step)

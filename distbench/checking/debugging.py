@@ -1,0 +1,53 @@
+"""Has one scenario stop in a debugger: plans it, and runs it up to the stop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TextIO
+
+from distbench.checking.plan import plan_scenarios
+from distbench.errors import BadInputError
+from distbench.launch.rundir import RunDirectory
+from distbench.machine import inspect_machine
+from distbench.observe import Launch, describe_subject, start_one
+from distbench.observe.debugging import Stopped, observe_stopped
+from distbench.options import CheckOptions
+from distbench.stop import Stop
+from distbench.target import TargetRef
+
+
+def debug_target(
+    target: TargetRef,
+    options: CheckOptions,
+    stop: Stop,
+    streams: tuple[TextIO, TextIO],
+) -> Stopped:
+    """Run the first scenario that the options name, up to a stop.
+
+    Args:
+        target: The subject.
+        options: Of a check; steps and tiers are those of the stop.
+        stop: Where a prompt is opened.
+        streams: What is typed, and where text goes.
+
+    Raises:
+        BadInputError: The subject, an option or the stop cannot be used.
+        ClusterError: A task failed.
+    """
+    options = replace(options, steps=stop.step + 1)
+    machine = inspect_machine()
+    with RunDirectory() as directory:
+        launch = Launch(
+            directory=directory,
+            keras=options.keras,
+            jit=options.jit,
+            start=options.start,  # type: ignore[arg-type]  # validated by the options
+        )
+        with start_one(launch, options.seed, options.jit) as one:
+            kind, _ = describe_subject(target, one)
+        planned = plan_scenarios(target.describe(), kind, options, machine)[0]
+        if lack := machine.find_lack(planned.spec):
+            raise BadInputError(f"'{planned.spec}' cannot run here: {lack}.")
+        return observe_stopped(
+            target, planned.scenario, planned.spec, launch, stop, streams
+        )

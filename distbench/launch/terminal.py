@@ -1,0 +1,97 @@
+"""Lends the bench's terminal to a task: lines to it, text from it.
+
+A task's own input is empty and its output goes to its log, so a debugger in it talks
+over a Unix socket in the run's private folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+_CHUNK_BYTES = 1 << 12
+_POLL_S = 0.2
+
+
+class Terminal:
+    """Connects whoever calls at a socket with a terminal, one after the other.
+
+    Args:
+        address: Where the socket is made; its folder keeps strangers out.
+        source: Where lines are typed; its end is told as the end of the input.
+        sink: Where the text of the task goes.
+    """
+
+    def __init__(self, address: Path, source: TextIO, sink: TextIO) -> None:
+        self.address = address
+        self._source = source
+        self._sink = sink
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(address))
+        self._listener.listen()
+        self._listener.settimeout(_POLL_S)
+        self._caller: socket.socket | None = None
+        self._ready = threading.Condition()
+        self._closed = False
+
+    def __enter__(self) -> Terminal:
+        # Reading a terminal cannot be interrupted: that thread ends with the process.
+        for work in (self._listen, self._type):
+            threading.Thread(target=work, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._ready:
+            self._closed = True
+            self._ready.notify_all()
+        self._listener.close()
+
+    def _listen(self) -> None:
+        while not self._closed:
+            try:
+                caller, _ = self._listener.accept()
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            with caller:
+                self._call(caller)
+                self._show(caller)
+                self._call(None)
+
+    def _call(self, caller: socket.socket | None) -> None:
+        with self._ready:
+            self._caller = caller
+            self._ready.notify_all()
+
+    def _show(self, caller: socket.socket) -> None:
+        caller.settimeout(None)
+        with contextlib.suppress(OSError):
+            while chunk := caller.recv(_CHUNK_BYTES):
+                self._sink.write(chunk.decode("utf-8", "replace"))
+                self._sink.flush()
+
+    def _type(self) -> None:
+        for line in self._source:
+            if (caller := self._wait_caller()) is None:
+                return
+            with contextlib.suppress(OSError):
+                caller.sendall(line.encode())
+        if (caller := self._wait_caller()) is not None:
+            with contextlib.suppress(OSError):
+                caller.shutdown(socket.SHUT_WR)
+
+    def _wait_caller(self) -> socket.socket | None:
+        """Who listens now; None once the terminal is closed."""
+        with self._ready:
+            self._ready.wait_for(lambda: self._closed or self._caller is not None)
+            return self._caller

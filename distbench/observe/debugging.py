@@ -1,0 +1,128 @@
+"""Runs one scenario up to a value at which a person looks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError, ClusterError
+from distbench.evidence import Tier
+from distbench.launch.failure import TaskFailedError
+from distbench.launch.terminal import Terminal
+from distbench.observe.launching import (
+    ONE,
+    Launch,
+    list_trainers,
+    make_opening,
+    make_payload,
+)
+from distbench.observe.subject import ask_one
+from distbench.scenario import PIPELINE, Scenario
+from distbench.stop import Stop, stop_to_json
+from distbench.target import TargetRef
+
+_TIER: Tier = "bounded"
+"""Each step starts from what one device has: what differs, this step made differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """What became of a stop.
+
+    Attributes:
+        stops: How often a prompt was opened.
+        seen: Phase and variable of what came by in the step and replica instead.
+        left: Whether the one at the prompt ended the run.
+    """
+
+    stops: int = 0
+    seen: tuple[tuple[str, str], ...] = ()
+    left: bool = False
+
+
+def observe_stopped(
+    target: TargetRef,
+    scenario: Scenario,
+    spec: ClusterSpec,
+    launch: Launch,
+    stop: Stop,
+    streams: tuple[TextIO, TextIO],
+) -> Stopped:
+    """Run a scenario on one device, then on its cluster up to a stop.
+
+    Args:
+        target: The subject.
+        scenario: What to run.
+        spec: Its resolved cluster spec.
+        launch: How tasks are started.
+        stop: Where a prompt is opened.
+        streams: What is typed, and where text goes.
+
+    Raises:
+        BadInputError: There is no such replica, the cluster's steps cannot be stopped,
+            or the subject fails on one device already.
+        ClusterError: A task failed.
+    """
+    _check_stop(stop, spec)
+    deadline_s = time.monotonic() + scenario.timeout_s
+
+    def left() -> float:
+        return max(0.1, deadline_s - time.monotonic())
+
+    folder = launch.directory.make_folder(f"stopped-{time.monotonic_ns()}")
+    trainers = list_trainers(spec)
+    address = launch.directory.path / "terminal"
+    payload = {
+        **make_payload(target, scenario, spec, folder),
+        "replicas": spec.replicas,
+        "tiers": [_TIER],
+        "cluster": str(spec),
+        "rerun": False,
+        "stop": stop_to_json(stop),
+        "terminal": str(address),
+    }
+    opening = make_opening(scenario.seed, scenario.jit, None, scenario.partitioner)
+    with (
+        launch.start_cluster(ONE, opening) as one,
+        launch.start_cluster(spec, opening) as cluster,
+        Terminal(address, *streams),
+    ):
+        try:
+            if scenario.workload == PIPELINE:
+                cluster.call("read", payload, timeout_s=left(), tasks=trainers)
+            wait_prepared = cluster.submit(
+                "prepare", payload, timeout_s=left(), tasks=trainers
+            )
+            ask_one(one, "reference", payload, target=target, timeout_s=left())
+            wait_prepared()
+            answers = cluster.call("debug", payload, timeout_s=left(), tasks=trainers)
+        except TaskFailedError as error:
+            if error.exception == "BdbQuit":
+                return Stopped(left=True)
+            raise ClusterError(
+                str(error), detail=error.detail or error.traceback
+            ) from error
+    return _join(list(answers.values()))
+
+
+def _check_stop(stop: Stop, spec: ClusterSpec) -> None:
+    if spec.kind == "ps":
+        raise BadInputError(
+            f"'{spec}' has no step that can be stopped: the chief sends a graph to its "
+            "workers. Expected: one, mirrored:R, central:R or mwms:W. To look at the "
+            "recorded values, use 'distbench check --keep DIR' and 'distbench trace'."
+        )
+    if stop.replica >= spec.replicas:
+        raise BadInputError(
+            f"'{spec}' has the replicas 0 to {spec.replicas - 1}. "
+            f"Received: {stop.replica}."
+        )
+
+
+def _join(answers: list[Mapping[str, object]]) -> Stopped:
+    stops = [int(str(answer["stops"])) for answer in answers]
+    seen = {tuple(item) for answer in answers for item in answer["seen"]}  # type: ignore[attr-defined]
+    return Stopped(stops=sum(stops), seen=tuple(sorted(seen)))

@@ -1,0 +1,107 @@
+"""`distbench debug` stops in the task that has a wrong number, in the user's code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import distbench
+from distbench.verdict import verdict_to_json
+
+pytestmark = pytest.mark.cluster
+DOCS = Path(__file__).parents[2] / "docs"
+
+CLIPPED = """\
+import tensorflow as tf
+import tf_keras
+
+
+class Clipped(tf_keras.optimizers.legacy.SGD):
+    def apply_gradients(self, grads_and_vars, name=None, **options):
+        clipped = [(tf.clip_by_norm(g, 0.125), v) for g, v in grads_and_vars]
+        return super().apply_gradients(clipped, name=name, **options)
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        change = 0.25 * grad
+        return var.assign_sub(change)
+
+
+def make():
+    return Clipped(0.25)
+"""
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> str:
+    file = tmp_path / "clipped.py"
+    file.write_text(CLIPPED)
+    return f"{file}:make"
+
+
+def debug(typed: str, *words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "distbench", "debug", *words],
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_it_stops_at_the_value_and_steps_into_the_users_code(subject: str) -> None:
+    code, text = debug(
+        "p tap.ratio\ns\nn\nn\np float(tf.reduce_sum(change / grad)) / 6\nc\n",
+        *(subject, "-c", "mirrored:2", "--replica", "1"),
+        *("--phase", "applied_gradient", "--variable", "kernel"),
+    )
+    assert code == 0, text
+    assert "step 0, applied_gradient of 'kernel', replica 1" in text
+    ratio = re.search(r"^\(Pdb\) ([0-9.]+)$", text, re.MULTILINE)
+    assert ratio is not None
+    assert 1 < float(ratio[1]) < 2
+    assert "clipped.py(10)_resource_apply_dense()" in text
+    assert "-> return var.assign_sub(change)" in text
+    assert "(Pdb) 0.25" in text
+
+
+def test_the_docs_show_what_comes_out(tmp_path: Path) -> None:
+    readme = (DOCS.parent / "README.md").read_text("utf-8")
+    program = re.findall(r"```python\n(import tensorflow.*?)```", readme, re.DOTALL)[0]
+    (tmp_path / "my_optimizer.py").write_text(program)
+    target = f"{tmp_path / 'my_optimizer.py'}:make_clipped_sgd"
+    file = tmp_path / "verdict.json"
+    file.write_text(verdict_to_json(distbench.check(target, "mwms:2")))
+    code, text = debug("q\n", str(file))
+    assert code == 0, text
+    shown = (DOCS / "debug.md").read_text("utf-8").split("verdict.json\n")[2]
+    assert text.replace(str(tmp_path), "/home/me").split() == [
+        *shown.partition("```")[0].split(),
+    ]
+
+
+@pytest.mark.nightly
+def test_a_value_that_does_not_come_by_is_bad_usage(subject: str) -> None:
+    code, text = debug("", subject, "--variable", "nothing", "-c", "mirrored:2")
+    assert code == 2
+    assert "No value came by: step 0, local_gradient of 'nothing', replica 0" in text
+    assert "local_gradient of 'kernel'" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("-c", "ps:2+1"), "has no step that can be stopped"),
+        (("--replica", "2"), "replicas 0 to 1. Received: 2"),
+    ],
+    ids=["ps", "replica"],
+)
+@pytest.mark.nightly
+def test_what_cannot_be_stopped_is_refused(subject, words, message: str) -> None:
+    code, text = debug("", subject, *words)
+    assert code == 2
+    assert re.search(message, text)

@@ -1,0 +1,77 @@
+"""A task talks to the bench's terminal over a socket."""
+
+from __future__ import annotations
+
+import io
+import queue
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from distbench.launch.rundir import RunDirectory
+from distbench.launch.terminal import Terminal
+
+_PATIENCE_S = 30.0
+
+
+class Typist:
+    """A source of lines that come when they are typed."""
+
+    def __init__(self) -> None:
+        self.lines: queue.Queue[str | None] = queue.Queue()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(lambda: self.lines.get(), None)
+
+
+def call(address: Path) -> socket.socket:
+    caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    caller.settimeout(_PATIENCE_S)
+    caller.connect(str(address))
+    return caller
+
+
+class Shown(io.StringIO):
+    """A sink that can be waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: queue.Queue[str] = queue.Queue()
+
+    def write(self, text: str) -> int:
+        self.writes.put(text)
+        return super().write(text)
+
+
+def test_lines_go_to_whoever_calls_and_text_comes_back() -> None:
+    typist, shown = Typist(), Shown()
+    with (
+        RunDirectory() as directory,
+        Terminal(directory.path / "t", typist, shown) as terminal,  # type: ignore[arg-type]
+    ):
+        for word in ("first", "second"):
+            with call(terminal.address) as caller:
+                caller.sendall(f"{word}? ".encode())
+                assert shown.writes.get(timeout=_PATIENCE_S) == f"{word}? "
+                typist.lines.put(f"{word}!\n")
+                assert caller.recv(100) == f"{word}!\n".encode()
+        typist.lines.put(None)
+
+
+def test_the_end_of_the_input_is_told() -> None:
+    with (
+        RunDirectory() as directory,
+        Terminal(directory.path / "t", io.StringIO("c\n"), Shown()) as terminal,
+        call(terminal.address) as caller,
+    ):
+        assert caller.makefile("r").read() == "c\n"
+
+
+def test_strangers_cannot_reach_it() -> None:
+    with (
+        RunDirectory() as directory,
+        Terminal(directory.path / "t", io.StringIO(), Shown()) as terminal,
+    ):
+        folder = terminal.address.parent
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
