@@ -87,6 +87,7 @@ def plan_scenarios(
                 jit=options.jit,
                 timeout_s=options.timeout_s,
                 restore_from=before,
+                restore_after=options.restore_after,
                 in_flight=options.in_flight,
                 partitioner=options.partitioner or "",
                 examples=options.examples if workload in WORKLOADS else 0,
