@@ -65,7 +65,7 @@ def plan_scenarios(
         raise BadInputError(
             f"Subject '{target}' has no steps in flight. Expected an optimizer, or a "
             "train program with data(step): `fit` waits for each of its steps, and a "
-            "pipeline is not read under parameter servers. "
+            "pipeline is read before any step is taken. "
             f"Received: in_flight={options.in_flight}."
         )
     before = ""

@@ -29,6 +29,10 @@ def _check(name: str, cluster: str, **options):
         ("SeededBeforeSharded", "mwms:2"),
         ("Distributed", "mwms:2"),
         ("FromFiles", "mwms:2"),
+        ("Sharded", "ps:2+1"),
+        pytest.param("Distributed", "ps:2+1", marks=LONG),
+        pytest.param("FromUnevenFiles", "ps:2+1", marks=LONG),
+        pytest.param("Endless", "ps:2+1", marks=LONG),
     ],
 )
 def test_pipelines_that_give_each_example_once_pass(name: str, cluster: str) -> None:
@@ -64,6 +68,15 @@ def test_files_of_other_lengths_give_each_example_once(cluster: str) -> None:
     verdict = _check("FromUnevenFiles", cluster, steps=1)
     assert verdict.status is Status.PASS, describe_verdict(verdict)
     assert len(verdict.runs[0].setup["split"]) == int(cluster[-1])
+
+
+@LONG
+def test_what_a_worker_of_parameter_servers_reads_twice_is_counted() -> None:
+    verdict = _check("ReadTwice", "ps:2+1", steps=2)
+    (found,) = verdict.findings
+    assert found.code == "examples-repeated", describe_verdict(verdict)
+    assert found.ratio == pytest.approx(26 / 24)
+    assert "workers 0, 1: 4 times" in found.explanation
 
 
 @LONG
