@@ -196,8 +196,10 @@ class FromTooFewFiles(FromFiles):
     lengths = (14, 10)
 
 
-class ShardedAgain(FromUnevenFiles):
-    """The program takes its worker's lines, and the policy takes files of these."""
+class ShardedByHand(FromUnevenFiles):
+    """The program takes its worker's lines, and nobody else shards."""
+
+    policy = "OFF"
 
     def make_dataset(self) -> Any:
         lines = super().make_dataset()
@@ -205,6 +207,12 @@ class ShardedAgain(FromUnevenFiles):
         workers = len(config.get("cluster", {}).get("worker", [0]))
         index = config.get("task", {}).get("index", 0)
         return lines.shard(workers, index)
+
+
+class ShardedAgain(ShardedByHand):
+    """The same, and the policy takes files of these."""
+
+    policy = "FILE"
 
 
 def write_files(lengths: tuple[int, ...]) -> list[str]:

@@ -32,6 +32,7 @@ def _check(name: str, cluster: str, **options):
         ("Sharded", "ps:2+1"),
         pytest.param("Distributed", "ps:2+1", marks=LONG),
         pytest.param("FromUnevenFiles", "ps:2+1", marks=LONG),
+        pytest.param("ShardedByHand", "mwms:2", marks=LONG),
         pytest.param("Endless", "ps:2+1", marks=LONG),
     ],
 )
