@@ -17,13 +17,17 @@ class Examples:
 
     Attributes:
         expected: By batch, what one device read.
-        seen: By replica and batch, what the cluster read.
+        seen: By replica and batch, what the cluster read; by worker, where each trains
+            by itself.
         is_whole: Whether all read to the end of the epoch.
+        apart: Whether those who read train by themselves, as the workers of parameter
+            servers do: then each may read an epoch of its own.
     """
 
     expected: tuple[tuple[str, ...], ...]
     seen: tuple[tuple[tuple[str, ...], ...], ...]
     is_whole: bool
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

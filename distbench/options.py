@@ -17,6 +17,7 @@ from distbench.scenario import (
     check_numbers,
     check_partitioner,
     check_path,
+    check_restore_after,
     check_workload,
 )
 from distbench.verdict import Run
@@ -50,6 +51,8 @@ class CheckOptions:
         start: `fork` or `spawn`; None takes what the machine allows.
         restore_from: The cluster that trains first and saves a checkpoint, from which
             each of `clusters` goes on; None starts afresh.
+        restore_after: How many steps of its own each of `clusters` trains before it
+            restores; with 0 there are no slots yet.
         in_flight: How many steps a coordinator schedules before it waits for them; then
             `steps` counts how often it waits, and the tier follows from the rule: exact
             where no order of the steps matters, else bounded.
@@ -77,6 +80,7 @@ class CheckOptions:
     engine: str = "local"
     start: str | None = None
     restore_from: str | None = None
+    restore_after: int = 0
     in_flight: int = 1
     partitioner: str | None = None
     examples: int = 0
@@ -114,6 +118,7 @@ class CheckOptions:
         self._check_engine()
 
     def _check_restore(self) -> None:
+        check_restore_after(self.restore_after, self.restore_from, self.steps)
         if self.restore_from is None:
             return
         ClusterSpec.parse(self.restore_from)

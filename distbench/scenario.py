@@ -90,6 +90,8 @@ class Scenario:
         split: Examples of each replica; empty splits the batch unevenly.
         restore_from: The cluster that trains first and saves what this one restores
             and goes on from; empty starts afresh.
+        restore_after: How many steps of its own it trains before it restores: with 0
+            there are no slots yet, and the restore waits for them.
         in_flight: How many steps a coordinator schedules before it waits for them. With
             more than 1, `steps` counts how often it waits.
         partitioner: Into which shards parameter servers cut variables, see
@@ -109,6 +111,7 @@ class Scenario:
     examples: int = 0
     split: tuple[int, ...] = ()
     restore_from: str = ""
+    restore_after: int = 0
     in_flight: int = 1
     partitioner: str = ""
 
@@ -130,6 +133,7 @@ class Scenario:
         check_partitioner(self.partitioner, ClusterSpec.parse(self.cluster))
         if self.restore_from:
             ClusterSpec.parse(self.restore_from)
+        check_restore_after(self.restore_after, self.restore_from, self.steps)
 
     def _check_split(self, spec: ClusterSpec) -> None:
         if not self.split and not self.examples:
@@ -165,6 +169,8 @@ class Scenario:
             parts.append(self.path)
         if self.restore_from:
             parts += ["from", self.restore_from.removesuffix("@cpu")]
+        if self.restore_after:
+            parts += ["after", str(self.restore_after)]
         if self.partitioner:
             parts.append(self.partitioner)
         if self.in_flight > 1:
@@ -222,6 +228,23 @@ def check_path(name: str) -> None:
     """Raise BadInputError for an aggregation path that does not exist."""
     if name not in PATHS:
         raise make_unknown_name_error("Aggregation path", name, PATHS)
+
+
+def check_restore_after(after: int, restore_from: str | None, steps: int) -> None:
+    """Raise BadInputError for steps before a restore that there cannot be."""
+    if after < 0:
+        raise BadInputError(f"restore_after must be 0 or more. Received: {after}.")
+    if after and not restore_from:
+        raise BadInputError(
+            f"There is nothing to restore after {after} steps. Expected restore_from, "
+            "the cluster that trains first and saves."
+        )
+    if after and after == steps:
+        # From the same data both come to the same state, and none would be missed.
+        raise BadInputError(
+            f"Both clusters would train {steps} steps before the restore. Expected "
+            "another number in restore_after than in steps."
+        )
 
 
 def check_in_flight(in_flight: int, *specs: ClusterSpec) -> None:

@@ -64,6 +64,7 @@ def make_start(scenario: Scenario, run: Run) -> CheckOptions:
         jit=scenario.jit,
         timeout_s=scenario.timeout_s,
         restore_from=scenario.restore_from or None,
+        restore_after=scenario.restore_after,
         examples=0 if is_brought else scenario.examples,
     )
 
@@ -157,7 +158,8 @@ def _list_workloads(options: CheckOptions) -> Iterator[CheckOptions]:
 
 def _list_steps(options: CheckOptions) -> Iterator[CheckOptions]:
     for steps in range(1, options.steps):
-        yield replace(options, steps=steps)
+        if steps != options.restore_after:  # which would miss what is not restored
+            yield replace(options, steps=steps)
 
 
 def _list_examples(options: CheckOptions) -> Iterator[CheckOptions]:

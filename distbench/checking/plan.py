@@ -65,7 +65,7 @@ def plan_scenarios(
         raise BadInputError(
             f"Subject '{target}' has no steps in flight. Expected an optimizer, or a "
             "train program with data(step): `fit` waits for each of its steps, and a "
-            "pipeline is not read under parameter servers. "
+            "pipeline is read before any step is taken. "
             f"Received: in_flight={options.in_flight}."
         )
     before = ""
@@ -87,6 +87,7 @@ def plan_scenarios(
                 jit=options.jit,
                 timeout_s=options.timeout_s,
                 restore_from=before,
+                restore_after=options.restore_after,
                 in_flight=options.in_flight,
                 partitioner=options.partitioner or "",
                 examples=options.examples if workload in WORKLOADS else 0,

@@ -46,6 +46,7 @@ def make_run(
             "keras": scenario.keras,
             "jit": scenario.jit,
             "restore_from": scenario.restore_from,
+            "restore_after": scenario.restore_after,
             "timeout_s": scenario.timeout_s,
             "examples": scenario.examples,
             "in_flight": scenario.in_flight,

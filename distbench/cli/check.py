@@ -99,6 +99,14 @@ def check(
             help="Train on this cluster first, save a checkpoint, and go on from it.",
         ),
     ] = None,
+    restore_after: Annotated[
+        int,
+        typer.Option(
+            metavar="K",
+            help="Restore over what K steps have trained, and not before the slots "
+            "exist.",
+        ),
+    ] = 0,
     in_flight: Annotated[
         int,
         typer.Option(
@@ -186,6 +194,7 @@ def check(
         expect=_distinct(expect),
         require_gpus=require_gpus,
         restore_from=restore_from,
+        restore_after=restore_after,
         in_flight=in_flight,
         partitioner=partitioner,
         timeout_s=timeout,

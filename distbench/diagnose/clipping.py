@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -49,13 +50,21 @@ class Source:
 
 
 def list_sources(context: Context, *, own: bool = False) -> list[Source]:
-    """Cases whose addends are known, each kind of phase in its own way.
+    """Cases whose addends are known, and to whose addends something was done.
 
     Args:
         context: The wrong values.
         own: Whether a replica's value is made of its own gradient alone.
     """
-    found = []
+    return [
+        source
+        for source in _list_known(context, own=own)
+        if not _is_plain_sum(context, source.case, source.terms)
+    ]
+
+
+def _list_known(context: Context, *, own: bool = False) -> Iterator[Source]:
+    """Cases whose addends are known, each kind of phase in its own way."""
     for number, case in context.list_cases():
         replica = case.key.replica
         if context.phase == "local_gradient" and replica != WHOLE:
@@ -68,10 +77,27 @@ def list_sources(context: Context, *, own: bool = False) -> list[Source]:
             replicas = tuple(range(len(terms)))
         if own and terms and replica != WHOLE:
             terms, replicas = (terms[replica],), (replica,)
-        if terms and not _is_plain_sum(context, case, terms):
-            found.append(
-                Source(number=number, case=case, terms=terms, replicas=replicas)
-            )
+        if terms:
+            yield Source(number=number, case=case, terms=terms, replicas=replicas)
+
+
+def _predict_small(
+    context: Context, clip: Callable[[Array], Array]
+) -> dict[int, Array]:
+    """Sums of addends that all were too small to be clipped, unlike the sums.
+
+    Nothing was done to them, which is wrong only if one device clips the sum: that it
+    came to what the same clip makes of it shows that it does.
+    """
+    found: dict[int, Array] = {}
+    for source in _list_known(context):
+        total = np.sum(source.terms, axis=0)
+        if context.phase == "reduced_gradient" and _is_plain_sum(
+            context, source.case, source.terms
+        ):
+            rest = np.abs(source.case.expected - clip(total))
+            if np.all(rest <= find_tolerance(source.case, context.replicas)):
+                found[source.number] = total
     return found
 
 
@@ -101,9 +127,14 @@ def explain_by_clipped_norm(context: Context) -> Iterator[Hypothesis]:
                 source.number: _sum_clipped(source, measure, limit, mean)
                 for source in sources
             }
+            small = (
+                _predict_small(context, partial(_limit_norm, limit=limit))
+                if measure is measure_tensor
+                else {}
+            )
             yield Hypothesis(
                 code="clip-before-reduction",
-                predicted=predicted,
+                predicted={**predicted, **small},
                 detail=f"every replica clips {words} to {limit:.6g} before the "
                 "replicas' gradients are added up",
             )
@@ -223,6 +254,11 @@ def _sum_clipped(source: Source, measure: Measure, limit: float, mean: float) ->
     return total
 
 
+def _limit_norm(total: Array, limit: float) -> Array:
+    norm = measure_norm(total)
+    return total * min(1.0, limit / norm) if norm > 0 else total
+
+
 def explain_by_clipped_value(context: Context) -> Iterator[Hypothesis]:
     """Each element of each replica's gradient limited to [-c, c].
 
@@ -237,7 +273,10 @@ def explain_by_clipped_value(context: Context) -> Iterator[Hypothesis]:
         return
     yield Hypothesis(
         code="clip-before-reduction",
-        predicted={s.number: _sum_limited(s, limit) for s in sources},
+        predicted={
+            **{s.number: _sum_limited(s, limit) for s in sources},
+            **_predict_small(context, lambda total: np.clip(total, -limit, limit)),
+        },
         detail=f"every replica clips its gradient's elements to ±{limit:.6g} before "
         "the replicas' gradients are added up",
     )

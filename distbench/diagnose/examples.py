@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
 
 from distbench.codes import find_code
 from distbench.evidence import Examples
@@ -16,41 +18,90 @@ def count_examples(examples: Examples | None) -> Iterator[Finding]:
     What is counted is the content: an example that a data set holds twice may be seen
     twice. Examples that one device never saw take the place of ones that are missed: a
     remainder that both drop need not be the same.
+
+    Workers of parameter servers share an epoch out, or each reads one of its own, as
+    TensorFlow's context has it, which tells every worker that it is the only one: what
+    was read is held against the one of the two that it is nearer to.
     """
     if examples is None:
         return
-    if examples.is_whole:
-        yield from _count_epoch(examples)
-    else:
+    if not examples.is_whole:
         yield from _compare_replicas(examples)
+        return
+    readers = [Counter(e for batch in own for e in batch) for own in examples.seen]
+    count = _count_epoch(examples, [sum(readers, Counter())])
+    if examples.apart:
+        count = min(count, _count_epoch(examples, readers), key=_Count.count_wrong)
+    yield from _tell(count, readers, apart=examples.apart)
 
 
-def _count_epoch(examples: Examples) -> Iterator[Finding]:
-    expected = Counter(e for batch in examples.expected for e in batch)
-    seen = [Counter(e for batch in batches for e in batch) for batches in examples.seen]
-    total: Counter[str] = sum(seen, Counter())
-    known = Counter({e: n for e, n in total.items() if e in expected})
-    repeated, missed = known - expected, expected - known
-    new = total.total() - known.total()
-    if repeated:
-        holders = [r for r, own in enumerate(seen) if any(e in own for e in repeated)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Count:
+    """What was read of as many epochs as there are groups of readers.
+
+    Attributes:
+        expected: How many examples are due.
+        total: How many were read.
+        new: How many of these one device never saw.
+        missed: How many were not read as often as is due.
+        repeated: By group, those that were read too often.
+    """
+
+    expected: int
+    total: int
+    new: int
+    missed: int
+    repeated: tuple[Counter[str], ...]
+
+    def count_wrong(self) -> int:
+        return self.missed + sum(found.total() for found in self.repeated)
+
+
+def _count_epoch(examples: Examples, groups: Sequence[Counter[str]]) -> _Count:
+    once = Counter(e for batch in examples.expected for e in batch)
+    known = [Counter({e: n for e, n in own.items() if e in once}) for own in groups]
+    total = sum(own.total() for own in groups)
+    return _Count(
+        expected=len(groups) * once.total(),
+        total=total,
+        new=total - sum(own.total() for own in known),
+        missed=sum((once - own).total() for own in known),
+        repeated=tuple(own - once for own in known),
+    )
+
+
+def _tell(
+    count: _Count, readers: Sequence[Counter[str]], *, apart: bool
+) -> Iterator[Finding]:
+    ratio = count.total / count.expected
+    if any(count.repeated):
+        again = sum(found.total() for found in count.repeated)
+        # All readers are one group, or each is one.
+        pairs = zip(readers, cycle(count.repeated), strict=False)
+        holders = [
+            number
+            for number, (own, repeated) in enumerate(pairs)
+            if any(e in own for e in repeated)
+        ]
         yield _make_finding(
             "examples-repeated",
-            repeated.total(),
-            expected.total(),
-            total.total() / expected.total(),
+            again,
+            count.expected,
+            ratio,
             tuple(holders),
-            f"{repeated.total()} times an example of the epoch is seen again",
+            f"{again} times an example of the epoch is seen again",
+            apart=apart,
         )
-    if missed.total() > new:
-        lost = missed.total() - new
+    if count.missed > count.new:
+        lost = count.missed - count.new
+        who = "worker" if apart else "replica"
         yield _make_finding(
             "examples-missed",
             lost,
-            expected.total(),
-            (known.total() + new) / expected.total(),
+            count.expected,
+            ratio,
             (),
-            f"{lost} of the {expected.total()} examples of an epoch reach no replica",
+            f"{lost} of the {count.expected} examples of an epoch reach no {who}",
         )
 
 
@@ -71,6 +122,8 @@ def _compare_replicas(examples: Examples) -> Iterator[Finding]:
                 f"{lost} of {len(expected)} examples reach no replica",
             )
     first, *others = examples.seen
+    if examples.apart:
+        return  # each trains by itself, and none counts on another to read the rest
     if not others or not first or any(own != first for own in others):
         return
     read = [e for batch in first for e in batch]
@@ -93,14 +146,17 @@ def _make_finding(
     ratio: float,
     replicas: tuple[int, ...],
     words: str,
+    *,
+    apart: bool = False,
 ) -> Finding:
-    who = f"replicas {', '.join(map(str, replicas))}: " if replicas else ""
+    kind = "workers" if apart else "replicas"
+    who = f"{kind} {', '.join(map(str, replicas))}: " if replicas else ""
     return Finding(
         code=code,
         phase="loss",
         step=0,
         variable="",
-        replicas=replicas,
+        replicas=() if apart else replicas,
         ratio=ratio,
         error=count / expected,
         bound=0.0,

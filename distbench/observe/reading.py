@@ -33,7 +33,7 @@ def read_evidence(
     """
     examples = None
     if scenario.workload == PIPELINE:
-        examples = read_examples(folder, tasks)
+        examples = read_examples(folder, tasks, apart=scenario.spec.kind == "ps")
     parts = [read_trace(folder, f"observed-{tier}-{task}") for task in tasks]
     replied = replies["tiers"][tier]
 
@@ -69,8 +69,14 @@ def read_evidence(
     )
 
 
-def read_examples(folder: Path, tasks: Sequence[str]) -> Examples:
-    """What was read of an epoch, on one device and by the tasks of a cluster."""
+def read_examples(folder: Path, tasks: Sequence[str], *, apart: bool) -> Examples:
+    """What was read of an epoch, on one device and by the tasks of a cluster.
+
+    Args:
+        folder: Where the tasks left it.
+        tasks: Those that read, in their order.
+        apart: See `Examples`.
+    """
     one, *parts = (
         json.loads((folder / f"examples-{name}.json").read_text("utf-8"))
         for name in ("one", *tasks)
@@ -83,4 +89,5 @@ def read_examples(folder: Path, tasks: Sequence[str]) -> Examples:
             for replica in part["seen"]
         ),
         is_whole=all(part["is_whole"] for part in (one, *parts)),
+        apart=apart,
     )

@@ -30,7 +30,13 @@ def train_before(
 ) -> dict[str, Any]:
     """Train on another cluster and save; returns what the payload has to say of it."""
     spec = ClusterSpec.parse(scenario.restore_from)
-    before = replace(scenario, cluster=scenario.restore_from, restore_from="", split=())
+    before = replace(
+        scenario,
+        cluster=scenario.restore_from,
+        restore_from="",
+        restore_after=0,
+        split=(),
+    )
     trainers = list_trainers(spec)
     place = folder / SAVED
     place.mkdir(mode=0o700)

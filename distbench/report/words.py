@@ -103,6 +103,7 @@ _OPTIONS: Mapping[str, Callable[[Any], str]] = {
     "engine": str,
     "split": lambda split: ",".join(map(str, split)),
     "restore_from": str,
+    "restore_after": str,
     "in_flight": str,
     "partitioner": str,
     "jit": lambda jit: "on" if jit else "off",

@@ -153,6 +153,7 @@ def read_scenario(verdict: Verdict, run: Run) -> Scenario:
         timeout_s=float(_take(run, setup.get("timeout_s"), "timeout_s", (int, float))),
         keras=None if keras is None else _take(run, keras, "keras", str),
         examples=_take(run, setup.get("examples", 0), "examples", int),
+        restore_after=_take(run, setup.get("restore_after", 0), "restore_after", int),
         in_flight=_take(run, setup.get("in_flight", 1), "in_flight", int),
         jit=None if jit is None else _take(run, jit, "jit", bool),
         split=tuple(_take(run, size, "split", int) for size in split),

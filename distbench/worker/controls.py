@@ -38,17 +38,20 @@ def make_control(
         stock: What to make in place of SGD, with the optimizer's configuration.
         wrap: The framework's own optimizer around the subject's.
     """
-    if stock is None:
-        optimizer = globals()[name]()
-    else:
-        kind, config = stock
-        optimizer = kind.from_config(dict(config))
+    optimizer = globals()[name]() if stock is None else make_stock(*stock)
     for option, value in options.items():
         setattr(optimizer, option, value)
     if wrap is None:
         return optimizer
     around, settings = wrap
     return around(optimizer, **settings)
+
+
+def make_stock(kind: Any, config: Mapping[str, Any]) -> Any:
+    """An optimizer of a class; those of TensorFlow 1 have no `from_config`."""
+    if hasattr(kind, "from_config"):
+        return kind.from_config(dict(config))
+    return kind(**config)
 
 
 class ModelControl:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,13 @@ class Epoch:
     """What one task read.
 
     Attributes:
-        batches: By step and local replica, a nest of arrays.
+        batches: By step and local replica, a nest of arrays: what is trained on.
+        readers: By replica, or by worker of parameter servers, and batch: the same.
         is_whole: Whether the data set came to its end.
     """
 
     batches: tuple[tuple[Any, ...], ...]
+    readers: tuple[tuple[Any, ...], ...]
     is_whole: bool
 
 
@@ -58,8 +61,48 @@ def read_epoch(batches: Any, strategy: tf.distribute.Strategy) -> Epoch:
         parts = strategy.experimental_local_results(batch)
         found.append(tuple(tf.nest.map_structure(np.asarray, part) for part in parts))
         if len(found) == _MOST_BATCHES:
-            return Epoch(batches=tuple(found), is_whole=False)
-    return Epoch(batches=tuple(found), is_whole=True)
+            break
+    return Epoch(
+        batches=tuple(found),
+        readers=tuple(zip(*found, strict=True)),
+        is_whole=len(found) < _MOST_BATCHES,
+    )
+
+
+def read_worker_epochs(subject: Any, strategy: tf.distribute.Strategy) -> Epoch:
+    """Read the data set of every worker that serves a chief, each to its end.
+
+    A coordinator gives a step to whichever worker is free. Here they take turns: the
+    k-th step trains on what the next worker in turn read next.
+
+    Args:
+        subject: As in `iterate`.
+        strategy: That of the parameter servers.
+    """
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    batches = iter(
+        coordinator.create_per_worker_dataset(lambda: _distribute(subject, strategy))
+    )
+    read = tf.function(lambda iterator: next(iterator))
+    workers: list[list[Any]] = []
+    is_whole = False
+    for _ in range(_MOST_BATCHES):
+        # No step can ask for its worker; what is made on each of them can.
+        made = coordinator._create_per_worker_resources(read, args=(batches,))
+        workers = workers or [[] for _ in made._values]
+        is_whole = True
+        for own, remote in zip(workers, made._values, strict=True):
+            with suppress(tf.errors.OutOfRangeError):
+                own.append(remote.fetch())
+                is_whole = False
+        if is_whole:
+            break
+    turns = min(map(len, workers))
+    return Epoch(
+        batches=tuple((own[turn],) for turn in range(turns) for own in workers),
+        readers=tuple(map(tuple, workers)),
+        is_whole=is_whole,
+    )
 
 
 def digest_examples(batch: Any) -> tuple[str, ...]:
@@ -79,11 +122,7 @@ def write_epoch(epoch: Epoch, folder: Path, name: str, steps: int) -> None:
         for number, array in enumerate(tf.nest.flatten(part))
     }
     np.savez(folder / f"batches-{name}.npz", **arrays)
-    replicas = len(epoch.batches[0]) if epoch.batches else 0
-    seen = [
-        [digest_examples(parts[replica]) for parts in epoch.batches]
-        for replica in range(replicas)
-    ]
+    seen = [[digest_examples(batch) for batch in own] for own in epoch.readers]
     document = {"is_whole": epoch.is_whole, "seen": seen}
     (folder / f"examples-{name}.json").write_text(json.dumps(document), "utf-8")
 
@@ -137,16 +176,24 @@ def iterate(subject: Any, strategy: tf.distribute.Strategy) -> Iterator[Any]:
         strategy: The default one, or that of a cluster.
     """
     is_single = not tf.distribute.has_strategy() and strategy.num_replicas_in_sync == 1
+    if not is_single:
+        return iter(_distribute(subject, strategy))
     if hasattr(subject, "dataset_fn"):
-        if is_single:
-            return iter(subject.dataset_fn(tf.distribute.InputContext()))
-        return iter(strategy.distribute_datasets_from_function(subject.dataset_fn))
+        return iter(subject.dataset_fn(tf.distribute.InputContext()))
+    return iter(_make_dataset(subject))
+
+
+def _distribute(subject: Any, strategy: tf.distribute.Strategy) -> Any:
+    if hasattr(subject, "dataset_fn"):
+        return strategy.distribute_datasets_from_function(subject.dataset_fn)
+    return strategy.experimental_distribute_dataset(_make_dataset(subject))
+
+
+def _make_dataset(subject: Any) -> tf.data.Dataset:
     dataset = subject.dataset()
     if not isinstance(dataset, tf.data.Dataset):
         raise BadInputError(
             "dataset() must return a tf.data.Dataset. Received: an object of type "
             f"'{type(dataset).__name__}'."
         )
-    return iter(
-        dataset if is_single else strategy.experimental_distribute_dataset(dataset)
-    )
+    return dataset

@@ -15,6 +15,7 @@ from distbench.worker.pipeline import (
     iterate,
     read_batches,
     read_epoch,
+    read_worker_epochs,
     write_epoch,
 )
 from distbench.worker.user_program import UserProgram
@@ -31,18 +32,11 @@ class PipelineProgram(UserProgram):
     def read_data(
         self, strategy: tf.distribute.Strategy, folder: Path, name: str, steps: int
     ) -> None:
-        """See `Program`.
-
-        Raises:
-            BadInputError: The strategy is that of parameter servers, whose workers
-                each have a data set of their own.
-        """
+        """See `Program`."""
         if isinstance(strategy, tf.distribute.ParameterServerStrategy):
-            raise BadInputError(
-                f"The pipeline of '{self.name}' cannot be read under parameter servers "
-                "yet. Expected: data(step), or another strategy."
-            )
-        epoch = read_epoch(iterate(self._subject, strategy), strategy)
+            epoch = read_worker_epochs(self._subject, strategy)
+        else:
+            epoch = read_epoch(iterate(self._subject, strategy), strategy)
         if epoch.batches:
             self._like = epoch.batches[0][0]
         write_epoch(epoch, folder, name, steps)

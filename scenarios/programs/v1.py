@@ -109,6 +109,8 @@ class ComputesGradients(Regression):
 class TellsMean(ComputesGradients):
     """`tf.compat.v1.losses` says that its mean is one; still nothing is scaled."""
 
+    gate = v1.Optimizer.GATE_NONE
+
     def compute_loss(self, batch):
         # Tells the graph that its last reduction was a mean.
         tf.compat.v1.losses.compute_weighted_loss(tf.ones([2]))

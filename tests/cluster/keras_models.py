@@ -162,6 +162,60 @@ def make_micro_steps() -> Any:
     return _make_with_step(step)
 
 
+def _make_keras3_with_step(divide: Any) -> Any:
+    import keras
+
+    class Model(keras.Sequential):
+        def train_step(self, batch: Any) -> Any:
+            import tensorflow as tf
+
+            x, y = batch
+            with tf.GradientTape() as tape:
+                loss = divide(keras.ops.mean((self(x, training=True) - y) ** 2))
+            variables = self.trainable_variables
+            self.optimizer.apply(tape.gradient(loss, variables), variables)
+            return {"loss": loss}
+
+    layers = [keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(1)]
+    model = Model([keras.layers.Input((3,)), *layers])
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+    return model
+
+
+def make_keras3_share_of_mean() -> Any:
+    """A step of Keras 3 that divides the mean over its shard by the replicas."""
+
+    def divide(loss: Any) -> Any:
+        import tensorflow as tf
+
+        return loss / tf.distribute.get_strategy().num_replicas_in_sync
+
+    return _make_keras3_with_step(divide)
+
+
+def make_keras3_mean_of_shard() -> Any:
+    """The same without the division."""
+    return _make_keras3_with_step(lambda loss: loss)
+
+
+def _make_synchronised(package: str) -> Any:
+    keras = importlib.import_module(package)
+    layers = [keras.layers.Dense(4), keras.layers.BatchNormalization(synchronized=True)]
+    model = keras.Sequential([keras.layers.Input((3,)), *layers, keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    return model
+
+
+def make_synchronised() -> Any:
+    """Batch normalisation over all replicas in Keras 2."""
+    return _make_synchronised("tf_keras")
+
+
+def make_keras3_synchronised() -> Any:
+    """The same in Keras 3, where each replica comes to the same averages."""
+    return _make_synchronised("keras")
+
+
 def make_mean_of_shard() -> Any:
     """The same without the division, as in many a tutorial."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -156,27 +157,76 @@ class SwitchedOff(Distributed):
     policy = "OFF"
 
 
+class ReadTwice(Sharded):
+    """On a cluster two of the examples come twice."""
+
+    def order(self, examples: Any, context: Any) -> Any:
+        mine = super().order(examples, context)
+        is_cluster = "chief" in os.environ.get("TF_CONFIG", "")
+        return mine.concatenate(mine.take(2)) if is_cluster else mine
+
+
 class FromFiles(Distributed):
     """Two files of text, one for each worker."""
 
     policy = "FILE"
+    lengths: tuple[int, ...] = (12, 12)
 
     def make_dataset(self) -> Any:
         import tensorflow as tf
 
-        folder = Path(tempfile.gettempdir()) / f"distbench-pipelines-{EXAMPLES}"
-        folder.mkdir(exist_ok=True)
-        names = []
-        for number, part in enumerate(np.split(make_examples()[0], 2)):
-            path = folder / f"part-{number}.csv"
-            if not path.exists():
-                temporary = path.with_suffix(f".{os.getpid()}")
-                np.savetxt(temporary, part, delimiter=",")
-                temporary.replace(path)
-            names.append(str(path))
+        names = write_files(self.lengths)
 
         def parse(line: Any) -> Any:
             x = tf.stack(tf.io.decode_csv(line, [0.0] * 3))
             return x, tf.reduce_sum(x, keepdims=True)
 
         return tf.data.TextLineDataset(names).map(parse)
+
+
+class FromUnevenFiles(FromFiles):
+    """More files than workers, of other lengths: an epoch ends at other times."""
+
+    lengths = (7, 2, 5, 1, 9)
+
+
+class FromTooFewFiles(FromFiles):
+    """Two files, of which a third worker gets none."""
+
+    lengths = (14, 10)
+
+
+class ShardedByHand(FromUnevenFiles):
+    """The program takes its worker's lines, and nobody else shards."""
+
+    policy = "OFF"
+
+    def make_dataset(self) -> Any:
+        lines = super().make_dataset()
+        config = json.loads(os.environ.get("TF_CONFIG", "{}"))
+        workers = len(config.get("cluster", {}).get("worker", [0]))
+        index = config.get("task", {}).get("index", 0)
+        return lines.shard(workers, index)
+
+
+class ShardedAgain(ShardedByHand):
+    """The same, and the policy takes files of these."""
+
+    policy = "FILE"
+
+
+def write_files(lengths: tuple[int, ...]) -> list[str]:
+    """The examples in files of so many lines; returns their names."""
+    kind = "-".join(map(str, lengths))
+    folder = Path(tempfile.gettempdir()) / f"distbench-pipelines-{kind}"
+    folder.mkdir(exist_ok=True)
+    names = []
+    ends = np.cumsum(lengths)[:-1]
+    for number, part in enumerate(np.split(make_examples()[0], ends)):
+        path = folder / f"part-{number}.csv"
+        if not path.exists():
+            temporary = path.with_suffix(f".{os.getpid()}")
+            np.savetxt(temporary, part, delimiter=",")
+            temporary.replace(path)
+        names.append(str(path))
+    return names

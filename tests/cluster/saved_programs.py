@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import tensorflow as tf
 import tf_keras
@@ -67,4 +68,134 @@ class SlotsMadeTooLate(Saved):
             model=self.kernel,
             counter=self.adam.iterations,
             slots=list(self.adam.variables()[1:]),
+        )
+
+
+class Halved:
+    """Two variables; the rate is a variable that the loop halves in its last step."""
+
+    def build(self, strategy):
+        del strategy
+        rng = np.random.default_rng(0)
+        values = {"kernel": rng.normal(size=(4, 2)), "bias": np.zeros(2)}
+        self.trained = [
+            tf.Variable(value.astype("float32"), name=f"dense/{name}")
+            for name, value in values.items()
+        ]
+        self.made = self.make_optimizer()
+
+    def make_optimizer(self):
+        return tf_keras.optimizers.legacy.Adam(0.1)
+
+    def variables(self):
+        return self.trained
+
+    def optimizer(self):
+        return self.made
+
+    def data(self, step):
+        rng = np.random.default_rng(step)
+        x = rng.normal(size=(8, 4)).astype("float32")
+        return x, rng.normal(size=(8, 2)).astype("float32")
+
+    def before_step(self, step):
+        if step == 2:
+            rate = self.made.learning_rate
+            rate.assign(rate * 0.5)
+
+    def replica_step(self, batch):
+        x, y = batch
+        kernel, bias = self.trained
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((x @ kernel + bias - y) ** 2) / 8
+        gradients = tape.gradient(loss, self.trained)
+        self.made.apply_gradients(zip(gradients, self.trained, strict=True))
+        return loss
+
+
+class HalvedKeras2(Halved):
+    def make_optimizer(self):
+        return tf_keras.optimizers.Adam(0.1)
+
+
+class HalvedKeras3(Halved):
+    def make_optimizer(self):
+        made = keras.optimizers.Adam(0.1)
+        made.build(self.trained)
+        return made
+
+
+class RateForgotten(Halved):
+    """The checkpoint holds slots and counter, and a rate that starts over."""
+
+    def checkpoint(self):
+        adam = self.made
+        adam._create_all_weights(self.trained)
+        kept = [adam.iterations, *self.trained]
+        kept += [adam.get_slot(v, name) for v in self.trained for name in ("m", "v")]
+        return tf.train.Checkpoint(kept=kept)
+
+
+class PartlyBuilt(Saved):
+    """Of two variables one has its slots before the restore, the other one not yet."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.bias = tf.Variable(tf.zeros(2), name="dense/bias")
+        self.prepare()
+
+    def prepare(self):
+        self.adam._create_all_weights([self.kernel])
+
+    def variables(self):
+        return [self.kernel, self.bias]
+
+    def checkpoint(self):
+        return tf.train.Checkpoint(
+            model=self.variables(), optimizer=self.adam, counter=self.count_steps()
+        )
+
+    def count_steps(self):
+        return self.adam.iterations
+
+    def replica_step(self, batch):
+        x, y = batch
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((x @ self.kernel + self.bias - y) ** 2) / 8
+        gradients = tape.gradient(loss, self.variables())
+        self.apply(list(zip(gradients, self.variables(), strict=True)))
+        return loss
+
+    def apply(self, pairs):
+        self.adam.apply_gradients(pairs)
+
+
+class PartlyBuiltV1(PartlyBuilt):
+    """The same with TensorFlow 1's Adam, whose powers belong to no variable."""
+
+    def prepare(self):
+        self.adam = tf.compat.v1.train.AdamOptimizer(0.1)
+        self.counter = tf.Variable(
+            0,
+            dtype=tf.int64,
+            name="global_step",
+            trainable=False,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+        self.adam._create_slots([self.kernel])
+
+    def count_steps(self):
+        return self.counter
+
+    def apply(self, pairs):
+        self.adam.apply_gradients(pairs, global_step=self.counter)
+
+
+class SavesKernelSlots(PartlyBuilt):
+    """The checkpoint lists the slots that there are: those of one variable."""
+
+    def checkpoint(self):
+        slots = [self.adam.get_slot(self.kernel, name) for name in ("m", "v")]
+        return tf.train.Checkpoint(
+            model=self.variables(), slots=slots, counter=self.count_steps()
         )

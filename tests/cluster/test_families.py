@@ -107,10 +107,19 @@ def test_what_an_option_makes_the_framework_refuse_is_refused() -> None:
     assert {run.status for run in verdict.runs} == {Status.REFUSED}
 
 
-def test_what_a_stock_optimizer_itself_is_refused_is_refused() -> None:
-    """SGD, the control of most, decays its variables in another way."""
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("make_keras3_muon", "default"),
+        pytest.param("make_v1_adam", "user", marks=LONG),
+    ],
+)
+def test_what_a_stock_optimizer_itself_is_refused_is_refused(
+    name: str, path: str
+) -> None:
+    """SGD, the control of most, decays otherwise, and has no powers to multiply."""
     verdict = distbench.check(
-        f"{SUBJECTS}:make_keras3_muon", "central:2", workload="linear", tier="bounded"
+        f"{SUBJECTS}:{name}", "central:2", workload="linear", tier="bounded", path=path
     )
     assert {run.status for run in verdict.runs} == {Status.REFUSED}
 

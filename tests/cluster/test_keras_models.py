@@ -29,6 +29,9 @@ def _check(name: str, cluster: str):
         ("many_inputs_keras3", "mirrored:2"),
         ("make_share_of_mean", "mwms:2"),
         ("make_dense", "ps:2+1"),
+        ("make_keras3_share_of_mean", "mirrored:2"),
+        pytest.param("make_synchronised", "mwms:2", marks=LONG),
+        pytest.param("make_keras3_synchronised", "mirrored:2", marks=LONG),
     ],
 )
 def test_correct_models_pass(name: str, cluster: str) -> None:
@@ -67,6 +70,15 @@ def test_of_several_losses_in_a_step_none_is_taken_for_the_replicas(name: str) -
             "loss",
             "own/count",
             "subject",
+        ),
+        pytest.param(
+            "make_keras3_mean_of_shard",
+            "mirrored:2",
+            "loss-not-scaled",
+            "loss",
+            "",
+            "subject",
+            marks=LONG,
         ),
         pytest.param(
             "make_keras3_statistics",

@@ -11,6 +11,7 @@ from distbench.errors import BadInputError
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
+LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 PIPELINES = Path(__file__).with_name("pipelines.py")
 
 
@@ -28,6 +29,11 @@ def _check(name: str, cluster: str, **options):
         ("SeededBeforeSharded", "mwms:2"),
         ("Distributed", "mwms:2"),
         ("FromFiles", "mwms:2"),
+        ("Sharded", "ps:2+1"),
+        pytest.param("Distributed", "ps:2+1", marks=LONG),
+        pytest.param("FromUnevenFiles", "ps:2+1", marks=LONG),
+        pytest.param("ShardedByHand", "mwms:2", marks=LONG),
+        pytest.param("Endless", "ps:2+1", marks=LONG),
     ],
 )
 def test_pipelines_that_give_each_example_once_pass(name: str, cluster: str) -> None:
@@ -55,6 +61,38 @@ def test_examples_that_come_twice_or_never_are_counted(
     assert (first.code, first.phase, first.replicas) == (code, "loss", replicas)
     assert first.ratio == pytest.approx(ratio)
     assert not others, describe_verdict(verdict)
+
+
+@pytest.mark.parametrize("cluster", ["mwms:3", pytest.param("mwms:4", marks=LONG)])
+def test_files_of_other_lengths_give_each_example_once(cluster: str) -> None:
+    """In the second step of three workers one of them is at its end already."""
+    verdict = _check("FromUnevenFiles", cluster, steps=1)
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    assert len(verdict.runs[0].setup["split"]) == int(cluster[-1])
+
+
+@LONG
+def test_what_a_worker_of_parameter_servers_reads_twice_is_counted() -> None:
+    verdict = _check("ReadTwice", "ps:2+1", steps=2)
+    (found,) = verdict.findings
+    assert found.code == "examples-repeated", describe_verdict(verdict)
+    assert found.ratio == pytest.approx(26 / 24)
+    assert "workers 0, 1: 4 times" in found.explanation
+
+
+@LONG
+def test_files_that_are_sharded_twice_are_counted() -> None:
+    verdict = _check("ShardedAgain", "mwms:3", steps=1)
+    first = verdict.findings[0]
+    assert first.code == "examples-missed", describe_verdict(verdict)
+    assert first.ratio == pytest.approx(1 / 3)
+
+
+@LONG
+def test_a_worker_without_a_file_is_an_error_in_tensorflows_words() -> None:
+    (found,) = _check("FromTooFewFiles", "mwms:3", tier="bounded").findings
+    assert (found.code, found.phase) == ("raises", "data")
+    assert "not enough for the required 3 shards/workers" in found.explanation
 
 
 def test_orders_that_no_seed_makes_alike_lose_and_repeat_examples() -> None:

@@ -16,6 +16,7 @@ from planted_case import (
 )
 from swept import swept
 from training_simulator import (
+    BIAS,
     HEAD,
     KERNEL,
     TRAINED,
@@ -387,6 +388,38 @@ def test_what_cancels_is_explained_by_the_cause_of_the_rest():
     (finding,) = judge(evidence).findings
     assert finding.code == "clip-before-reduction"
     assert set(finding.variables) == set(TRAINED)
+
+
+@pytest.mark.parametrize("is_norm", [False, True], ids=["elements", "norm"])
+@pytest.mark.parametrize("share", [1.0, 0.9], ids=["same-clip", "other-clip"])
+def test_a_sum_of_gradients_too_small_to_be_clipped_is_due_clipped(
+    is_norm: bool, share: float
+) -> None:
+    """No replica's bias reaches the limit, their sum does; one device clips that."""
+    size = np.linalg.norm if is_norm else lambda a: np.max(np.abs(a))
+    shards = [
+        value
+        for key, value in observe(replicas=2).observed.values.items()
+        if (key.step, key.phase, key.variable) == (0, "local_gradient", BIAS)
+    ]
+    limit = 1.01 * max(map(size, shards))
+    assert limit < size(sum(shards))
+
+    def clip(value, limit=limit):
+        if is_norm:
+            return clip_norm(value, limit)
+        return map_values(value, lambda a: np.clip(a, -limit, limit).astype(a.dtype))
+
+    def clip_alone(gradients):
+        limits = {BIAS: share * limit}
+        return {k: clip(v, limits.get(k, limit)) for k, v in gradients.items()}
+
+    evidence = observe(
+        Fault(reduce=each(clip)), replicas=2, steps=1, sparse=False, alone=clip_alone
+    )
+    found = {f.code: f.variables for f in judge(evidence).findings}
+    assert (BIAS in found["clip-before-reduction"]) == (share == 1.0)
+    assert (len(found) == 1) == (share == 1.0)
 
 
 def test_leaving_nothing_out_is_no_cause():

@@ -11,9 +11,9 @@ EPOCH = (("a", "b", "c"), ("d", "e", "f"))
 
 
 def find(
-    *seen: tuple[tuple[str, ...], ...], is_whole: bool = True
+    *seen: tuple[tuple[str, ...], ...], is_whole: bool = True, apart: bool = False
 ) -> list[tuple[str, float, tuple[int, ...]]]:
-    examples = Examples(expected=EPOCH, seen=seen, is_whole=is_whole)
+    examples = Examples(expected=EPOCH, seen=seen, is_whole=is_whole, apart=apart)
     return [(f.code, f.ratio or 0.0, f.replicas) for f in count_examples(examples)]
 
 
@@ -78,3 +78,44 @@ def test_of_an_endless_data_set_replicas_must_not_read_the_same(
     seen: tuple, expected: list
 ) -> None:
     assert find(*seen, is_whole=False) == expected
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        (EPOCH, EPOCH),
+        ((("a", "c"), ("e", "b"), ("d", "f")), EPOCH),  # in orders of their own
+        ((("a", "b"), ("d", "e")), (("c", "f"),)),
+    ],
+    ids=["an-epoch-each", "other-orders", "a-share-each"],
+)
+def test_workers_apart_read_an_epoch_each_or_share_one(seen: tuple) -> None:
+    assert not find(*seen, apart=True)
+
+
+def test_what_a_worker_apart_reads_twice_or_never_is_told() -> None:
+    twice = (*EPOCH, ("a", "b"))
+    assert find(EPOCH, twice, apart=True) == [("examples-repeated", 14 / 12, ())]
+    less = (("a", "b", "c"), ("d", "e"))
+    assert find(EPOCH, less, apart=True) == [("examples-missed", 11 / 12, ())]
+    (finding,) = count_examples(
+        Examples(expected=EPOCH, seen=(EPOCH, twice), is_whole=True, apart=True)
+    )
+    assert "workers 1: 2 times" in finding.explanation
+
+
+def test_a_share_that_no_worker_apart_reads_is_missed() -> None:
+    found = find((("a", "b"),), (("c",), ("f",)), apart=True)
+    assert found == [("examples-missed", 4 / 6, ())]
+
+
+def test_endless_workers_apart_may_read_alike_but_nothing_less() -> None:
+    once_more = (*EPOCH, *EPOCH)
+    assert not find(once_more, once_more, is_whole=False, apart=True)
+    less = (("a", "b"), ("a", "b"))
+    found = list(
+        count_examples(
+            Examples(expected=once_more, seen=(less, less), is_whole=False, apart=True)
+        )
+    )
+    assert [(f.code, f.ratio) for f in found] == [("examples-missed", 2 / 6)]

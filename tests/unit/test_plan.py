@@ -51,9 +51,12 @@ def test_what_brings_its_data_has_no_workload_of_the_bench(
 
 
 def test_what_a_spec_leaves_open_is_what_the_machine_has() -> None:
-    (item,) = plan("program", clusters=("mirrored:all",), restore_from="mwms:2")
+    (item,) = plan(
+        "program", clusters=("mirrored:all",), restore_from="mwms:2", restore_after=1
+    )
     assert (str(item.spec), item.scenario.cluster) == ("mirrored:2@cpu", "mirrored:2")
     assert item.scenario.restore_from == "mwms:2@cpu"
+    assert item.scenario.restore_after == 1
 
 
 def test_one_scenario_is_picked_by_its_id() -> None:

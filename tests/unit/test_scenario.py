@@ -29,9 +29,13 @@ from distbench.scenario import (
         ),
         ({"target": "dir/train.py:Program"}, "Program-mwms:2"),
         ({"target": "t.py:P", "path": "user"}, "P-mwms:2-user"),
+        (
+            {"target": "t.py:P", "restore_from": "one", "restore_after": 1},
+            "P-mwms:2-from-one-after-1",
+        ),
         ({"target": "test_x.<locals>.<lambda>"}, "test_x._locals_._lambda-mwms:2"),
     ],
-    ids=["optimizer", "program", "program-path", "lambda"],
+    ids=["optimizer", "program", "program-path", "restored", "lambda"],
 )
 def test_the_id_names_what_differs(changes: dict, expected: str) -> None:
     assert Scenario(**changes).id == expected
@@ -102,6 +106,9 @@ def test_an_open_cluster_has_no_shards_yet() -> None:
         ({"timeout_s": float("nan")}, "timeout_s must be"),
         ({"dtype": "float31"}, "Did you mean 'float32'"),
         ({"keras": "2"}, "keras '2' is not known"),
+        ({"restore_after": -1}, "restore_after must be 0 or more. Received: -1"),
+        ({"restore_after": 1}, "nothing to restore after 1 steps"),
+        ({"restore_from": "one", "restore_after": 3}, "would train 3 steps before"),
         ({"split": (1, 2, 3)}, "3 shares, 2 replicas"),
         ({"split": (9, -1)}, "must not be negative"),
         ({"split": (0, 0)}, "one must be positive"),
@@ -129,6 +136,7 @@ def test_an_empty_shard_is_a_scenario_of_its_own() -> None:
         ({"workloads": ("linnear",)}, "Did you mean 'linear'"),
         ({"expect": ("mean-of-mean",)}, "Did you mean 'mean-of-means'"),
         ({"steps": 0}, "steps must be"),
+        ({"restore_after": 1}, "nothing to restore after 1 steps"),
         ({"require_gpus": -1}, "require_gpus must not be negative"),
         ({"engine": "slurn"}, "Did you mean 'slurm'"),
         ({"engine": "slurm"}, "Engine 'slurm' is not built yet"),

@@ -99,6 +99,17 @@ def test_no_more_checks_are_made_than_allowed(tries):
     assert len(made) == tries
 
 
+def test_a_restore_stays_one_of_another_state():
+    start = CheckOptions(
+        clusters=("mirrored:2",),
+        tiers=("bounded",),
+        restore_from="one",
+        restore_after=1,
+    )
+    made = list_tries(lambda options: fail(), start)
+    assert [one.options.steps for one in made] == [3, 2]
+
+
 def test_what_brings_its_own_data_keeps_its_examples():
     start = CheckOptions(clusters=("ps:4+2",), tiers=("bounded",), steps=1)
     made = list_tries(lambda options: fail(), start)

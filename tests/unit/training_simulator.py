@@ -111,7 +111,11 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What is run."""
+    """What is run.
+
+    Attributes:
+        alone: What one device does to its gradients where the replicas' are summed.
+    """
 
     replicas: int = 2
     shards: tuple[int, ...] = ()
@@ -129,6 +133,7 @@ class Setup:
     width: int = 6
     summed_first: bool = False
     weighed: bool = False
+    alone: Callable[[Gradients], Gradients] = lambda gradients: gradients
 
 
 def keep(value: Any, *_: Any) -> Any:
@@ -263,12 +268,13 @@ class Simulation:
         self, state: State, batch: Any, order: Sequence[int]
     ) -> tuple[dict[str, Any], State]:
         loss, local = self.compute(state, batch, order, 1.0)
-        applied = self.setup.rule.transform(local)
+        reduced = self.setup.alone(local)
+        applied = self.setup.rule.transform(reduced)
         new = self.setup.rule.update(state, applied)
         taps = {
             "loss": {"": loss},
             "local_gradient": local,
-            "reduced_gradient": local,
+            "reduced_gradient": reduced,
             "applied_gradient": applied,
         }
         return taps, new

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from distbench.errors import BadInputError
-from distbench.worker.controls import Made
+from distbench.worker.controls import Made, make_stock
 from distbench.worker.families import keras2, keras3, legacy, v1
 from distbench.worker.families.family import Family
 from distbench.worker.intercept import Undo
@@ -91,13 +91,12 @@ def _describe_stock(optimizer: Any, *, keeps_descent: bool) -> Made | None:
         if f"{kind.__module__}.{kind.__qualname__}" in KNOWN_BASES:
             break
         if _is_stock(kind):
-            is_left_out = kind.__name__ == "SGD" and not keeps_descent
-            if is_left_out or not hasattr(kind, "from_config"):
+            if kind.__name__ == family.descent and not keeps_descent:
                 break
             try:
-                config = kind.get_config(optimizer)
+                config = family.read_config(kind, optimizer)
                 settings = {k: v for k, v in config.items() if k not in family.options}
-                kind.from_config(dict(settings))
+                make_stock(kind, settings)
             except Exception:  # noqa: BLE001 - a subclass may lack what it configures
                 break
             return kind, settings

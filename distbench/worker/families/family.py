@@ -29,6 +29,11 @@ def _get_iterations(optimizer: Any) -> Any:
     return getattr(optimizer, "iterations", None)
 
 
+def _get_config(kind: Any, optimizer: Any) -> Mapping[str, Any]:
+    # Its own class' method: what a subclass adds is not the framework's.
+    return kind.get_config(optimizer)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """One family of optimizers.
@@ -46,6 +51,8 @@ class Family:
         options: Attributes of the base class that change what it computes, as numbers;
             a control takes them from the subject.
         find_counter: The variable in which an optimizer counts its steps, or None.
+        descent: The class that follows the gradient and may keep no slot at all.
+        read_config: What makes another optimizer of one of its classes.
     """
 
     bases: Mapping[str, str]
@@ -56,3 +63,5 @@ class Family:
     options: tuple[str, ...] = ()
     build: Callable[[Any, Sequence[Any]], None] = _build_late
     find_counter: Callable[[Any], Any] = _get_iterations
+    descent: str = "SGD"
+    read_config: Callable[[Any, Any], Mapping[str, Any]] = _get_config

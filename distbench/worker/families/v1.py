@@ -62,6 +62,23 @@ def find_counter(optimizer: Any) -> Any:
     return getattr(optimizer, _COUNTER, None)
 
 
+def read_config(kind: Any, optimizer: Any) -> dict[str, Any]:
+    """The arguments of a stock class, which all of them keep under their names.
+
+    Raises:
+        TypeError: One is no plain value: a function, say, or a tensor of some graph.
+    """
+    held = vars(optimizer)
+    found = {}
+    for name in list(inspect.signature(kind.__init__).parameters)[1:]:
+        # Adam and Adadelta call their rate otherwise.
+        key = "_lr" if name == "learning_rate" and "_lr" in held else f"_{name}"
+        if not isinstance(held[key], (int, float, str)):
+            raise TypeError(f"{name} is of type {type(held[key]).__name__}")
+        found[name] = held[key]
+    return found
+
+
 FAMILY = Family(
     bases={_BASE: "tf.compat.v1.train.Optimizer"},
     controls={_BASE: "make_v1_sgd"},
@@ -70,6 +87,8 @@ FAMILY = Family(
     paths=("default", "user", "none"),
     build=build,
     find_counter=find_counter,
+    descent="GradientDescentOptimizer",
+    read_config=read_config,
 )
 
 

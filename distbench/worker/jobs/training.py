@@ -60,16 +60,20 @@ class TrainingJobs:
             reference = read_reference(payload, payload["tiers"][0])
             session.board.feeding = corrected
             session.board.fed = select_gradients(reference, corrected, 0)
-        if restored := payload.get("restored"):
-            # Before the first step, which makes the slots: they are restored when they
-            # come into being.
-            with session.guard("restore"), session.strategy.scope():
-                checkpoint = session.program.make_checkpoint()
-                checkpoint.restore(str(Path(restored) / CHECKPOINT))
+        late = scenario.restore_after
+        if not late:
+            # The first step makes the slots: they are restored when they come into
+            # being.
+            _restore(session, payload)
         self._task.report_progress(phase="first step")
-        step = session.make_step()
-        session.prepare(step, list(cut_batch(batch, shards)))
-        self._prepared = session, step, shards
+        trained = session.make_step()
+        session.prepare(trained, list(cut_batch(batch, shards)))
+        for step in range(late):
+            self._task.report_progress(step=step, phase="before the restore")
+            self._run_step(session, trained, step, shards, {})
+        if late:
+            _restore(session, payload)
+        self._prepared = session, trained, shards
         return {}
 
     def train(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -167,3 +171,11 @@ class TrainingJobs:
             notes={"tier": tier, "micro_steps": session.board.count_gradients()},
             metrics=session.metrics,
         )
+
+
+def _restore(session: Session, payload: Mapping[str, Any]) -> None:
+    """Restore what another cluster saved, if the scenario goes on from it."""
+    if restored := payload.get("restored"):
+        with session.guard("restore"), session.strategy.scope():
+            checkpoint = session.program.make_checkpoint()
+            checkpoint.restore(str(Path(restored) / CHECKPOINT))

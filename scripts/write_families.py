@@ -1,0 +1,160 @@
+"""Check each optimizer family on each strategy and path; write docs/families.md.
+
+What was checked before is kept in docs/measured/families.json and not run again, so
+that it can be done in parts.
+
+    python scripts/write_families.py --minutes 30        # goes on where it stopped
+    python scripts/write_families.py --only 'keras3/*'   # a part of it
+    python scripts/write_families.py --only 'v1/user/dense/central:2' --again
+    python scripts/write_families.py --minutes 0         # writes the page, runs nothing
+
+Exit code 0: all that is no pass is explained in scripts/families_page.py. 1: something
+is not. 3: a cluster or the machine failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import importlib.metadata
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from families_cases import Case, list_cases
+from families_page import Row, find_known, make_page
+from measured import FOLDER, ROOT, describe_place, find_commit, write_figures
+
+import distbench
+from distbench.errors import BadInputError, ClusterError
+from distbench.verdict import Status, Verdict
+
+FIGURES = FOLDER / "families.json"
+PAGE = ROOT / "docs" / "families.md"
+_TIMEOUT_S = 60.0
+"""Some cases wait until the deadline; nothing else comes near it."""
+_VERSIONS = ("tensorflow", "tf-keras", "keras")
+_UNEXPLAINED, _BAD_USAGE, _BROKEN = 1, 2, 3
+
+
+def check_case(case: Case) -> Row:
+    """Make one check; returns what is kept of it."""
+    start_s = time.monotonic()
+    try:
+        verdict = distbench.check(
+            case.subject,
+            case.cluster,
+            path=case.bench_path,
+            workload=case.workload,
+            timeout_s=_TIMEOUT_S,
+        )
+    except (BadInputError, ClusterError) as error:
+        # What fails on one device already says nothing about the cluster.
+        is_input = isinstance(error, BadInputError)
+        row: Row = {"status": "skipped" if is_input else "error", "message": str(error)}
+    else:
+        row = describe_verdict(verdict)
+    seconds = round(time.monotonic() - start_s, 1)
+    return {"case": case.id, **row, "seconds": seconds, "distbench": find_commit()}
+
+
+def describe_verdict(verdict: Verdict) -> Row:
+    """What is kept of a verdict: the heaviest of its tiers."""
+    status = verdict.status
+    if {run.status for run in verdict.runs} <= {Status.REFUSED, Status.SKIPPED}:
+        status = verdict.runs[0].status
+    heaviest = next(run for run in verdict.runs if run.status == status)
+    return {
+        "status": str(status),
+        "tiers": [str(run.tier) for run in verdict.runs],
+        "checked": sum(run.checked for run in verdict.runs),
+        "message": heaviest.message,
+        "findings": [
+            {
+                "code": found.code,
+                "phase": found.phase,
+                "origin": found.origin,
+                "explanation": found.explanation,
+            }
+            for found in heaviest.findings
+        ],
+    }
+
+
+def read_rows(now: Mapping[str, str]) -> dict[str, Row]:
+    """The rows of earlier runs, if they were measured with what is installed now."""
+    if not FIGURES.exists():
+        return {}
+    document = json.loads(FIGURES.read_text("utf-8"))
+    if any(document["place"].get(name) != now[name] for name in _VERSIONS):
+        print(f"{FIGURES}: measured with other versions, all of it is run again")
+        return {}
+    return {row["case"]: row for row in document["rows"]}
+
+
+def write_results(
+    cases: Sequence[Case], rows: Mapping[str, Row], place: Mapping[str, str]
+) -> None:
+    """Write the figures and the page."""
+    kept = [rows[case.id] for case in cases if case.id in rows]
+    document = {"place": dict(place), "rows": kept}
+    write_figures(FIGURES, document)
+    PAGE.write_text(make_page(cases, document), "utf-8")
+
+
+def describe_row(row: Row) -> str:
+    """A row in the words of the progress."""
+    words = [row["status"], f"{row['seconds']} s"]
+    words += [f"{f['code']} ({f['origin']})" for f in row.get("findings", ())]
+    if row["status"] != "pass" and find_known(row) is None:
+        words.append("NOT EXPLAINED: " + row["message"].partition("\n")[0][:300])
+        words += [f["explanation"] for f in row.get("findings", ())]
+    return " ".join(words)
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", metavar="CASE", default="*", help="a pattern")
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--again", action="store_true", help="what was checked, too")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """List, check, write; returns the exit code."""
+    options = parse_arguments(arguments)
+    place = {**describe_place(), "keras": importlib.metadata.version("keras")}
+    del place["distbench"]  # each row says its own
+    cases = list_cases()
+    chosen = [case for case in cases if fnmatch.fnmatch(case.id, options.only)]
+    if not chosen:
+        print(
+            f"No case fits {options.only!r}. There are {len(cases)}, such as "
+            f"{cases[0].id}.",
+            file=sys.stderr,
+        )
+        return _BAD_USAGE
+    rows = read_rows(place)
+    todo = [case for case in chosen if options.again or case.id not in rows]
+    print(f"{len(chosen)} checks, {len(todo)} to be made", flush=True)
+    start_s = time.monotonic()
+    for number, case in enumerate(todo, 1):
+        if time.monotonic() - start_s >= 60 * options.minutes:
+            break
+        rows[case.id] = check_case(case)
+        write_results(cases, rows, place)
+        print(f"[{number}/{len(todo)}] {case.id}: {describe_row(rows[case.id])}")
+        sys.stdout.flush()
+    write_results(cases, rows, place)
+    if any(row["status"] == "error" for row in rows.values()):
+        return _BROKEN
+    is_explained = all(
+        row["status"] == "pass" or find_known(row) for row in rows.values()
+    )
+    return 0 if is_explained else _UNEXPLAINED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
