@@ -34,9 +34,6 @@ class Launch:
         jit: Whether XLA compiles; None leaves it to TensorFlow.
         start: `fork` or `spawn`; None takes what is safe here.
         log: Told what the user should know.
-        collective_s: How long a worker waits for the others in a collective; None is
-            for ever. With a deadline a run that hangs says where, and every step's
-            part of a trace is written at once.
         rerun: Whether one device runs the shards in other graphs even where all
             replicas repeat them bit by bit.
     """
@@ -46,7 +43,6 @@ class Launch:
     jit: bool | None = None
     start: Start | None = None
     log: Callable[[str], None] = lambda _: None
-    collective_s: float | None = None
     rerun: bool = False
 
     def start_cluster(self, spec: ClusterSpec, first: Job) -> Group:
@@ -82,14 +78,12 @@ def start_one(launch: Launch, seed: int, jit: bool | None) -> Group:
 def make_opening(
     seed: int,
     jit: bool | None,
-    collective_s: float | None = None,
     partitioner: str = "",
 ) -> Job:
     """The first job of every task: it starts TensorFlow."""
     payload = {
         "seed": seed,
         "jit": jit,
-        "collective_s": collective_s,
         "partitioner": partitioner,
     }
     return Job(name="open", payload=payload, timeout_s=OPEN_S)
