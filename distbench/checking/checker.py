@@ -282,6 +282,7 @@ def check_target(
             directory=directory,
             keras=options.keras,
             jit=options.jit,
+            memory_gib=options.memory_gib,
             start=options.start,  # type: ignore[arg-type]  # validated by the options
         )
         return Checker(target, options, launch, progress).run()

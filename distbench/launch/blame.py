@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from distbench.cluster import Task
-from distbench.launch.channel import BenchChannel, Message
+from distbench.launch.channel import EXIT_CHANNEL_CLOSED, BenchChannel, Message
 from distbench.launch.failure import TaskFailedError, collect_stacks, read_tail
 from distbench.launch.process import ExitStatus, TaskProcess
 
@@ -21,12 +21,12 @@ class Trouble:
     """Why a task that lives has to be ended.
 
     Attributes:
-        kind: `stopped` or `memory`.
+        kind: `stopped`, `memory` or, where peers alone complain of it, `peer`.
         words: What it did, to follow its name.
         advice: What to do about it.
     """
 
-    kind: Literal["stopped", "memory"]
+    kind: Literal["stopped", "memory", "peer"]
     words: str
     advice: str
 
@@ -76,10 +76,25 @@ class Member:
         return (self.failure or {}).get("kind") == "peer"
 
     @property
+    def peer(self) -> str | None:
+        """The task that it could not reach any more, as text, if it named one."""
+        return (self.failure or {}).get("peer") if self.lost_peer else None
+
+    @property
     def collective(self) -> dict[str, Any] | None:
         """In what it waited for the others when it was told to give up, or None."""
         found = (self.failure or {}).get("collective")
         return found if isinstance(found, dict) else None
+
+
+def make_unreachable(complaining: Iterable[Member]) -> Trouble:
+    """The trouble of a task that lives, and cannot be reached by its peers."""
+    names = ", ".join(str(member.task) for member in complaining)
+    return Trouble(
+        kind="peer",
+        words=f"could not be reached any more by {names}",
+        advice=", though its process lives. Its log and Python stack show why.",
+    )
 
 
 def make_failure(
@@ -110,6 +125,9 @@ def make_failure(
         what, why = f"raised {failure['exception']}", f": {failure['message']}"
     elif culprit.trouble is not None:
         what, why = culprit.trouble.words, culprit.trouble.advice
+    elif ended.code == EXIT_CHANNEL_CLOSED:
+        what = "closed descriptors that are not its own"
+        why = ", its connection to the bench among them, so what it said last is lost."
     elif ended.signal == signal.SIGKILL:
         what = str(ended)
         why = ". Linux does so when memory runs out: see 'dmesg' and use fewer tasks."

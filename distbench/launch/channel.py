@@ -15,6 +15,7 @@ Task to bench: `{"event": "progress", "step": 3, "phase": "loss"}`,
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import queue
@@ -28,6 +29,9 @@ Message = dict[str, Any]
 
 EXIT_BENCH_GONE = 75
 """Exit code of a task whose bench is gone; nobody is left to see it but a log."""
+
+EXIT_CHANNEL_CLOSED = 76
+"""Exit code of a task whose own code closed the channel's descriptor."""
 
 _CHUNK_BYTES = 1 << 16
 
@@ -122,7 +126,10 @@ class TaskChannel:
         try:
             with self._write_lock:
                 self._sock.sendall(line)
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.EBADF, errno.ENOTSOCK):
+                # The subject closed what it did not open: the bench lives.
+                os._exit(EXIT_CHANNEL_CLOSED)
             end_at_once()
 
     def report_progress(

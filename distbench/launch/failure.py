@@ -11,11 +11,13 @@ from typing import Any
 
 from distbench.cluster import Task
 from distbench.errors import ClusterError
+from distbench.escape import escape_controls
 from distbench.launch.process import TaskProcess
 
 TAIL_LINES = 40
 _TAIL_BYTES = 1 << 16
 _POLL_S = 0.02
+_KEPT = "\n\t"
 
 _READER = '/launch/channel.py", line '
 _BOTTOM = '/launch/bootstrap.py", line '
@@ -84,7 +86,11 @@ class TaskFailedError(ClusterError):
         self.collectives = dict(collectives or {})
         self.log_tails = dict(log_tails or {})
         self.stacks = dict(stacks or {})
-        super().__init__(summary, detail=self._make_detail())
+        # What a task said or printed may steer a terminal.
+        super().__init__(
+            escape_controls(summary, keep=_KEPT),
+            detail=escape_controls(self._make_detail(), keep=_KEPT),
+        )
 
     def _make_detail(self) -> str:
         sections = [("Traceback", self.task, self.traceback)]

@@ -23,6 +23,7 @@ from distbench.launch.blame import (
     ask_for_stacks,
     make_failure,
     make_timeout,
+    make_unreachable,
 )
 from distbench.launch.failure import read_tail
 from distbench.launch.forkclient import ForkServer
@@ -42,7 +43,7 @@ _PEER_GRACE_S = 1.0
 """The same where all that is known is that a task lost a peer."""
 _GIVE_UP_S = 1.0
 """How long tasks have to say in what they wait for each other."""
-_EXIT_STATUS_S = 2.0
+_EXIT_STATUS_S = 1.0
 _TICK_S = 0.05
 _POLITE_S = 2.0
 _TERMINATE_S = 0.2
@@ -308,9 +309,18 @@ class Group:
             until = begin + (GRACE_S if own else _PEER_GRACE_S)
             left = until - self._clock()
             if left <= 0 or len(self._broken) == len(self._members):
-                return (own or self._broken)[0]
+                return (own or [self._find_unreachable()])[0]
             self._pump(left)
         return min(died, key=lambda m: m.exit.order if m.exit else 0)
+
+    def _find_unreachable(self) -> Member:
+        """Where all complain of lost peers: the one that they name, if it lives."""
+        names = [member.peer for member in self._broken]
+        for member in self._members.values():
+            if member.failure is None and str(member.task) in names:
+                member.trouble = make_unreachable(self._broken)
+                return member
+        return self._broken[0]
 
     def _end(self, *, polite: bool) -> None:
         try:

@@ -20,6 +20,7 @@ ENTRY = "distbench.worker.main:run_task"
 PRELOADS = ("tensorflow", "tf_keras", "distbench.worker.main")
 """Modules that the fork server imports for all tasks: none of them runs an op."""
 ONE = ClusterSpec(kind="one", device="cpu")
+_GIB = 1 << 30
 OPEN_S = 60.0
 """Deadline of what only opens a task: importing, starting devices and servers."""
 
@@ -34,6 +35,8 @@ class Launch:
         jit: Whether XLA compiles; None leaves it to TensorFlow.
         start: `fork` or `spawn`; None takes what is safe here.
         log: Told what the user should know.
+        memory_gib: How much memory each task may take; None lets them take together
+            what the machine can spare.
         rerun: Whether one device runs the shards in other graphs even where all
             replicas repeat them bit by bit.
     """
@@ -43,6 +46,7 @@ class Launch:
     jit: bool | None = None
     start: Start | None = None
     log: Callable[[str], None] = lambda _: None
+    memory_gib: float | None = None
     rerun: bool = False
 
     def start_cluster(self, spec: ClusterSpec, first: Job) -> Group:
@@ -66,6 +70,9 @@ class Launch:
             environment_by_task=_assign_gpus(spec),
             start=self.start,
             first=first,
+            memory_bytes=None
+            if self.memory_gib is None
+            else int(self.memory_gib * _GIB),
             log=self.log,
         )
 

@@ -28,6 +28,9 @@ _OP_FRAME = re.compile(
 _INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 _STANDARD = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 
+_REMOTE = re.compile(
+    r"remote target /job:(?P<role>\w+)/replica:\d+/task:(?P<index>\d+)"
+)
 _MESSAGE_LENGTH = 600
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -73,7 +76,9 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
                 "message": words,
                 "collective": {**waited, "words": words},
             }
-        return {**told, "kind": "peer"} if has_lost_peer(cause) else told
+        if has_lost_peer(cause):
+            return {**told, "kind": "peer", "peer": find_peer(cause)}
+        return told
     return {"kind": "bench"}
 
 
@@ -83,6 +88,12 @@ def has_lost_peer(error: BaseException) -> bool:
     Whoever is gone, it is no fault of the code that waited for it.
     """
     return isinstance(error, tf.errors.UnavailableError)
+
+
+def find_peer(error: BaseException) -> str | None:
+    """The task that an exception names as the one that was called, as `worker-1`."""
+    found = _REMOTE.search(str(error))
+    return f"{found['role']}-{found['index']}" if found else None
 
 
 def find_cause(error: BaseException, kind: type[BaseException]) -> Any:

@@ -93,6 +93,20 @@ def test_a_kill_is_told_with_its_signal(start: Starter, how: str) -> None:
     assert "was killed by SIGKILL" in str(failure)
 
 
+def test_who_closes_the_channel_is_told_what_it_did(start: Starter) -> None:
+    failure = catch_failure(start("one"), "close_descriptors")
+    assert "closed descriptors that are not its own" in str(failure)
+    assert failure.kind == "died"
+
+
+def test_nothing_that_a_task_says_steers_a_terminal(start: Starter) -> None:
+    failure = catch_failure(start("one"), "steer")
+    assert "\\x1b]0;title\\x07" in str(failure)
+    assert "\\x1b[2Jred\\u202e" in failure.detail
+    for text in (str(failure), failure.detail):
+        assert not set("\x1b\x07\u202e") & set(text)
+
+
 def test_a_system_exit_is_an_exception(start: Starter) -> None:
     failure = catch_failure(start("one"), "leave")
     assert (failure.exception, failure.message) == ("SystemExit", "leaving")
@@ -179,7 +193,9 @@ def test_an_entry_that_returns_is_a_death(start: Starter) -> None:
 
 def test_an_unknown_job_is_answered_with_the_known_ones(start: Starter) -> None:
     failure = catch_failure(start("one"), "no_such_job")
-    assert "no job 'no_such_job'. Expected one of ['bind', 'describe'" in str(failure)
+    assert "no job 'no_such_job'. Expected one of ['bind', 'close_descriptors'" in str(
+        failure
+    )
 
 
 def test_a_result_that_is_no_json_is_an_exception(start: Starter) -> None:
@@ -291,6 +307,19 @@ def test_who_lost_a_peer_is_a_bystander_of_who_raised_later(
         FIRST: "is a bystander: it raised UnavailableError, because a peer was gone"
     }
     assert "What became of worker-0:\nis a bystander" in caught.value.detail
+
+
+def test_a_living_task_that_its_peers_cannot_reach_is_named(
+    make_scripted: Maker,
+) -> None:
+    complaining = [ScriptedProcess(None) for _ in range(2)]
+    for process in complaining:
+        process.say(**{**_COMPLAINT, "kind": "peer", "peer": "worker-2"})
+    group = make_scripted(*complaining, ScriptedProcess(None))
+    words = "worker-2 .* could not be reached any more by worker-0, worker-1 "
+    with pytest.raises(TaskFailedError, match=words) as caught:
+        group.call("train", {}, timeout_s=TIMEOUT_S)
+    assert caught.value.kind == "peer"
 
 
 def test_a_peer_that_nobody_can_name_is_nobodys_fault(make_scripted: Maker) -> None:
