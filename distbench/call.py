@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import Job
 from distbench.machine import inspect_machine
@@ -20,6 +21,7 @@ def run(
     *,
     args: tuple[Any, ...] = (),
     timeout_s: float = 120.0,
+    memory_gib: float | None = None,
     seed: int = 1,
 ) -> Mapping[tuple[str, int], Any]:
     """Run a function on every task of a fresh cluster, each with its TF_CONFIG.
@@ -32,6 +34,8 @@ def run(
         cluster: A cluster spec.
         args: Arguments for every task.
         timeout_s: Deadline, in seconds.
+        memory_gib: How much memory each task may take; None lets them take together
+            what the machine can spare.
         seed: TensorFlow's global seed in every task.
 
     Returns:
@@ -41,6 +45,10 @@ def run(
         BadInputError: The spec is none, or the function cannot be pickled.
         ClusterError: A task raised, died or gave no answer; the first one is named.
     """
+    if memory_gib is not None and memory_gib <= 0:
+        raise BadInputError(
+            f"memory_gib must be a positive number of GiB. Received: {memory_gib}."
+        )
     machine = inspect_machine()
     spec = ClusterSpec.parse(cluster).resolve(gpus=machine.gpus, cpus=machine.cores)
     with RunDirectory() as directory:
@@ -54,7 +62,8 @@ def run(
             payload={"folder": str(folder), "seed": seed},
             timeout_s=timeout_s,
         )
-        with Launch(directory=directory).start_cluster(spec, job):
+        launch = Launch(directory=directory, memory_gib=memory_gib)
+        with launch.start_cluster(spec, job):
             return {
                 (task.role, task.index): pickle.loads(
                     (folder / f"result-{task}.pkl").read_bytes()

@@ -47,6 +47,8 @@ class CheckOptions:
         expect: Finding codes that are meant to be found.
         require_gpus: Number of GPUs without which the check is no pass.
         timeout_s: Deadline of each cluster, in seconds.
+        memory_gib: How much memory each task may take, in GiB; None lets the tasks of
+            a cluster take together what the machine can spare.
         engine: Who starts the processes.
         start: `fork` or `spawn`; None takes what the machine allows.
         restore_from: The cluster that trains first and saves a checkpoint, from which
@@ -77,6 +79,7 @@ class CheckOptions:
     expect: tuple[str, ...] = ()
     require_gpus: int = 0
     timeout_s: float = 120.0
+    memory_gib: float | None = None
     engine: str = "local"
     start: str | None = None
     restore_from: str | None = None
@@ -144,6 +147,11 @@ class CheckOptions:
             )
 
     def _check_counts(self) -> None:
+        if self.memory_gib is not None and not 0 < self.memory_gib < float("inf"):
+            raise BadInputError(
+                "memory_gib must be a positive number of GiB. "
+                f"Received: {self.memory_gib}."
+            )
         for name in ("require_gpus", "examples"):
             if getattr(self, name) < 0:
                 raise BadInputError(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from distbench.details import Details, details_from_json, details_to_json
 from distbench.errors import BadInputError, VerdictFailedError
+from distbench.escape import escape_controls
 
 SCHEMA = "distbench/verdict/1"
 
@@ -243,7 +244,7 @@ def describe_verdict(verdict: Verdict) -> str:
         lines.append(f"  {run.name}: {run.status} {run.message}".rstrip())
         lines += [f"    {finding.explanation}" for finding in run.findings]
         lines += [f"    | {line}" for line in run.detail.splitlines()]
-    return "\n".join(lines)
+    return escape_controls("\n".join(lines), keep="\n\t")
 
 
 def verdict_to_json(verdict: Verdict, *, details: bool = False) -> str:

@@ -73,7 +73,7 @@ class Checker:
             if tier not in left_out
         )
         self._controls = Controls(launch, self._tiers)
-        self._failing = Failing(target, launch, self._tiers, self._controls)
+        self._failing = Failing(self._tiers, self._controls)
         self._machine: Machine = inspect_machine()
 
     def run(self) -> Verdict:
@@ -282,6 +282,7 @@ def check_target(
             directory=directory,
             keras=options.keras,
             jit=options.jit,
+            memory_gib=options.memory_gib,
             start=options.start,  # type: ignore[arg-type]  # validated by the options
         )
         return Checker(target, options, launch, progress).run()

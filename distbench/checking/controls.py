@@ -38,7 +38,6 @@ class Controls:
         *,
         is_sparse: bool = False,
         overflows: bool = False,
-        launch: Launch | None = None,
     ) -> Control | None:
         """What the stock optimizer shows in the place of the subject.
 
@@ -48,11 +47,9 @@ class Controls:
             control: The stock optimizer; None where the subject has none.
             is_sparse: See `distbench.checking.origin.plan_control`.
             overflows: See there.
-            launch: How its tasks are started, if otherwise than the subject's.
         """
         if control is None:
             return None
-        launch = launch or self._launch
         planned = plan_control(
             scenario, control, is_sparse=is_sparse, overflows=overflows
         )
@@ -62,13 +59,12 @@ class Controls:
             scenario_to_json(planned),
             str(spec),
             self._tiers,
-            launch.collective_s,
         )
         if key not in _KNOWN:
             try:
-                seen = observe(control, planned, spec, self._tiers, launch)
+                seen = observe(control, planned, spec, self._tiers, self._launch)
             except (BadInputError, ClusterError) as error:
-                launch.log(f"The control of {scenario.id} failed: {error}")
+                self._launch.log(f"The control of {scenario.id} failed: {error}")
                 return None
             findings = {t: judge(e).findings for t, e in seen.evidence.items()}
             if seen.flight is not None:

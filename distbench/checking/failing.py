@@ -10,12 +10,17 @@ from distbench.checking.controls import Controls
 from distbench.checking.origin import are_alike, is_deliberate
 from distbench.checking.plan import Planned
 from distbench.checking.runs import end_uncompared
-from distbench.checking.stuck import find_overflowing, make_mismatch, read_parts
-from distbench.errors import BadInputError, ClusterError
+from distbench.checking.stuck import (
+    describe_recent,
+    find_overflowing,
+    make_mismatch,
+    never_meet,
+    read_parts,
+)
+from distbench.errors import BadInputError
 from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
-from distbench.observe import Launch, Observation, observe
-from distbench.target import TargetRef
+from distbench.observe import Observation
 from distbench.verdict import Finding, Run, Status
 
 
@@ -23,21 +28,11 @@ class Failing:
     """Tells the subject's own failures from the framework's and the bench's.
 
     Args:
-        target: The subject.
-        launch: How its tasks are started.
         tiers: Those of the check.
         controls: Runs a stock optimizer in the subject's place.
     """
 
-    def __init__(
-        self,
-        target: TargetRef,
-        launch: Launch,
-        tiers: tuple[Tier, ...],
-        controls: Controls,
-    ) -> None:
-        self._target = target
-        self._launch = launch
+    def __init__(self, tiers: tuple[Tier, ...], controls: Controls) -> None:
         self._tiers = tiers
         self._controls = controls
 
@@ -52,18 +47,16 @@ class Failing:
         if failure.kind == "input":
             raise BadInputError(failure.message)
         tiers = seen.tiers or self._tiers
-        if failure.kind == "timeout" and item.spec.kind == "mwms":
-            finding = self._find_mismatch(item)
-            if finding is not None:
-                yield from end_uncompared(
-                    item,
-                    tiers,
-                    Status.FAIL,
-                    seconds=seen.seconds,
-                    detail=failure.detail,
-                    findings=(finding,),
-                )
-                return
+        if never_meet(failure, item.spec):
+            yield from end_uncompared(
+                item,
+                tiers,
+                Status.FAIL,
+                seconds=seen.seconds,
+                detail=describe_recent(failure),
+                findings=(self._find_mismatch(item, seen, failure),),
+            )
+            return
         if failure.kind != "subject":
             yield from end_uncompared(
                 item,
@@ -97,33 +90,18 @@ class Failing:
             findings=(finding,),
         )
 
-    def _find_mismatch(self, item: Planned) -> Finding | None:
-        """Run once more with a deadline on each collective: is one of them missed?
-
-        None where none is, and the workers were slow, or wait for something else.
-        """
-        # Who waits in one collective for as long as the whole run was given does not
-        # wait for a slow worker. Until it hangs it may take as long as the first time.
-        timeout_s = item.scenario.timeout_s
-        timed = replace(self._launch, collective_s=timeout_s)
-        item = replace(item, scenario=replace(item.scenario, timeout_s=2 * timeout_s))
-        try:
-            seen = observe(
-                self._target, item.scenario, item.spec, self._tiers, timed, None
-            )
-        except (BadInputError, ClusterError):
-            return None
-        if seen.failure is None or seen.failure.kind != "collective":
-            return None
-        parts = read_parts(seen.folder, item.spec, seen.failure.phase)
-        finding = make_mismatch(seen.failure, item.spec, parts)
+    def _find_mismatch(
+        self, item: Planned, seen: Observation, failure: TaskFailedError
+    ) -> Finding:
+        parts = read_parts(seen.folder, item.spec, failure.phase)
+        finding = make_mismatch(failure, item.spec, parts)
         overflows = bool(find_overflowing(parts, finding.step))
         control = self._controls.run(
-            item.scenario, item.spec, seen.control, overflows=overflows, launch=timed
+            item.scenario, item.spec, seen.control, overflows=overflows
         )
         if control is None or control.failure is None:
             return finding
-        alike = control.failure.kind == seen.failure.kind
+        alike = never_meet(control.failure, item.spec)
         return replace(finding, origin="framework" if alike else "subject")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from distbench.cluster import ClusterSpec
+from distbench.cluster import ClusterSpec, Task
 from distbench.codes import CODES
 from distbench.launch.failure import TaskFailedError
 from distbench.trace import Trace
@@ -12,11 +12,28 @@ from distbench.trace.files import read_trace
 from distbench.verdict import Finding
 
 
+def never_meet(failure: TaskFailedError, spec: ClusterSpec) -> bool:
+    """Whether the workers would wait for ever, however long they are given.
+
+    They would where each one waits in a collective or has ended its job, but not all in
+    the same collective with the same shape. Who is elsewhere may only be slow.
+    """
+    waits = failure.collectives
+    if spec.kind != "mwms" or not waits:
+        return False
+    if any(wait["mismatch"] for wait in waits.values()):
+        return True
+    if any(task not in waits for task in failure.waiting):
+        return False
+    places = {(wait["number"], wait["shape"]) for wait in waits.values()}
+    return len(places) > 1 or len(waits) < len(spec.tasks)
+
+
 def read_parts(
     folder: Path | None, spec: ClusterSpec, tier: str | None
 ) -> tuple[Trace | None, ...]:
     """What each worker had recorded of the steps that it finished; None of none."""
-    stems = [f"partly-{tier}-{task}" for task in spec.tasks]
+    stems = [f"observed-{tier}-{task}" for task in spec.tasks]
     return tuple(
         read_trace(folder, stem)
         if folder is not None and (folder / f"{stem}.json").exists()
@@ -31,17 +48,13 @@ def make_mismatch(
     """The finding for a collective that not all workers came to.
 
     Args:
-        failure: Of the worker whose collective reached its deadline first.
+        failure: Of workers that never meet.
         spec: The cluster.
         parts: See `read_parts`.
     """
-    finished = [0 if part is None else part.steps for part in parts]
-    step = min(finished)
-    late = [str(t) for t, n in zip(spec.tasks, finished, strict=True) if n == step]
-    where = "the workers wait in different collectives"
-    if len(late) < len(finished):
-        names = ", ".join(late)
-        where = f"{names} waits in a collective to which the others do not come"
+    step = min(0 if part is None else part.steps for part in parts)
+    places = [_describe_place(task, failure) for task in spec.tasks]
+    where = "; ".join(places)
     if overflowing := find_overflowing(parts, step):
         names = ", ".join(map(str, overflowing))
         where += (
@@ -58,12 +71,27 @@ def make_mismatch(
         error=float("inf"),
         bound=0.0,
         explanation=(
-            f"Step {step} on '{spec}': {where}. The first to give up did so in "
-            f"'{failure.message}' (collective-mismatch). "
-            f"{CODES['collective-mismatch'].fix}"
+            f"Step {step} on '{spec}': the workers wait for each other for ever. "
+            f"{where} (collective-mismatch). {CODES['collective-mismatch'].fix}"
         ),
         confidence=1.0,
     )
+
+
+def describe_recent(failure: TaskFailedError) -> str:
+    """The last collectives of each worker that waited, for the details of a run."""
+    sections = (
+        f"Last collectives of {task}:\n" + "\n".join(wait["recent"])
+        for task, wait in failure.collectives.items()
+    )
+    return "\n\n".join([*sections, failure.detail])
+
+
+def _describe_place(task: Task, failure: TaskFailedError) -> str:
+    wait = failure.collectives.get(task)
+    if wait is None:
+        return f"{task} {'is elsewhere' if task in failure.waiting else 'has ended'}"
+    return f"{task} waits in {wait['words']}"
 
 
 def find_overflowing(parts: tuple[Trace | None, ...], step: int) -> tuple[int, ...]:

@@ -143,6 +143,12 @@ def check(
     timeout: Annotated[
         float, typer.Option(metavar="S", help="Deadline of each cluster, in seconds.")
     ] = 120.0,
+    memory_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GIB", help="Memory that each task may take; else what is free."
+        ),
+    ] = None,
     keep: Annotated[
         File,
         typer.Option(
@@ -198,6 +204,7 @@ def check(
         in_flight=in_flight,
         partitioner=partitioner,
         timeout_s=timeout,
+        memory_gib=memory_limit,
         engine=engine,
         details=html is not None or tensorboard is not None,
         keep=keep,
@@ -212,9 +219,9 @@ def check(
     known = _read_quarantine(quarantine)
 
     from distbench.checking.checker import check_target
+    from distbench.escape import escape_controls
     from distbench.expect import apply_expectations
     from distbench.history.quarantine import apply_quarantine
-    from distbench.report.escape import escape_controls
     from distbench.report.progress import make_progress
     from distbench.report.table import make_console
     from distbench.verdict import Status

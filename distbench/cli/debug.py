@@ -78,7 +78,7 @@ def shrink(
     ] = 12,
 ) -> int:
     """Find the smallest scenario that still shows a finding."""
-    from distbench.report.escape import escape_controls
+    from distbench.escape import escape_controls
     from distbench.report.files import check_place, write_report
     from distbench.repro.case import find_target, list_failed, read_scenario
     from distbench.shrink import make_start, name_options, shrink

@@ -105,6 +105,6 @@ def _report_bug(error: Exception) -> int:
 
 
 def _say(text: str, *, prefix: str = "distbench: ") -> None:
-    from distbench.report.escape import escape_controls
+    from distbench.escape import escape_controls
 
     print(prefix + escape_controls(text, keep="\n\t"), file=sys.stderr, flush=True)

@@ -96,7 +96,7 @@ def doctor() -> int:
     from rich.text import Text
 
     from distbench.doctor import examine_machine
-    from distbench.report.escape import escape_controls
+    from distbench.escape import escape_controls
     from distbench.report.table import make_console
 
     console = make_console()

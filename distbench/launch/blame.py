@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from distbench.cluster import Task
-from distbench.launch.channel import BenchChannel, Message
+from distbench.launch.channel import EXIT_CHANNEL_CLOSED, BenchChannel, Message
 from distbench.launch.failure import TaskFailedError, collect_stacks, read_tail
 from distbench.launch.process import ExitStatus, TaskProcess
 
 _STACKS_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Why a task that lives has to be ended.
+
+    Attributes:
+        kind: `stopped`, `memory` or, where peers alone complain of it, `peer`.
+        words: What it did, to follow its name.
+        advice: What to do about it.
+    """
+
+    kind: Literal["stopped", "memory", "peer"]
+    words: str
+    advice: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,6 +45,7 @@ class Member:
         phase: Last phase that it reported.
         result: What its job returned; None while it runs.
         failure: The `failed` event, if it sent one.
+        trouble: Why it has to be ended, if it lives and was seen in trouble.
         exit: How its process ended; None while it lives.
         eof_at_s: When its channel ended.
     """
@@ -43,6 +59,7 @@ class Member:
     phase: str | None = None
     result: dict[str, Any] | None = None
     failure: Message | None = None
+    trouble: Trouble | None = None
     exit: ExitStatus | None = None
     eof_at_s: float | None = None
 
@@ -53,6 +70,32 @@ class Member:
         known += [f"phase {self.phase}"] if self.phase is not None else []
         return ", ".join(known)
 
+    @property
+    def lost_peer(self) -> bool:
+        """Whether it complains of nothing but that a peer is gone."""
+        return (self.failure or {}).get("kind") == "peer"
+
+    @property
+    def peer(self) -> str | None:
+        """The task that it could not reach any more, as text, if it named one."""
+        return (self.failure or {}).get("peer") if self.lost_peer else None
+
+    @property
+    def collective(self) -> dict[str, Any] | None:
+        """In what it waited for the others when it was told to give up, or None."""
+        found = (self.failure or {}).get("collective")
+        return found if isinstance(found, dict) else None
+
+
+def make_unreachable(complaining: Iterable[Member]) -> Trouble:
+    """The trouble of a task that lives, and cannot be reached by its peers."""
+    names = ", ".join(str(member.task) for member in complaining)
+    return Trouble(
+        kind="peer",
+        words=f"could not be reached any more by {names}",
+        advice=", though its process lives. Its log and Python stack show why.",
+    )
+
 
 def make_failure(
     name: str,
@@ -60,16 +103,19 @@ def make_failure(
     culprit: Member,
     members: Iterable[Member],
     waiting: tuple[Task, ...],
+    stacks: Mapping[Task, str],
 ) -> TaskFailedError:
-    """The error for a task that raised, or whose process ended.
+    """The error for a task that raised, is in trouble, or whose process ended.
 
     Args:
         name: The cluster, for the message.
         job: The job, for the message.
         culprit: Who is to blame.
-        members: The whole group; the living are asked for their stacks.
+        members: The whole group.
         waiting: Who had not answered.
+        stacks: Python stacks of those that lived.
     """
+    members = tuple(members)
     failure = culprit.failure or {}
     ended = culprit.exit or ExitStatus()
     culprit.step = failure.get("step", culprit.step)
@@ -77,6 +123,11 @@ def make_failure(
     place = f", last at {culprit.place}" if culprit.place else ""
     if failure:
         what, why = f"raised {failure['exception']}", f": {failure['message']}"
+    elif culprit.trouble is not None:
+        what, why = culprit.trouble.words, culprit.trouble.advice
+    elif ended.code == EXIT_CHANNEL_CLOSED:
+        what = "closed descriptors that are not its own"
+        why = ", its connection to the bench among them, so what it said last is lost."
     elif ended.signal == signal.SIGKILL:
         what = str(ended)
         why = ". Linux does so when memory runs out: see 'dmesg' and use fewer tasks."
@@ -85,7 +136,8 @@ def make_failure(
     return TaskFailedError(
         f"Task {culprit.task} of '{name}' {what} in job {job!r}{place}{why}",
         task=culprit.task,
-        kind=failure.get("kind", "died"),
+        kind=failure.get("kind")
+        or ("died" if culprit.trouble is None else culprit.trouble.kind),
         exception=failure.get("exception", ""),
         message=failure.get("message", ""),
         traceback=failure.get("traceback", ""),
@@ -96,7 +148,7 @@ def make_failure(
         phase=culprit.phase,
         replica=failure.get("replica"),
         waiting=waiting,
-        **_gather_detail(members),
+        **_gather_detail(members, culprit, stacks),
     )
 
 
@@ -106,33 +158,68 @@ def make_timeout(
     timeout_s: float,
     members: Iterable[Member],
     waiting: tuple[Task, ...],
+    stacks: Mapping[Task, str],
 ) -> TaskFailedError:
-    """The error for a job whose deadline has passed."""
+    """The error for a job whose deadline has passed.
+
+    Who waits for others is not to blame as long as one of them is elsewhere.
+    """
     members = tuple(members)
     late = [member for member in members if member.task in waiting]
-    places = (f"{m.task} ({m.place or 'no step reported'})" for m in late)
+    awaited = [member for member in late if member.collective is None]
+    first = (awaited or late)[0]
+    places = (f"{m.task} ({m.place or 'no step reported'})" for m in awaited or late)
+    held = [str(m.task) for m in late if m.collective is not None] if awaited else []
+    bystanders = f" {', '.join(held)} only waited for the others." if held else ""
     return TaskFailedError(
         f"Job {job!r} of '{name}' passed its deadline of {timeout_s:g} s. No answer "
-        f"from: {', '.join(places)}. The Python stacks show where they wait; if they "
-        "were merely slow, give the job more time.",
-        task=late[0].task,
+        f"from: {', '.join(places)}.{bystanders} The Python stacks show where they "
+        "wait; if they were merely slow, give the job more time.",
+        task=first.task,
         kind="timeout",
-        step=late[0].step,
-        phase=late[0].phase,
+        step=first.step,
+        phase=first.phase,
         waiting=waiting,
-        **_gather_detail(members),
+        **_gather_detail(members, first, stacks),
     )
 
 
-def _gather_detail(members: Iterable[Member]) -> dict[str, Any]:
-    """Log tails of all tasks, and stacks of those that live and did not raise."""
-    members = tuple(members)
+def ask_for_stacks(members: Iterable[Member]) -> dict[Task, str]:
+    """Python stacks of the tasks that live and did not raise."""
     asked = [m for m in members if m.exit is None and m.failure is None]
+    return collect_stacks(
+        {m.task: m.process for m in asked},
+        {m.task: m.stacks for m in asked},
+        timeout_s=_STACKS_S,
+    )
+
+
+def _gather_detail(
+    members: Iterable[Member], culprit: Member, stacks: Mapping[Task, str]
+) -> dict[str, Any]:
+    members = tuple(members)
     return {
-        "stacks": collect_stacks(
-            {m.task: m.process for m in asked},
-            {m.task: m.stacks for m in asked},
-            timeout_s=_STACKS_S,
-        ),
+        "others": {m.task: _describe_other(m) for m in members if m is not culprit},
+        "collectives": {
+            m.task: m.collective for m in members if m.collective is not None
+        },
+        "stacks": stacks,
         "log_tails": {m.task: read_tail(m.log) for m in members},
     }
+
+
+def _describe_other(member: Member) -> str:
+    """What became of a task that is not to blame."""
+    place = f" at {member.place}" if member.place else ""
+    if (held := member.collective) is not None:
+        return f"waited{place} in {held['words']}"
+    if member.failure is not None:
+        raised = f"raised {member.failure['exception']}{place}"
+        if member.lost_peer:
+            return f"is a bystander: it {raised}, because a peer was gone"
+        return f"{raised} as well, but later"
+    if member.exit is not None:
+        return f"is a bystander: it {member.exit}{place}, but later"
+    if member.result is not None:
+        return "had answered"
+    return f"was still at work{place}"

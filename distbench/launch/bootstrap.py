@@ -6,6 +6,7 @@ comes with it, so the fork server knows nothing of tasks.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import importlib
@@ -82,6 +83,9 @@ def _apply_surroundings(start: Message) -> None:
     # Lines reach the log even if the task is killed the moment after.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    # Where memory runs out all the same, Linux ends a task and nothing of the user's.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
     faulthandler.enable()
     # Never closed: the signal handler writes to it until the process ends.
     stacks = Path(start["stacks"]).open("w")  # noqa: SIM115

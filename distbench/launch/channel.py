@@ -4,7 +4,8 @@ Both ends are one Unix socket pair, so each side learns of the other's death by
 reading EOF, whatever killed it: no heartbeat and no timeout is needed.
 
 Bench to task, after the start message (`distbench.launch.bootstrap`):
-`{"job": name, "payload": {...}}`, and `{"exit": true}` as the polite end.
+`{"job": name, "payload": {...}}`, `{"give_up": true}` to a task that waits for others
+(it fails then, and says in what it waited), and `{"exit": true}` as the polite end.
 
 Task to bench: `{"event": "progress", "step": 3, "phase": "loss"}`,
 `{"event": "finished", "result": {...}}` and `{"event": "failed", "kind": "subject",
@@ -14,18 +15,23 @@ Task to bench: `{"event": "progress", "step": 3, "phase": "loss"}`,
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import queue
 import signal
 import socket
 import threading
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 Message = dict[str, Any]
 
 EXIT_BENCH_GONE = 75
 """Exit code of a task whose bench is gone; nobody is left to see it but a log."""
+
+EXIT_CHANNEL_CLOSED = 76
+"""Exit code of a task whose own code closed the channel's descriptor."""
 
 _CHUNK_BYTES = 1 << 16
 
@@ -97,6 +103,8 @@ class TaskChannel:
     Attributes:
         step: Last step number reported by `report_progress`, or None.
         phase: Last phase reported, or None.
+        give_up: Called in a thread of its own when the bench wants the task to wait for
+            the others no longer.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -105,6 +113,7 @@ class TaskChannel:
         self._write_lock = threading.Lock()
         self.step: int | None = None
         self.phase: str | None = None
+        self.give_up: Callable[[], None] = lambda: None
         threading.Thread(target=self._read, name="bench-channel", daemon=True).start()
 
     def receive(self) -> Message:
@@ -117,7 +126,10 @@ class TaskChannel:
         try:
             with self._write_lock:
                 self._sock.sendall(line)
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.EBADF, errno.ENOTSOCK):
+                # The subject closed what it did not open: the bench lives.
+                os._exit(EXIT_CHANNEL_CLOSED)
             end_at_once()
 
     def report_progress(
@@ -132,6 +144,11 @@ class TaskChannel:
         try:
             with self._sock.makefile("rb") as lines:
                 for line in lines:
-                    self._inbox.put(json.loads(line))
+                    message = json.loads(line)
+                    if "give_up" in message:
+                        # Whatever that waits for, EOF must still be seen here.
+                        threading.Thread(target=self.give_up, daemon=True).start()
+                    else:
+                        self._inbox.put(message)
         finally:
             end_at_once()

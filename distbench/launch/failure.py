@@ -7,14 +7,17 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from distbench.cluster import Task
 from distbench.errors import ClusterError
+from distbench.escape import escape_controls
 from distbench.launch.process import TaskProcess
 
 TAIL_LINES = 40
 _TAIL_BYTES = 1 << 16
 _POLL_S = 0.02
+_KEPT = "\n\t"
 
 _READER = '/launch/channel.py", line '
 _BOTTOM = '/launch/bootstrap.py", line '
@@ -27,7 +30,8 @@ class TaskFailedError(ClusterError):
     Attributes:
         task: The task that is to blame.
         kind: What the task's `classify` said (`subject`, `input`, `refused`, `port`,
-            `bench`), `died` where the process ended, or `timeout`.
+            `bench`, `peer` where a peer was gone, `collective`), `died` where the
+            process ended, `stopped`, `memory`, or `timeout`.
         exception: Name of the exception's type, or `""`.
         message: The exception's text, or `""`.
         traceback: The exception's traceback, or `""`.
@@ -38,6 +42,9 @@ class TaskFailedError(ClusterError):
         phase: Last phase that the task reported.
         replica: The replica that failed, where the task knew it.
         waiting: The tasks that had not answered when it failed.
+        others: What became of each of the other tasks, to follow its name.
+        collectives: In what a task waited for the others when it was told to give up:
+            `words`, and what the task's `classify` said besides.
         log_tails: The last lines of each task's output.
         stacks: Python stacks of the tasks that were alive.
     """
@@ -58,6 +65,8 @@ class TaskFailedError(ClusterError):
         phase: str | None = None,
         replica: int | None = None,
         waiting: tuple[Task, ...] = (),
+        others: Mapping[Task, str] | None = None,
+        collectives: Mapping[Task, Mapping[str, Any]] | None = None,
         log_tails: Mapping[Task, str] | None = None,
         stacks: Mapping[Task, str] | None = None,
     ) -> None:
@@ -73,12 +82,19 @@ class TaskFailedError(ClusterError):
         self.phase = phase
         self.replica = replica
         self.waiting = waiting
+        self.others = dict(others or {})
+        self.collectives = dict(collectives or {})
         self.log_tails = dict(log_tails or {})
         self.stacks = dict(stacks or {})
-        super().__init__(summary, detail=self._make_detail())
+        # What a task said or printed may steer a terminal.
+        super().__init__(
+            escape_controls(summary, keep=_KEPT),
+            detail=escape_controls(self._make_detail(), keep=_KEPT),
+        )
 
     def _make_detail(self) -> str:
         sections = [("Traceback", self.task, self.traceback)]
+        sections += [("What became", *item) for item in self.others.items()]
         sections += [("Python stacks", *item) for item in self.stacks.items()]
         title = f"Last {TAIL_LINES} lines of the log"
         sections += [(title, *item) for item in self.log_tails.items()]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -26,6 +27,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import NoReturn
@@ -34,6 +36,9 @@ from distbench.launch.bootstrap import die_with_parent, resolve_entry, run_task
 
 PACKET_BYTES = 1 << 16
 """No packet is longer: descriptors and pids are all that travels here."""
+_PR_SET_CHILD_SUBREAPER = 36
+_END_S = 3.0
+_END_POLL_S = 0.01
 
 
 def find_unfitness() -> str:
@@ -76,8 +81,7 @@ class _Server:
         except (BrokenPipeError, ConnectionResetError):
             pass  # the bench died while it was being written to
         finally:
-            for pid in self._children:
-                _kill_group(pid)
+            self._end_all()
 
     def _accept(self) -> bool:
         """Fork one task; False at EOF."""
@@ -134,16 +138,40 @@ class _Server:
             os._exit(1)
 
     def _reap(self) -> None:
-        while self._children:
+        while (ended := self._reap_one()) is not None:
+            pid, status = ended
+            if pid in self._children:
+                self._children.discard(pid)
+                self._send({"exited": pid, "status": status})
+            if not self._children:
+                # Whose they were cannot be told, so they stay as long as any task.
+                _kill_strays()
+
+    def _reap_one(self) -> tuple[int, int] | None:
+        """Pid and wait status of a child that has ended, or None."""
+        try:
             # The body stays until its group has been killed: its pid, which names
             # the group, cannot be given to another process meanwhile.
             info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if info is None:
+        except ChildProcessError:
+            return None
+        if info is None:
+            return None
+        _kill_group(info.si_pid)
+        return os.waitpid(info.si_pid, 0)
+
+    def _end_all(self) -> None:
+        """End tasks and strays, whose own children then come up as strays."""
+        for pid in self._children:
+            _kill_group(pid)
+        deadline = time.monotonic() + _END_S
+        while time.monotonic() < deadline:
+            _kill_strays()
+            try:
+                if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                    time.sleep(_END_POLL_S)
+            except ChildProcessError:
                 return
-            _kill_group(info.si_pid)
-            pid, status = os.waitpid(info.si_pid, 0)
-            self._children.discard(pid)
-            self._send({"exited": pid, "status": status})
 
     def _send(self, packet: dict[str, object]) -> None:
         self._control.send(json.dumps(packet).encode())
@@ -155,12 +183,31 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
+def _adopt_strays() -> None:
+    """Have this process become the parent of what tasks leave behind.
+
+    A daemon leaves its task's group and session, and its parent; Linux then gives it
+    to the next ancestor that asks for such.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _kill_strays() -> None:
+    """Kill every child, where no task is among them."""
+    with contextlib.suppress(OSError):
+        for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(int(pid), signal.SIGKILL)
+
+
 def main(control_fd: int) -> None:
     """Preload, say whether this process may be forked, and serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Inherited by tasks: until their stack dump is registered, a request for one
     # must not kill them.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    _adopt_strays()
     with socket.socket(fileno=control_fd) as control:
         orders = json.loads(control.recv(PACKET_BYTES))
         try:

@@ -18,10 +18,17 @@ from typing import Any
 
 from distbench.cluster import Task
 from distbench.errors import ClusterError
-from distbench.launch.blame import Member, make_failure, make_timeout
+from distbench.launch.blame import (
+    Member,
+    ask_for_stacks,
+    make_failure,
+    make_timeout,
+    make_unreachable,
+)
 from distbench.launch.failure import read_tail
 from distbench.launch.forkclient import ForkServer
 from distbench.launch.process import ExitStatus, kill_processes
+from distbench.launch.watch import LOOK_S, Watch
 
 Payload = Mapping[str, Any]
 OnProgress = Callable[[Task, int | None, str | None], None]
@@ -32,9 +39,12 @@ GRACE_S = 0.3
 A worker whose peer dies gets a gRPC error within milliseconds; the peer's exit status
 takes the way through the fork server.
 """
-_EXIT_STATUS_S = 2.0
+_PEER_GRACE_S = 1.0
+"""The same where all that is known is that a task lost a peer."""
+_GIVE_UP_S = 1.0
+"""How long tasks have to say in what they wait for each other."""
+_EXIT_STATUS_S = 1.0
 _TICK_S = 0.05
-_SPAWNED_TICK_S = 0.5
 _POLITE_S = 2.0
 _TERMINATE_S = 0.2
 """Short: TensorFlow takes SIGTERM for the notice of a preemption and lives on."""
@@ -59,11 +69,13 @@ class Group:
         server: ForkServer | None = None,
         release: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        watch: Watch | None = None,
     ) -> None:
         self._name = name
         self._members = {member.task: member for member in members}
         self._server = server
         self._clock = clock
+        self._watch = watch or Watch(clock=clock)
         self._broken: list[Member] = []
         self._selector = selectors.DefaultSelector()
         for member in self._members.values():
@@ -206,20 +218,37 @@ class Group:
             culprit = self._find_culprit() if self._broken else None
             waiting = tuple(t for t in tasks if self._members[t].result is None)
             if culprit is not None:
-                raise make_failure(self._name, job, culprit, everyone, waiting)
+                stacks = ask_for_stacks(everyone)
+                if culprit.collective is not None:
+                    self._ask_to_give_up(waiting)
+                raise make_failure(self._name, job, culprit, everyone, waiting, stacks)
             if not waiting:
                 return
             if self._clock() >= deadline:
-                raise make_timeout(self._name, job, timeout_s, everyone, waiting)
+                stacks = ask_for_stacks(everyone)
+                self._ask_to_give_up(waiting)
+                raise make_timeout(
+                    self._name, job, timeout_s, everyone, waiting, stacks
+                )
+
+    def _ask_to_give_up(self, tasks: Iterable[Task]) -> None:
+        """Have those that wait for each other say in what."""
+        asked = [self._members[task] for task in tasks]
+        for member in asked:
+            if member.failure is None and member.exit is None:
+                member.channel.send({"give_up": True}, timeout_s=_TICK_S)
+        until = self._clock() + _GIVE_UP_S
+        while (left := until - self._clock()) > 0:
+            if all(m.failure or m.result or m.exit for m in asked):
+                return
+            self._pump(left)
 
     def _pump(self, timeout_s: float, on_progress: OnProgress | None = None) -> None:
         """Take in what has happened, or what happens next within the timeout."""
-        # The exit of a spawned task shows only in its channel's end, which a child
-        # that it forked may hold open, and its status comes after that.
-        if any(m.eof_at_s is not None for m in self._alive()):
-            timeout_s = min(timeout_s, _TICK_S)
-        elif self._server is None:
-            timeout_s = min(timeout_s, _SPAWNED_TICK_S)
+        # Nobody tells of a task that is stopped, nor of the exit of a spawned one whose
+        # channel a child of its own holds open; and a status comes after the EOF.
+        is_ending = any(m.eof_at_s is not None for m in self._alive())
+        timeout_s = min(timeout_s, _TICK_S if is_ending else LOOK_S)
         for key, _ in self._selector.select(max(0.0, timeout_s)):
             if key.data is not None:
                 self._read(key.data, on_progress)
@@ -229,6 +258,10 @@ class Group:
                     self._selector.unregister(key.fileobj)
         for member in self._alive():
             self._check_exit(member, on_progress)
+        for member, trouble in self._watch.find_trouble(self._alive()):
+            if member.trouble is None and member.failure is None:
+                member.trouble = trouble
+                self._broken.append(member)
 
     def _alive(self) -> list[Member]:
         return [member for member in self._members.values() if member.exit is None]
@@ -261,18 +294,33 @@ class Group:
             member.exit = ExitStatus(because="it closed its channel and lives on")
         # What it said before it died counts first.
         self._read(member, on_progress)
-        if member.failure is None:
+        if member.failure is None and member.trouble is None:
             self._broken.append(member)
 
     def _find_culprit(self) -> Member:
-        """Who is to blame: one that died before those that complain."""
-        until = self._clock() + GRACE_S
+        """Who is to blame: one that died before those that complain.
+
+        And those that complain of something of their own before those that say that a
+        peer is gone.
+        """
+        begin = self._clock()
         while not (died := [m for m in self._broken if m.failure is None]):
+            own = [m for m in self._broken if not m.lost_peer]
+            until = begin + (GRACE_S if own else _PEER_GRACE_S)
             left = until - self._clock()
             if left <= 0 or len(self._broken) == len(self._members):
-                return self._broken[0]
+                return (own or [self._find_unreachable()])[0]
             self._pump(left)
         return min(died, key=lambda m: m.exit.order if m.exit else 0)
+
+    def _find_unreachable(self) -> Member:
+        """Where all complain of lost peers: the one that they name, if it lives."""
+        names = [member.peer for member in self._broken]
+        for member in self._members.values():
+            if member.failure is None and str(member.task) in names:
+                member.trouble = make_unreachable(self._broken)
+                return member
+        return self._broken[0]
 
     def _end(self, *, polite: bool) -> None:
         try:

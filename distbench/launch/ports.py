@@ -1,29 +1,27 @@
 """Leases of TCP ports, so that suites that run at the same time never share one.
 
-A port is chosen long before TensorFlow binds it. Until then a lock file holds it
-against other benches of this user; the kernel releases the lock of a dead process.
+A port is chosen long before TensorFlow binds it. Until then a UDP socket on the same
+number holds it against other benches: TCP does not mind, one process alone can have it,
+whoever its user is, and the kernel takes it back from a dead one.
 """
 
 from __future__ import annotations
 
-import os
 import socket
-import tempfile
-from pathlib import Path
 from types import TracebackType
 
 import portpicker
-from filelock import FileLock, Timeout
 
 from distbench.errors import ClusterError
 
 _ATTEMPTS_PER_PORT = 50
+_LOOPBACK = "127.0.0.1"
 
 
 class PortLease:
     """Ports that no other bench takes until the lease is closed."""
 
-    def __init__(self, locks: dict[int, FileLock]) -> None:
+    def __init__(self, locks: dict[int, socket.socket]) -> None:
         self._locks = locks
         self.ports = tuple(locks)
 
@@ -32,10 +30,7 @@ class PortLease:
         while self._locks:
             port, lock = self._locks.popitem()
             portpicker.return_port(port)
-            # Removed while it is held: who waits for it finds that the file is gone
-            # and takes another port.
-            Path(lock.lock_file).unlink(missing_ok=True)
-            lock.release()
+            lock.close()
 
     def __enter__(self) -> PortLease:
         return self
@@ -49,31 +44,21 @@ class PortLease:
         self.close()
 
 
-def lease_ports(count: int, *, folder: Path | None = None) -> PortLease:
+def lease_ports(count: int) -> PortLease:
     """Find free ports and hold them.
 
     Args:
         count: How many.
-        folder: Where the lock files are; by default one folder per user.
 
     Raises:
-        ClusterError: There are not so many free ports, or the folder is not writable.
+        ClusterError: There are not so many free ports.
     """
-    folder = folder or Path(tempfile.gettempdir()) / f"distbench-ports-{os.getuid()}"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise ClusterError(
-            f"The folder of port locks '{folder}' cannot be made: {error}. "
-            "Set TMPDIR to a folder that you can write to."
-        ) from error
-    locks: dict[int, FileLock] = {}
-    lease = PortLease(locks)
+    locks: dict[int, socket.socket] = {}
     try:
         for _ in range(count * _ATTEMPTS_PER_PORT):
             if len(locks) == count:
                 break
-            _lease_one(folder, locks)
+            _lease_one(locks)
         else:
             if count:
                 raise ClusterError(
@@ -81,40 +66,41 @@ def lease_ports(count: int, *, folder: Path | None = None) -> PortLease:
                     f"Received: {len(locks)}. Close other servers or use fewer tasks."
                 )
     except BaseException:
-        lease.close()
+        PortLease(locks).close()
         raise
-    lease.ports = tuple(locks)
-    return lease
+    return PortLease(locks)
 
 
 def is_bindable(port: int) -> bool:
     """Whether a server can bind this port on the loopback interface now."""
-    with socket.socket() as sock:
-        # No SO_REUSEADDR or SO_REUSEPORT: they would let two servers share it.
-        try:
-            sock.bind(("127.0.0.1", port))
-        except OSError:
-            return False
+    lock = _bind(port, socket.SOCK_STREAM)
+    if lock is None:
+        return False
+    lock.close()
     return True
 
 
-def _lease_one(folder: Path, locks: dict[int, FileLock]) -> None:
+def _lease_one(locks: dict[int, socket.socket]) -> None:
     try:
         port: int = portpicker.pick_unused_port()
     except portpicker.NoFreePortFoundError:
         return
-    # Not a singleton and not thread local: a lease may be closed by another thread.
-    lock = FileLock(folder / f"{port}.lock", timeout=0, thread_local=False)
+    lock = _bind(port, socket.SOCK_DGRAM)
+    if lock is None:
+        return
+    if is_bindable(port):
+        locks[port] = lock
+    else:
+        lock.close()
+
+
+def _bind(port: int, kind: socket.SocketKind) -> socket.socket | None:
+    """A socket on a loopback port, None where somebody has it."""
+    # No SO_REUSEADDR or SO_REUSEPORT: they would let two have it.
+    sock = socket.socket(socket.AF_INET, kind)
     try:
-        lock.acquire()
-    except Timeout:
-        return
-    except OSError as error:
-        raise ClusterError(
-            f"The port lock '{folder}/{port}.lock' cannot be taken: {error}. "
-            "Set TMPDIR to a folder that you can write to."
-        ) from error
-    if port in locks or not is_bindable(port):
-        lock.release()
-        return
-    locks[port] = lock
+        sock.bind((_LOOPBACK, port))
+    except OSError:
+        sock.close()
+        return None
+    return sock

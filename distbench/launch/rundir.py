@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import tempfile
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from distbench.cluster import Task
 from distbench.errors import ClusterError
+
+_HEIR = (
+    # Waits for a line or the end of its input. Tasks may still write for a moment then.
+    'read -r _; n=0; until rm -rf -- "$0" 2>/dev/null; do '
+    "n=$((n + 1)); [ $n -lt 50 ] || exit 1; sleep 0.2; done"
+)
+"""A shell that removes a folder when its bench is gone, however that came about."""
+_HEIR_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +46,8 @@ class GroupFiles:
 class RunDirectory:
     """A private temporary folder (mode 0700) that is removed when it is closed.
 
+    Or forgotten, or when its process dies, be it by SIGKILL: an heir sees to that.
+
     Attributes:
         path: The folder.
     """
@@ -49,7 +62,7 @@ class RunDirectory:
             ClusterError: No folder can be made there.
         """
         try:
-            self.path = Path(tempfile.mkdtemp(prefix="distbench-", dir=base))
+            self.path = Path(tempfile.mkdtemp(prefix="distbench-", dir=base)).absolute()
         except OSError as error:
             where = f"'{base}'" if base else "the system's temporary folder"
             raise ClusterError(
@@ -57,6 +70,14 @@ class RunDirectory:
                 "Set TMPDIR to a folder that you can write to."
             ) from error
         self._groups = 0
+        try:
+            heir = _start_heir(self.path)
+        except BaseException:
+            self.path.rmdir()
+            raise
+        self._finalizer = weakref.finalize(
+            self, _remove_folder, self.path, heir, os.getpid()
+        )
 
     def make_folder(self, name: str) -> Path:
         """A subfolder for the caller's own files, made if it is not there."""
@@ -74,8 +95,7 @@ class RunDirectory:
 
     def close(self) -> None:
         """Remove the folder with all that is in it."""
-        # A task's grandchild may still be writing; what is left is the system's.
-        shutil.rmtree(self.path, ignore_errors=True)
+        self._finalizer()
 
     def __enter__(self) -> RunDirectory:
         return self
@@ -87,3 +107,28 @@ class RunDirectory:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _start_heir(path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _HEIR, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        # What is sent to the bench's group, as Ctrl-C is, is not meant for it.
+        start_new_session=True,
+    )
+
+
+def _remove_folder(path: Path, heir: subprocess.Popen[bytes], owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a fork of the bench must not remove the bench's folder
+    shutil.rmtree(path, ignore_errors=True)
+    # What a task's grandchild wrote meanwhile is the heir's. A fork of the bench may
+    # hold the pipe open, so its end is not enough.
+    try:
+        heir.communicate(b"\n", timeout=_HEIR_S)
+    except subprocess.TimeoutExpired:
+        heir.kill()
+        heir.wait()

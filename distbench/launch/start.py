@@ -32,6 +32,7 @@ from distbench.launch.rundir import RunDirectory
 from distbench.launch.spawn import spawn_task
 from distbench.launch.surroundings import Start, choose_start, make_task_environment
 from distbench.launch.tf_config import assign_addresses, count_ports, make_tf_config
+from distbench.launch.watch import Watch
 
 _START_S = 30.0
 _REPLACED = "The fork server had died; another one is started."
@@ -65,6 +66,7 @@ class _Plan:
     environment: Mapping[str, str]
     environment_by_task: Mapping[Task, Mapping[str, str]]
     context: Mapping[str, Any]
+    memory_bytes: int | None
     clock: Callable[[], float]
 
 
@@ -79,6 +81,7 @@ def start_group(
     context: Mapping[str, Any] | None = None,
     start: Start | None = None,
     first: Job | None = None,
+    memory_bytes: int | None = None,
     attempts: int = 3,
     check: str = DEFAULT_CHECK,
     clock: Callable[[], float] = time.monotonic,
@@ -98,6 +101,8 @@ def start_group(
         start: `fork` or `spawn`; by default a fork where it is safe.
         first: Job to run at once. If it (or the entry) fails with kind `port`, the
             whole cluster is started anew with other ports.
+        memory_bytes: How much memory each task may take; None lets them take together
+            what the machine can spare.
         attempts: How many clusters to start at most.
         check: `module:function` that says why the fork server must not fork.
         clock: Monotonic time in seconds.
@@ -121,6 +126,7 @@ def start_group(
         environment=environment or {},
         environment_by_task=environment_by_task or {},
         context=context or {},
+        memory_bytes=memory_bytes,
         clock=clock,
     )
     server = _find_server(plan, start, check, log)
@@ -214,7 +220,12 @@ def _start_once(plan: _Plan, server: ForkServer | None) -> Group:
             member.channel.send(message, timeout_s=_START_S)
         undo.pop_all()
     return Group(
-        str(plan.spec), members, server=server, release=lease.close, clock=plan.clock
+        str(plan.spec),
+        members,
+        server=server,
+        release=lease.close,
+        clock=plan.clock,
+        watch=Watch(each_bytes=plan.memory_bytes, clock=plan.clock),
     )
 
 

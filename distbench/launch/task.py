@@ -18,7 +18,9 @@ from typing import Any, Literal
 from distbench.cluster import Task
 from distbench.launch.channel import Message, TaskChannel, encode_message
 
-FailureKind = Literal["subject", "input", "refused", "port", "bench"]
+FailureKind = Literal[
+    "subject", "input", "refused", "port", "peer", "collective", "bench"
+]
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
 Classify = Callable[[BaseException], Mapping[str, Any]]

@@ -20,6 +20,7 @@ ENTRY = "distbench.worker.main:run_task"
 PRELOADS = ("tensorflow", "tf_keras", "distbench.worker.main")
 """Modules that the fork server imports for all tasks: none of them runs an op."""
 ONE = ClusterSpec(kind="one", device="cpu")
+_GIB = 1 << 30
 OPEN_S = 60.0
 """Deadline of what only opens a task: importing, starting devices and servers."""
 
@@ -34,9 +35,8 @@ class Launch:
         jit: Whether XLA compiles; None leaves it to TensorFlow.
         start: `fork` or `spawn`; None takes what is safe here.
         log: Told what the user should know.
-        collective_s: How long a worker waits for the others in a collective; None is
-            for ever. With a deadline a run that hangs says where, and every step's
-            part of a trace is written at once.
+        memory_gib: How much memory each task may take; None lets them take together
+            what the machine can spare.
         rerun: Whether one device runs the shards in other graphs even where all
             replicas repeat them bit by bit.
     """
@@ -46,7 +46,7 @@ class Launch:
     jit: bool | None = None
     start: Start | None = None
     log: Callable[[str], None] = lambda _: None
-    collective_s: float | None = None
+    memory_gib: float | None = None
     rerun: bool = False
 
     def start_cluster(self, spec: ClusterSpec, first: Job) -> Group:
@@ -70,6 +70,9 @@ class Launch:
             environment_by_task=_assign_gpus(spec),
             start=self.start,
             first=first,
+            memory_bytes=None
+            if self.memory_gib is None
+            else int(self.memory_gib * _GIB),
             log=self.log,
         )
 
@@ -82,14 +85,12 @@ def start_one(launch: Launch, seed: int, jit: bool | None) -> Group:
 def make_opening(
     seed: int,
     jit: bool | None,
-    collective_s: float | None = None,
     partitioner: str = "",
 ) -> Job:
     """The first job of every task: it starts TensorFlow."""
     payload = {
         "seed": seed,
         "jit": jit,
-        "collective_s": collective_s,
         "partitioner": partitioner,
     }
     return Job(name="open", payload=payload, timeout_s=OPEN_S)

@@ -61,11 +61,10 @@ def observe(
         "replicas": spec.replicas,
         "tiers": list(tiers),
         "cluster": str(spec),
-        "partly": launch.collective_s is not None,
         "rerun": launch.rerun,
     }
     opening = make_opening(
-        scenario.seed, scenario.jit, launch.collective_s, scenario.partitioner
+        scenario.seed, scenario.jit, partitioner=scenario.partitioner
     )
 
     def left() -> float:

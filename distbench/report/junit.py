@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from xml.etree import ElementTree
 
-from distbench.report.escape import escape_controls
+from distbench.escape import escape_controls
 from distbench.report.words import name_place, name_target
 from distbench.verdict import Run, Status, Verdict
 

@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from distbench.escape import escape_controls
 from distbench.history.changes import WORSE, Comparison
 from distbench.history.drift import Drift, Flaky
 from distbench.history.night import Key, Night, Row
-from distbench.report.escape import escape_controls
 from distbench.report.table import STYLES
 from distbench.report.words import format_number, join_words, name_status
 from distbench.verdict import Status

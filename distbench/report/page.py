@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distbench.codes import CODES
+from distbench.escape import escape_controls
 from distbench.options import CheckOptions
-from distbench.report.escape import escape_controls
 from distbench.report.matrix import make_matrix
 from distbench.report.tables import (
     LEVEL_NAMES,

@@ -11,8 +11,8 @@ from typing import Protocol, TextIO
 from rich import progress as bars
 from rich.console import Console
 
+from distbench.escape import escape_controls
 from distbench.options import Progress
-from distbench.report.escape import escape_controls
 from distbench.report.words import name_run
 from distbench.scenario import Scenario
 from distbench.verdict import Run

@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from distbench.escape import escape_controls
 from distbench.options import CheckOptions
-from distbench.report.escape import escape_controls
 from distbench.report.words import (
     Sighting,
     collect_findings,

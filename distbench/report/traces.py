@@ -12,7 +12,7 @@ from rich.text import Text
 
 from distbench.compare.likeness import Status
 from distbench.compare.offline import Comparison, Place
-from distbench.report.escape import escape_controls
+from distbench.escape import escape_controls
 from distbench.report.words import format_number, join_words
 from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, TraceKey, Value
 

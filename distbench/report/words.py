@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from distbench.escape import escape_controls
 from distbench.history.night import Row
 from distbench.options import CheckOptions
-from distbench.report.escape import escape_controls
 from distbench.scenario import MODEL, PIPELINE, WORKLOADS
 from distbench.split import split_unevenly
 from distbench.verdict import Finding, Run, Verdict

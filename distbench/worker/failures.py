@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.errors import BadInputError
+from distbench.worker.collectives import find_wait
 
 _LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
 _FOREIGN = re.compile(
@@ -27,7 +28,9 @@ _OP_FRAME = re.compile(
 _INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 _STANDARD = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 
-_COLLECTIVE = re.compile(r"Detected at node (?P<node>\S*Collective\S*) ")
+_REMOTE = re.compile(
+    r"remote target /job:(?P<role>\w+)/replica:\d+/task:(?P<index>\d+)"
+)
 _MESSAGE_LENGTH = 600
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -55,9 +58,7 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
         return {"kind": "port"}
     if isinstance(error, SubjectError) and error.__cause__ is not None:
         cause = find_original(error.__cause__)
-        if (waited := _find_collective(error)) is not None:
-            return {"kind": "collective", "message": waited}
-        return {
+        told = {
             "kind": "subject",
             "exception": type(cause).__name__,
             "message": clean_message(cause),
@@ -66,14 +67,33 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
             "frame": describe_own_frame(error.__cause__),
             "traceback": format_traceback(error.__cause__),
         }
+        if (waited := find_wait(cause)) is not None:
+            place = f", called at {told['frame']}" if told["frame"] else ""
+            words = f"{waited['words']}{place}"
+            return {
+                **told,
+                "kind": "collective",
+                "message": words,
+                "collective": {**waited, "words": words},
+            }
+        if has_lost_peer(cause):
+            return {**told, "kind": "peer", "peer": find_peer(cause)}
+        return told
     return {"kind": "bench"}
 
 
-def _find_collective(error: BaseException) -> str | None:
-    """The collective in which a task waited until its deadline, None if in none."""
-    late = find_cause(error, tf.errors.DeadlineExceededError)
-    found = None if late is None else _COLLECTIVE.search(str(late))
-    return None if found is None else found["node"]
+def has_lost_peer(error: BaseException) -> bool:
+    """Whether an exception says nothing but that another task cannot be reached.
+
+    Whoever is gone, it is no fault of the code that waited for it.
+    """
+    return isinstance(error, tf.errors.UnavailableError)
+
+
+def find_peer(error: BaseException) -> str | None:
+    """The task that an exception names as the one that was called, as `worker-1`."""
+    found = _REMOTE.search(str(error))
+    return f"{found['role']}-{found['index']}" if found else None
 
 
 def find_cause(error: BaseException, kind: type[BaseException]) -> Any:

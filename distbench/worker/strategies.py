@@ -88,15 +88,11 @@ def count_inter_op_threads(spec: ClusterSpec) -> int:
     return max(2, spec.workers + 1, spec.replicas_per_worker + 1)
 
 
-def make_strategy(
-    spec: ClusterSpec, collective_s: float | None = None, partitioner: str = ""
-) -> tf.distribute.Strategy:
+def make_strategy(spec: ClusterSpec, partitioner: str = "") -> tf.distribute.Strategy:
     """The strategy of the calling task, which is no parameter server.
 
     Args:
         spec: Its cluster.
-        collective_s: How long a worker waits for the others in a collective; without,
-            for ever. TensorFlow spends a sleeping thread on each that has a deadline.
         partitioner: Into which shards parameter servers cut variables.
     """
     devices = [f"{spec.device}:{i}" for i in range(spec.replicas_per_worker)]
@@ -113,8 +109,7 @@ def make_strategy(
         options = tf.distribute.experimental.CommunicationOptions(
             implementation=implementation.AUTO
             if spec.device == "gpu"
-            else implementation.RING,
-            timeout_seconds=collective_s,
+            else implementation.RING
         )
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()

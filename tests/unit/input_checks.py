@@ -10,7 +10,7 @@ from verdict_samples import make_finding, make_run, make_verdict
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
-from distbench.report.escape import escape_controls
+from distbench.escape import escape_controls
 from distbench.report.junit import verdict_to_junit
 from distbench.scenario import Scenario, scenario_from_json, scenario_to_json
 from distbench.split import shard_slices, split_unevenly

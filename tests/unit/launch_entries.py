@@ -114,6 +114,26 @@ class Jobs:
     def start_grandchild(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"pid": subprocess.Popen(["sleep", "600"]).pid}
 
+    def leave_daemon(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A process in a session of its own, whose parent has ended."""
+        start = (
+            "import subprocess as s; print(s.Popen(['sleep', '600'], "
+            "stdout=s.DEVNULL, stderr=s.DEVNULL).pid)"
+        )
+        command = [sys.executable, "-c", start]
+        done = subprocess.run(
+            command, start_new_session=True, capture_output=True, check=True
+        )
+        return {"pid": int(done.stdout)}
+
+    def close_descriptors(self, payload: Mapping[str, Any]) -> None:
+        os.closerange(3, 1000)
+        raise ValueError("nobody hears this")
+
+    def steer(self, payload: Mapping[str, Any]) -> None:
+        print("\x1b[2Jred\u202e")
+        raise ValueError("\x1b]0;title\x07")
+
     def return_no_json(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"value": object()}
 

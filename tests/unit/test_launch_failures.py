@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,14 @@ from swept import swept
 
 from distbench.cluster import Task
 from distbench.launch import blame
+from distbench.launch import watch as watch_module
 from distbench.launch.blame import Member
 from distbench.launch.channel import BenchChannel
 from distbench.launch.failure import TaskFailedError, read_tail, trim_stacks
 from distbench.launch.group import Group
 from distbench.launch.process import ExitStatus, TaskProcess
 from distbench.launch.rundir import RunDirectory
+from distbench.launch.watch import Look, Watch
 
 Maker = Callable[..., Group]
 
@@ -87,6 +91,20 @@ def test_a_kill_is_told_with_its_signal(start: Starter, how: str) -> None:
     failure = catch_failure(start("one", start=how), "kill")
     assert (failure.kind, failure.exit_code, failure.signal) == ("died", None, 9)
     assert "was killed by SIGKILL" in str(failure)
+
+
+def test_who_closes_the_channel_is_told_what_it_did(start: Starter) -> None:
+    failure = catch_failure(start("one"), "close_descriptors")
+    assert "closed descriptors that are not its own" in str(failure)
+    assert failure.kind == "died"
+
+
+def test_nothing_that_a_task_says_steers_a_terminal(start: Starter) -> None:
+    failure = catch_failure(start("one"), "steer")
+    assert "\\x1b]0;title\\x07" in str(failure)
+    assert "\\x1b[2Jred\\u202e" in failure.detail
+    for text in (str(failure), failure.detail):
+        assert not set("\x1b\x07\u202e") & set(text)
 
 
 def test_a_system_exit_is_an_exception(start: Starter) -> None:
@@ -175,7 +193,9 @@ def test_an_entry_that_returns_is_a_death(start: Starter) -> None:
 
 def test_an_unknown_job_is_answered_with_the_known_ones(start: Starter) -> None:
     failure = catch_failure(start("one"), "no_such_job")
-    assert "no job 'no_such_job'. Expected one of ['bind', 'describe'" in str(failure)
+    assert "no job 'no_such_job'. Expected one of ['bind', 'close_descriptors'" in str(
+        failure
+    )
 
 
 def test_a_result_that_is_no_json_is_an_exception(start: Starter) -> None:
@@ -186,9 +206,8 @@ def test_a_result_that_is_no_json_is_an_exception(start: Starter) -> None:
 class ScriptedProcess(TaskProcess):
     """Ends when the script says so; its channel's other end is the script's."""
 
-    pid = -1
-
-    def __init__(self, *history: ExitStatus | None) -> None:
+    def __init__(self, *history: ExitStatus | None, pid: int = -1) -> None:
+        self.pid = pid
         self.history = list(history)
         self.signals: list[signal.Signals] = []
         self.ours, self.theirs = socket.socketpair()
@@ -234,7 +253,10 @@ def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[M
             )
             for index, process in enumerate(scripted)
         ]
-        return Group("scripted", members, **options)
+        clock = options.get("clock", time.monotonic)
+        script = {"look": lambda pid: None, "room_bytes": 1, **options.pop("watch", {})}
+        watch = Watch(clock=clock, **script)
+        return Group("scripted", members, watch=watch, **options)
 
     yield make
     for process in processes:
@@ -270,6 +292,199 @@ def test_the_first_of_several_exceptions_is_the_cause(
     with pytest.raises(TaskFailedError, match=r"worker-1 .* UnavailableError"):
         group.call("train", {}, timeout_s=TIMEOUT_S)
     assert first.signals[-1] == signal.SIGTERM
+
+
+def test_who_lost_a_peer_is_a_bystander_of_who_raised_later(
+    make_scripted: Maker,
+) -> None:
+    bystander, cause = ScriptedProcess(None), ScriptedProcess(None)
+    bystander.say(**{**_COMPLAINT, "kind": "peer"})
+    cause.say(**{**_COMPLAINT, "exception": "KeyError", "kind": "subject"})
+    group = make_scripted(bystander, cause)
+    with pytest.raises(TaskFailedError, match=r"worker-1 .* KeyError") as caught:
+        group.call("train", {}, timeout_s=TIMEOUT_S)
+    assert caught.value.others == {
+        FIRST: "is a bystander: it raised UnavailableError, because a peer was gone"
+    }
+    assert "What became of worker-0:\nis a bystander" in caught.value.detail
+
+
+def test_a_living_task_that_its_peers_cannot_reach_is_named(
+    make_scripted: Maker,
+) -> None:
+    complaining = [ScriptedProcess(None) for _ in range(2)]
+    for process in complaining:
+        process.say(**{**_COMPLAINT, "kind": "peer", "peer": "worker-2"})
+    group = make_scripted(*complaining, ScriptedProcess(None))
+    words = "worker-2 .* could not be reached any more by worker-0, worker-1 "
+    with pytest.raises(TaskFailedError, match=words) as caught:
+        group.call("train", {}, timeout_s=TIMEOUT_S)
+    assert caught.value.kind == "peer"
+
+
+def test_a_peer_that_nobody_can_name_is_nobodys_fault(make_scripted: Maker) -> None:
+    process = ScriptedProcess(None)
+    process.say(**{**_COMPLAINT, "kind": "peer"})
+    with pytest.raises(TaskFailedError, match=r"worker-0 .* UnavailableError") as error:
+        make_scripted(process).call("train", {}, timeout_s=TIMEOUT_S)
+    assert error.value.kind == "peer"
+
+
+def script_looks(**by_pid: list[Look]) -> dict[str, Any]:
+    """What each look at a process shows; the last one stays."""
+    scripts = {int(name.removeprefix("p")): looks for name, looks in by_pid.items()}
+
+    def look(pid: int) -> Look | None:
+        looks = scripts[pid]
+        return looks.pop(0) if len(looks) > 1 else looks[0]
+
+    return {"look": look}
+
+
+RUNS, STOPPED = (Look(stopped=stopped, memory_bytes=100) for stopped in (False, True))
+
+
+def test_a_task_that_stays_stopped_is_to_blame(make_scripted: Maker) -> None:
+    waits, stopped = ScriptedProcess(None, pid=1), ScriptedProcess(None, pid=2)
+    watch = script_looks(p1=[RUNS, STOPPED, RUNS], p2=[RUNS, STOPPED])
+    clock = itertools.count(0.0, 0.1)
+    group = make_scripted(waits, stopped, watch=watch, clock=lambda: next(clock))
+    with pytest.raises(TaskFailedError, match=r"worker-1 .* was stopped") as caught:
+        group.call("train", {}, timeout_s=1000.0)
+    assert (caught.value.kind, caught.value.task) == ("stopped", SECOND)
+    assert caught.value.others == {FIRST: "was still at work"}
+    # Two looks, and what the bench asks its clock meanwhile: no deadline was awaited.
+    assert next(clock) < 100.0
+
+
+def test_a_task_that_is_stopped_for_a_moment_is_left_alone(
+    make_scripted: Maker,
+) -> None:
+    process = ScriptedProcess(None, pid=1)
+    clock = itertools.count(0.0, 0.5)
+    watch = script_looks(p1=[RUNS, STOPPED, RUNS, STOPPED, RUNS])
+    group = make_scripted(process, watch=watch, clock=lambda: next(clock))
+    with pytest.raises(TaskFailedError, match="deadline of 20 s") as caught:
+        group.call("train", {}, timeout_s=20.0)
+    assert caught.value.kind == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"each_bytes": 5 << 20}, "took 7 MiB of memory, and 5 MiB a task may take"),
+        ({"room_bytes": 9 << 20}, "took 7 MiB of memory, and 9 MiB was free for all"),
+    ],
+    ids=["each", "together"],
+)
+def test_a_task_that_takes_all_memory_is_ended_and_told(
+    make_scripted: Maker, limits: dict[str, int], words: str
+) -> None:
+    modest, greedy = ScriptedProcess(None, pid=1), ScriptedProcess(None, pid=2)
+    looks = {
+        # What was there at first is shared with the server that it was forked from.
+        f"p{pid}": [
+            Look(stopped=False, memory_bytes=(50 + grown) << 20)
+            for grown in (0, 1, most)
+        ]
+        for pid, most in ((1, 3), (2, 7))
+    }
+    clock = itertools.count(0.0, 0.5)
+    group = make_scripted(
+        modest, greedy, watch={**limits, **script_looks(**looks)}, clock=clock.__next__
+    )
+    with pytest.raises(TaskFailedError, match=words) as caught:
+        group.call("train", {}, timeout_s=1000.0)
+    assert (caught.value.kind, caught.value.task) == ("memory", SECOND)
+
+
+def test_memory_within_the_limits_is_nobodys_business(make_scripted: Maker) -> None:
+    process = ScriptedProcess(None, pid=1)
+    looks = [Look(stopped=False, memory_bytes=size << 20) for size in (50, 54)]
+    watch = {
+        "each_bytes": 5 << 20,
+        "room_bytes": 5 << 20,
+        **script_looks(p1=looks),
+    }
+    clock = itertools.count(0.0, 0.5)
+    group = make_scripted(process, watch=watch, clock=clock.__next__)
+    with pytest.raises(TaskFailedError, match="deadline of 20 s"):
+        group.call("train", {}, timeout_s=20.0)
+
+
+def test_a_log_that_grows_without_end_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "LOG_BYTES", 1000)
+    monkeypatch.setattr(watch_module, "KEPT_BYTES", 10)
+    log = tmp_path / "log"
+    with log.open("ab", buffering=0) as file:
+        file.write(b"x" * 1000)
+        watch_module.cut_log(log)
+        assert log.stat().st_size == 1000
+        file.write(b"the end\n")
+        watch_module.cut_log(log)
+        # Its task goes on writing, and behind what was kept.
+        file.write(b"and more")
+    assert log.read_bytes() == b"xxthe end\nand more"
+    watch_module.cut_log(tmp_path / "none")
+
+
+HELD = {
+    "words": "collective 7",
+    "number": 7,
+    "node": "Reduce",
+    "shape": "[2]",
+    "mismatch": False,
+    "recent": ["7: all_reduce"],
+}
+
+
+def answer_when_asked(process: ScriptedProcess) -> threading.Thread:
+    """Have a scripted task wait in a collective until it is told to give up."""
+
+    def answer() -> None:
+        with process.theirs.makefile("rb") as lines:
+            for line in lines:
+                if "give_up" in json.loads(line):
+                    complaint = {**_COMPLAINT, "kind": "collective", "step": 3}
+                    process.say(**complaint, collective=HELD)
+                    return
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_at_the_deadline_who_waits_for_others_is_not_to_blame(
+    make_scripted: Maker,
+) -> None:
+    waits, stalls = ScriptedProcess(None), ScriptedProcess(None)
+    thread = answer_when_asked(waits)
+    group = make_scripted(waits, stalls)
+    with pytest.raises(
+        TaskFailedError, match=r"from: worker-1 .*\. worker-0 only"
+    ) as e:
+        group.call("train", {}, timeout_s=0.2)
+    thread.join(TIMEOUT_S)
+    assert (e.value.kind, e.value.task) == ("timeout", SECOND)
+    assert e.value.collectives == {FIRST: HELD}
+    assert e.value.others == {FIRST: "waited in collective 7"}
+
+
+def test_a_failed_collective_has_the_others_say_where_they_wait(
+    make_scripted: Maker,
+) -> None:
+    waits, fails = ScriptedProcess(None), ScriptedProcess(None)
+    thread = answer_when_asked(waits)
+    other = {**HELD, "shape": "[3]", "mismatch": True}
+    fails.say(**{**_COMPLAINT, "kind": "collective"}, collective=other)
+    group = make_scripted(waits, fails)
+    with pytest.raises(TaskFailedError) as caught:
+        group.call("train", {}, timeout_s=TIMEOUT_S)
+    thread.join(TIMEOUT_S)
+    assert caught.value.kind == "collective"
+    assert caught.value.collectives == {FIRST: HELD, SECOND: other}
 
 
 def test_of_two_deaths_the_one_reaped_first_is_the_cause(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.errors import ClusterError
+from distbench.launch import rundir as rundir_module
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.surroundings import (
     make_python_environment,
@@ -82,6 +86,34 @@ def test_a_run_directory_is_private_and_is_removed(tmp_path: Path) -> None:
         assert directory.make_folder("traces") == folder
         (folder / "file").touch()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_forgotten_run_directory_is_removed(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    (directory.make_folder("traces") / "file").touch()
+    del directory
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fork_of_the_bench_neither_removes_the_folder_nor_delays_it(
+    tmp_path: Path,
+) -> None:
+    with RunDirectory(tmp_path) as directory:
+        asked, answer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            directory.close()
+            os.read(asked, 1)
+            os._exit(0)
+        begin = time.monotonic()
+        directory.close()
+        assert time.monotonic() - begin < rundir_module._HEIR_S
+        assert list(tmp_path.iterdir()) == []
+        os.write(answer, b"x")
+        os.waitpid(child, 0)
+        os.close(asked)
+        os.close(answer)
 
 
 def test_groups_of_one_run_do_not_share_files(tmp_path: Path) -> None:

@@ -171,6 +171,25 @@ def test_what_a_task_started_ends_with_it(start: Starter, how: str) -> None:
     assert is_gone_soon(results[FIRST]["pid"])
 
 
+def test_a_daemon_ends_with_the_last_task_of_its_server(start: Starter) -> None:
+    # Nobody else's task may live beside it: a server of its own.
+    options = {"environment": {"LEAVES": "daemons"}}
+    group, other = start("one", **options), start("one", **options)
+    pid = group.call("leave_daemon", {}, timeout_s=TIMEOUT_S)[FIRST]["pid"]
+    group.close()
+    other.call("echo", {}, timeout_s=TIMEOUT_S)
+    assert psutil.pid_exists(pid)
+    other.close()
+    assert is_gone_soon(pid)
+
+
+def test_a_daemon_ends_with_the_server(start: Starter) -> None:
+    group = start("one", environment={"LEAVES": "more daemons"})
+    pid = group.call("leave_daemon", {}, timeout_s=TIMEOUT_S)[FIRST]["pid"]
+    get_fork_server(PRELOAD, {"LEAVES": "more daemons"}).close()
+    assert is_gone_soon(pid)
+
+
 def test_a_forgotten_group_is_ended(run_directory: RunDirectory) -> None:
     group = start_group(
         ClusterSpec.parse("one"),

@@ -1,11 +1,13 @@
-"""Whatever kills the bench, no process outlives it."""
+"""Whatever kills the bench, no process, port or file outlives it."""
 
 from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,23 +22,26 @@ from distbench.launch.start import start_group
 
 job, start, base = sys.argv[1:]
 from pathlib import Path
+directory = RunDirectory(Path(base))
 group = start_group(
-    ClusterSpec.parse("mwms:2"), run_directory=RunDirectory(Path(base)),
+    ClusterSpec.parse("mwms:2"), run_directory=directory,
     entry="launch_entries:run", start=start,
 )
+from distbench.launch.ports import lease_ports
+lease = lease_ports(1)
 grandchildren = group.call("start_grandchild", {}, timeout_s=20).values()
 pids = [*group.pids.values(), *(result["pid"] for result in grandchildren)]
 if start == "fork":
     pids.append(get_fork_server((), {}).pid)
-print(json.dumps(pids), flush=True)
+print(json.dumps([pids, *lease.ports]), flush=True)
 if job == "raise":
     raise SystemExit(0)
 group.call(job, {}, timeout_s=600)
 """
 
 
-@pytest.mark.first(3)
-@pytest.mark.parametrize("ending", ["kill", "terminate", "exit"])
+@pytest.mark.first(4)
+@pytest.mark.parametrize("ending", ["kill", "terminate", "interrupt", "exit"])
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_nothing_outlives_the_bench(tmp_path: Path, start: str, ending: str) -> None:
     job = "raise" if ending == "exit" else "wait_stubbornly"
@@ -47,9 +52,23 @@ def test_nothing_outlives_the_bench(tmp_path: Path, start: str, ending: str) -> 
     )
     with bench:
         assert bench.stdout is not None
-        pids = json.loads(bench.stdout.readline())
+        pids, port = json.loads(bench.stdout.readline())
         if ending != "exit":
-            ends = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM}
+            ends = {
+                "kill": signal.SIGKILL,
+                "terminate": signal.SIGTERM,
+                "interrupt": signal.SIGINT,
+            }
             bench.send_signal(ends[ending])
         bench.wait(timeout=20)
     assert [pid for pid in pids if not is_gone_soon(pid)] == []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", port))
+    assert is_empty_soon(tmp_path)
+
+
+def is_empty_soon(folder: Path, within_s: float = 20.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while any(folder.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not any(folder.iterdir())

@@ -6,7 +6,6 @@ import json
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import portpicker
 import pytest
@@ -15,14 +14,14 @@ from distbench.errors import ClusterError
 from distbench.launch.ports import is_bindable, lease_ports
 
 
-def test_leased_ports_are_distinct_and_free(tmp_path: Path) -> None:
-    with lease_ports(8, folder=tmp_path) as lease:
+def test_leased_ports_are_distinct_and_free() -> None:
+    with lease_ports(8) as lease:
         assert len(set(lease.ports)) == 8
         assert all(is_bindable(port) for port in lease.ports)
 
 
-def test_no_port_is_leased_for_a_single_process(tmp_path: Path) -> None:
-    with lease_ports(0, folder=tmp_path / "never-made") as lease:
+def test_no_port_is_leased_for_a_single_process() -> None:
+    with lease_ports(0) as lease:
         assert lease.ports == ()
 
 
@@ -34,37 +33,34 @@ def test_a_port_in_use_is_not_free() -> None:
 
 
 def test_a_leased_port_is_not_leased_again_until_it_is_given_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    first = lease_ports(1, folder=tmp_path)
+    first = lease_ports(1)
     (port,) = first.ports
     monkeypatch.setattr(portpicker, "pick_unused_port", lambda: port)
     with pytest.raises(ClusterError, match=r"not enough free ports.*Expected: 1"):
-        lease_ports(1, folder=tmp_path)
+        lease_ports(1)
     first.close()
-    with lease_ports(1, folder=tmp_path) as second:
+    with lease_ports(1) as second:
         assert second.ports == (port,)
 
 
 _LEASER = """
 import json, sys
-from pathlib import Path
 from distbench.launch.ports import lease_ports
 import portpicker
 # Everybody is offered the same few ports in the same order.
-offers = iter(json.loads(sys.argv[2]) * 50)
+offers = iter(json.loads(sys.argv[1]) * 50)
 portpicker.pick_unused_port = lambda: next(offers)
-lease = lease_ports(4, folder=Path(sys.argv[1]))
+lease = lease_ports(4)
 print(json.dumps(lease.ports), flush=True)
 sys.stdin.read()
 """
 
 
-def test_leases_of_other_processes_never_collide_and_end_with_them(
-    tmp_path: Path,
-) -> None:
-    with lease_ports(8, folder=tmp_path / "offers") as offers:
-        command = [sys.executable, "-c", _LEASER, tmp_path, json.dumps(offers.ports)]
+def test_leases_of_other_processes_never_collide_and_end_with_them() -> None:
+    with lease_ports(8) as offers:
+        command = [sys.executable, "-c", _LEASER, json.dumps(offers.ports)]
     leasers = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for _ in range(2)
@@ -79,9 +75,3 @@ def test_leases_of_other_processes_never_collide_and_end_with_them(
             leaser.communicate()
     third = subprocess.run(command, input=b"", capture_output=True, check=True)
     assert set(json.loads(third.stdout)) <= set(offers.ports)
-
-
-def test_a_folder_that_cannot_be_made_is_the_machines_fault(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ClusterError, match=r"Set TMPDIR"):
-        lease_ports(1, folder=tmp_path / "file" / "locks")

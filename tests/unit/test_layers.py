@@ -31,6 +31,7 @@ _TRACE = {"trace.files", "trace.folder", "trace.naming"}
 _JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict", "details"}
 _REPORTED = {
     *_DATA,
+    "escape",
     "trace",
     "verdict",
     "details",
@@ -42,6 +43,7 @@ _REPORTED = {
 _TOP = {*_JUDGED, "options", "expect", "launch", "compare", "diagnose", "observe"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "escape": set(),
     "cluster": {"errors"},
     "dyadic": set(),
     "split": {"errors"},
@@ -56,7 +58,7 @@ ALLOWED: dict[str, set[str]] = {
     "evidence": {"scenario", "trace"},
     "flight": {"evidence", "trace"},
     "details": set(),
-    "verdict": {"errors", "details"},
+    "verdict": {"errors", "details", "escape"},
     "expect": {"verdict"},
     "stop": {"errors", "trace"},
     "pattern": set(),
@@ -64,7 +66,7 @@ ALLOWED: dict[str, set[str]] = {
     "history.suite": {"verdict"},
     "history.quarantine": {"errors", "codes", "pattern", "verdict"},
     "options": {"errors", "cluster", "codes", "scenario", "verdict"},
-    "launch": {"errors", "cluster"},
+    "launch": {"errors", "cluster", "escape"},
     "worker": {*_JUDGED, "launch", "stop", *_TRACE},
     "compare": {*_JUDGED - _DATA, "errors", "split", "codes", *_TRACE},
     "diagnose": {*_JUDGED - _DATA, "errors", "split", "codes", "compare"},
@@ -119,7 +121,7 @@ ALLOWED: dict[str, set[str]] = {
     "api": {*_TOP, "checking.checker"},
     # Runs in the user's own process, which has TensorFlow.
     "recording": {"errors", "worker"},
-    "call": {"cluster", "machine", "observe", "launch", "target"},
+    "call": {"errors", "cluster", "machine", "observe", "launch", "target"},
     "doctor": {"errors", "cluster", "machine", "launch"},
     # Catalogues of what users write: read without TensorFlow, run in tasks alone.
     "samples": set(),

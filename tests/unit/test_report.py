@@ -14,8 +14,8 @@ from rich.console import Console
 from verdict_samples import EVIL, make_finding, make_run, make_verdict
 
 from distbench.errors import BadInputError, ClusterError
+from distbench.escape import escape_controls
 from distbench.options import CheckOptions
-from distbench.report.escape import escape_controls
 from distbench.report.files import check_place, write_report
 from distbench.report.junit import verdict_to_junit
 from distbench.report.page import verdict_to_html

@@ -13,6 +13,7 @@ from distbench.launch.channel import TaskChannel
 from distbench.launch.task import TaskContext
 from distbench.scenario import Scenario
 from distbench.target import load_target, target_from_json
+from distbench.worker.collectives import give_up, watch_collectives
 from distbench.worker.environment import describe_environment
 from distbench.worker.partition import shard_variables
 from distbench.worker.program import Program
@@ -44,6 +45,8 @@ class Task:
         self.role = context.task.role
         self.spec = ClusterSpec.parse(context.spec)
         self.report_progress = channel.report_progress
+        channel.give_up = give_up
+        watch_collectives()
         self._context = context
         self._strategy: tf.distribute.Strategy | None = None
         self._server: Any = None
@@ -54,7 +57,6 @@ class Task:
         if not self.serve():
             self._strategy = make_strategy(
                 self.spec,
-                payload.get("collective_s"),
                 payload.get("partitioner", ""),
             )
         return {"environment": describe_environment()}

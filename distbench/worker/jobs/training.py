@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -96,20 +97,25 @@ class TrainingJobs:
                 check_batches(session.program, reference)
             values: dict[TraceKey, Value] = {}
             session.collect_state(INITIAL, initial, values)
-            for step in range(scenario.steps):
-                self._task.report_progress(step=step, phase=tier)
-                if tier != "free" or step == 0:
-                    session.write_state(select_state(reference, tier, step))
-                if corrected := payload.get("corrected"):
-                    session.board.fed = select_gradients(reference, corrected, step)
-                    session.board.set_feeds()
-                self.run_step(session, trained, step, shards, values)
-                if payload.get("partly"):
-                    partly = self._make_trace(session, tier, shards, values)
-                    write_trace(partly, folder, f"partly-{tier}-{self._task.name}")
+            kind = "corrected" if payload.get("corrected") else "observed"
+            name = f"{kind}-{tier}-{self._task.name}"
+            try:
+                for step in range(scenario.steps):
+                    self._task.report_progress(step=step, phase=tier)
+                    if tier != "free" or step == 0:
+                        session.write_state(select_state(reference, tier, step))
+                    if corrected := payload.get("corrected"):
+                        session.board.fed = select_gradients(reference, corrected, step)
+                        session.board.set_feeds()
+                    self.run_step(session, trained, step, shards, values)
+            except BaseException:
+                # The steps before may tell why it failed, unless the disk is full.
+                with contextlib.suppress(OSError):
+                    trace = self._make_trace(session, tier, shards, values)
+                    write_trace(trace, folder, name)
+                raise
             trace = self._make_trace(session, tier, shards, values)
-            name = "corrected" if payload.get("corrected") else "observed"
-            write_trace(trace, folder, f"{name}-{tier}-{self._task.name}")
+            write_trace(trace, folder, name)
         return {}
 
     def take_names(self, payload: Mapping[str, Any]) -> None:

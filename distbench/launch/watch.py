@@ -1,0 +1,171 @@
+"""What no event tells of: a task that was stopped, takes all memory, or fills its log.
+
+A look costs some reads of `/proc` for each task, several times in a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from distbench.launch.blame import Member, Trouble
+
+LOOK_S = 0.25
+"""Between two looks. Stopped is who is found so twice: a debugger stops a process for
+a moment when it attaches."""
+LOG_BYTES = 1 << 26
+"""A log that is longer is cut."""
+KEPT_BYTES = 1 << 16
+"""What is left of a log that was cut."""
+_SPARE = 0.1
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A process at a moment.
+
+    Attributes:
+        stopped: Whether a signal such as SIGSTOP holds it.
+        memory_bytes: Its resident memory, without that of files.
+    """
+
+    stopped: bool
+    memory_bytes: int
+
+
+class Watch:
+    """Looks at the tasks of one group.
+
+    Args:
+        each_bytes: What a task may take; None is no limit.
+        room_bytes: What they may take together; None asks the machine now.
+        look: How to look at a process; None is answered for one that is gone.
+        clock: Monotonic time in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        each_bytes: int | None = None,
+        room_bytes: int | None = None,
+        look: Callable[[int], Look | None] | None = None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._each_bytes = each_bytes
+        self._room_bytes = measure_room() if room_bytes is None else room_bytes
+        self._look = look or look_at
+        self._clock = clock
+        self._next_s = clock()
+        # Of a fork most memory is its server's: only what came after counts.
+        self._at_first: dict[int, int] = {}
+        self._stopped: set[int] = set()
+
+    def find_trouble(self, members: Iterable[Member]) -> list[tuple[Member, Trouble]]:
+        """Look at tasks, if it is time: who has to be ended, and why."""
+        if self._clock() < self._next_s:
+            return []
+        self._next_s = self._clock() + LOOK_S
+        found: list[tuple[Member, Trouble]] = []
+        taken: list[tuple[int, Member]] = []
+        for member in members:
+            cut_log(member.log)
+            pid = member.process.pid
+            seen = self._look(pid)
+            if seen is None:
+                continue
+            if seen.stopped and pid in self._stopped:
+                found.append((member, _STOPPED))
+            (self._stopped.add if seen.stopped else self._stopped.discard)(pid)
+            first = self._at_first.setdefault(pid, seen.memory_bytes)
+            taken.append((seen.memory_bytes - first, member))
+        return found + self._find_greedy(taken)
+
+    def _find_greedy(
+        self, taken: list[tuple[int, Member]]
+    ) -> list[tuple[Member, Trouble]]:
+        limit = self._each_bytes
+        if limit is not None:
+            over = [(m, b) for b, m in taken if b > limit]
+            return [(m, _make_greedy(b, limit, "a task may take")) for m, b in over]
+        if taken and sum(size for size, _ in taken) > self._room_bytes:
+            size, member = max(taken, key=lambda pair: pair[0])
+            rest = "was free for all tasks together"
+            return [(member, _make_greedy(size, self._room_bytes, rest))]
+        return []
+
+
+_STOPPED = Trouble(
+    kind="stopped",
+    words="was stopped by a signal such as SIGSTOP",
+    advice=". It did not end by itself; the Python stacks show where it was held.",
+)
+
+
+def _make_greedy(size: int, limit: int, whose: str) -> Trouble:
+    return Trouble(
+        kind="memory",
+        words=(f"took {size // _MIB} MiB of memory, and {limit // _MIB} MiB {whose}"),
+        advice=(
+            ", so it was ended before the machine ran out. Its Python stack shows what "
+            "it did; use a smaller model, fewer tasks, or a machine with more memory."
+        ),
+    )
+
+
+def look_at(pid: int) -> Look | None:
+    """Look at a process; None if it is gone."""
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            memory = process.memory_info()
+            status = process.status()
+    except psutil.Error:
+        return None
+    return Look(
+        stopped=status == psutil.STATUS_STOPPED,
+        memory_bytes=memory.rss - getattr(memory, "shared", 0),
+    )
+
+
+def measure_room() -> int:
+    """How much memory tasks may take: most of what is free, in bytes."""
+    memory = psutil.virtual_memory()
+    total, free = int(memory.total), int(memory.available)
+    for name in _CGROUP_FILES:
+        # There may be no such group, or one that says "max". What it holds says little:
+        # files that were read once count too.
+        with contextlib.suppress(OSError, ValueError):
+            total = min(total, int(Path(name).read_text()))
+    free = min(free, total)
+    return max(free - int(_SPARE * total), free // 2)
+
+
+_CGROUP_FILES = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
+"""A container's limit, which the machine's own figures do not show."""
+
+
+def cut_log(path: Path) -> None:
+    """Throw the beginning of a log away that would fill the disk.
+
+    Tasks append to it, so what they write meanwhile follows.
+    """
+    try:
+        if path.stat().st_size <= LOG_BYTES:
+            return
+        with path.open("rb") as file:
+            file.seek(-KEPT_BYTES, 2)
+            kept = file.read()
+        with path.open("r+b") as file:
+            file.truncate(0)
+        with path.open("ab") as file:
+            file.write(kept)
+    except OSError:
+        pass  # it is not there yet, or the disk is full, which its task will tell
