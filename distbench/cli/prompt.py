@@ -122,7 +122,7 @@ def debug(
 
 def _stop(target: TargetRef, options: CheckOptions, stop: Stop) -> int:
     from distbench.checking.debugging import debug_target
-    from distbench.report.escape import escape_controls
+    from distbench.escape import escape_controls
     from distbench.report.words import join_words
 
     stopped = debug_target(target, options, stop, (sys.stdin, sys.stdout))

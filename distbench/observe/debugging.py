@@ -84,7 +84,7 @@ def observe_stopped(
         "stop": stop_to_json(stop),
         "terminal": str(address),
     }
-    opening = make_opening(scenario.seed, scenario.jit, None, scenario.partitioner)
+    opening = make_opening(scenario.seed, scenario.jit, scenario.partitioner)
     with (
         launch.start_cluster(ONE, opening) as one,
         launch.start_cluster(spec, opening) as cluster,

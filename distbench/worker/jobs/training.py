@@ -71,7 +71,7 @@ class TrainingJobs:
         session.prepare(trained, list(cut_batch(batch, shards)))
         for step in range(late):
             self._task.report_progress(step=step, phase="before the restore")
-            self._run_step(session, trained, step, shards, {})
+            self.run_step(session, trained, step, shards, {})
         if late:
             _restore(session, payload)
         self._prepared = session, trained, shards
