@@ -48,6 +48,12 @@ def end_at_once() -> NoReturn:
     os._exit(EXIT_BENCH_GONE)
 
 
+def _exit_if_closed(error: OSError) -> None:
+    """Exit if the subject closed what it did not open: the bench lives."""
+    if error.errno in (errno.EBADF, errno.ENOTSOCK):
+        os._exit(EXIT_CHANNEL_CLOSED)
+
+
 class BenchChannel:
     """The bench's end: reading never blocks, so one loop can watch many tasks."""
 
@@ -127,9 +133,7 @@ class TaskChannel:
             with self._write_lock:
                 self._sock.sendall(line)
         except OSError as error:
-            if error.errno in (errno.EBADF, errno.ENOTSOCK):
-                # The subject closed what it did not open: the bench lives.
-                os._exit(EXIT_CHANNEL_CLOSED)
+            _exit_if_closed(error)
             end_at_once()
 
     def report_progress(
@@ -150,5 +154,8 @@ class TaskChannel:
                         threading.Thread(target=self.give_up, daemon=True).start()
                     else:
                         self._inbox.put(message)
+        except OSError as error:
+            # It may come back to its descriptor before anything is sent.
+            _exit_if_closed(error)
         finally:
             end_at_once()
