@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from distbench.cli.bisect import bisect
 from distbench.cli.check import check
 from distbench.cli.debug import repro, shrink
 from distbench.cli.history import compare, history
@@ -60,6 +61,7 @@ app.command("list")(guard(list_all))
 app.command("explain")(guard(explain))
 app.command("repro")(guard(repro))
 app.command("debug")(guard(debug))
+app.command("bisect")(guard(bisect))
 app.command("shrink")(guard(shrink))
 app.command("selftest")(guard(selftest))
 app.command("history")(guard(history))

@@ -73,10 +73,8 @@ def diff(
     ] = 20,
 ) -> int:
     """Compare two traces; exit code 0 if they are alike, 1 if not."""
-    from dataclasses import replace
-
     from distbench.compare.offline import compare_traces
-    from distbench.compare.reductions import describe_reduction
+    from distbench.compare.reductions import describe_first
     from distbench.report.table import make_console
     from distbench.report.traces import render_comparison
     from distbench.trace.folder import read_folder
@@ -92,20 +90,14 @@ def diff(
             "least one step that both recorded. 'distbench trace show' lists what is "
             "there."
         )
-    first, reduced = comparison.first, []
-    if first is not None and first.key.phase == "reduced_gradient":
-        for name, trace in runs.items():
-            path = first.key.variable
-            known = path if name == "A" else comparison.renamed.get(path, path)
-            words = describe_reduction(trace, replace(first.key, variable=known))
-            reduced += [(name, words)] if words else []
+    reduced = describe_first(runs["A"], runs["B"], comparison)
     make_console().print(
         render_comparison(runs["A"], runs["B"], comparison, reduced=reduced, rows=rows),
         crop=False,
     )
     if bits and any(place.status != "equal" for place in comparison.places):
         return 1
-    return 0 if first is None else 1
+    return 0 if comparison.first is None else 1
 
 
 def _select(

@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.likeness import find_half
+from distbench.compare.offline import Comparison
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Aligned, Array, align_values, name_dtype
 from distbench.trace import Trace, TraceKey
@@ -57,6 +58,24 @@ def describe_reduction(trace: Trace, key: TraceKey) -> str | None:
     if fit is not None and fit.residual_share < find_half(dtype):
         return f"{fit.ratio:.6g} times the sum of what the replicas computed"
     return "none of sum, mean and own of what the replicas computed"
+
+
+def describe_first(a: Trace, b: Trace, comparison: Comparison) -> list[tuple[str, str]]:
+    """Where two runs first differ in a reduced gradient: what it is in each.
+
+    Returns:
+        `A` or `B`, and the words of `describe_reduction`.
+    """
+    first = comparison.first
+    if first is None or first.key.phase != "reduced_gradient":
+        return []
+    path = first.key.variable
+    named = (("A", a, path), ("B", b, comparison.renamed.get(path, path)))
+    told = [
+        (name, describe_reduction(trace, replace(first.key, variable=known)))
+        for name, trace, known in named
+    ]
+    return [(name, words) for name, words in told if words]
 
 
 def _bound(terms: Sequence[Aligned], u: float) -> Array:

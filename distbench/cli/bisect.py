@@ -1,0 +1,147 @@
+"""`distbench bisect`: which phase of a step another version changed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from distbench.errors import BadInputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from distbench.environments import Environment, Ran
+
+_DEADLINE_S = 600.0
+Text = str | None
+
+
+def bisect(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="package.module:attribute or path/to/file.py:attribute",
+        ),
+    ],
+    good: Annotated[
+        Path,
+        typer.Option(metavar="ENV", help="A virtual environment, or its Python."),
+    ],
+    bad: Annotated[Path, typer.Option(metavar="ENV", help="The other one.")],
+    cluster: Annotated[
+        str, typer.Option("-c", "--cluster", metavar="SPEC", help="Cluster.")
+    ] = "mwms:2",
+    path: Annotated[
+        str, typer.Option(metavar="PATH", help="Aggregation path.")
+    ] = "default",
+    workload: Annotated[
+        Text, typer.Option(metavar="NAME", help="Workload for an optimizer.")
+    ] = None,
+    tier: Annotated[
+        str, typer.Option(metavar="exact|bounded|free", help="Tier.")
+    ] = "bounded",
+    steps: Annotated[int, typer.Option(metavar="K", help="Steps of training.")] = 3,
+    dtype: Annotated[
+        str, typer.Option(metavar="D", help="Dtype of the workload.")
+    ] = "float32",
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed of data and initial values.")
+    ] = 1,
+    keras: Annotated[
+        Text, typer.Option(metavar="legacy|3", help="Which Keras tf.keras is.")
+    ] = None,
+    rows: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Places to list at most.")
+    ] = 5,
+    timeout: Annotated[
+        float,
+        typer.Option(metavar="S", help="Deadline under each of them, in seconds."),
+    ] = _DEADLINE_S,
+) -> int:
+    """Run one scenario under two environments and tell where they first differ.
+
+    Exit codes: 0 alike, 1 not alike, 2 bad usage, 3 error of the cluster or machine.
+    """
+    from distbench.environments import check_under, find_environment
+    from distbench.report.table import make_console
+
+    pair = {"good": find_environment(good), "bad": find_environment(bad)}
+    words = [target, "-c", cluster, "--path", path, "--tier", tier, "--dtype", dtype]
+    words += ["--steps", str(steps), "--seed", str(seed)]
+    words += [] if workload is None else ["--workload", workload]
+    words += [] if keras is None else ["--keras", keras]
+    ran: dict[str, Ran] = {}
+    with tempfile.TemporaryDirectory(prefix="distbench-bisect-") as folder:
+        for name, environment in pair.items():
+            typer.echo(f"{name}: {environment.place} ...", err=True)
+            place = Path(folder) / name
+            place.mkdir()
+            ran[name] = check_under(environment, words, place, timeout)
+    console = make_console()
+    for line in _describe(pair, ran):
+        console.print(line, crop=False)
+    parts, alike = _compare(ran, rows)
+    for part in parts:
+        console.print(part, crop=False)
+    return 0 if alike else 1
+
+
+def _describe(
+    pair: dict[str, Environment], ran: dict[str, Ran]
+) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    from distbench.environments import list_changes
+    from distbench.escape import escape_controls
+    from distbench.report.table import STYLES
+    from distbench.report.words import join_words
+
+    for name, environment in pair.items():
+        verdict = ran[name].verdict
+        line = Text(f"{name:5}{escape_controls(str(environment.place))}  ")
+        line.append(str(verdict.status), STYLES[verdict.status])
+        codes = dict.fromkeys(f.code for run in verdict.runs for f in run.findings)
+        yield line.append(f" {join_words(codes)}" if codes else "")
+    changes = list_changes(pair["good"], pair["bad"])
+    told = join_words(changes) if changes else "nothing"
+    yield Text(escape_controls(f"in another version: {told}"))
+
+
+def _compare(ran: dict[str, Ran], rows: int) -> tuple[list[RenderableType], bool]:
+    """What the two runs have in common on one device, then on the cluster."""
+    from rich.text import Text
+
+    from distbench.compare.offline import compare_traces
+    from distbench.compare.reductions import describe_first
+    from distbench.report.traces import render_comparison
+
+    good, bad = ran["good"].traces, ran["bad"].traces
+    if not (shared := good.keys() & bad.keys()):
+        same = _list_codes(ran["good"]) == _list_codes(ran["bad"])
+        words = "A run that ends early has no numbers to compare."
+        return [Text(), Text(words)], same
+    parts: list[RenderableType] = []
+    alike = True
+    for key in sorted(shared):
+        for name in ("reference", "observed"):
+            a, b = bad[key][name], good[key][name]
+            comparison = compare_traces(a, b)
+            if not comparison.places:
+                raise BadInputError(f"Nothing in common was recorded of {key[0]}.")
+            where = "one device" if name == "reference" else "the cluster"
+            parts += [Text(), Text(f"{key[0]} on {where}, A bad, B good", "bold")]
+            reduced = describe_first(a, b, comparison)
+            parts.append(
+                render_comparison(a, b, comparison, reduced=reduced, rows=rows)
+            )
+            alike = alike and comparison.first is None
+    return parts, alike
+
+
+def _list_codes(ran: Ran) -> list[tuple[str, ...]]:
+    return [tuple(f.code for f in run.findings) for run in ran.verdict.runs]
