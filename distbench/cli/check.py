@@ -240,9 +240,13 @@ def check(
 
         write_summaries(verdict, options, tensorboard)
     if json is not None and verdict.status is Status.FAIL:
-        # To paste into a bug report; what cannot be shown so, the command says itself.
-        words = shlex.join(["distbench", "repro", str(json), "-o", "shown.py"])
-        typer.echo(f"A script that shows it: {escape_controls(words)}")
+        # What cannot be shown so, the commands say themselves.
+        for what, words in (
+            ("A script that shows it", ["repro", str(json), "-o", "shown.py"]),
+            ("A prompt at the value", ["debug", str(json)]),
+        ):
+            line = shlex.join(["distbench", *words])
+            typer.echo(f"{what}: {escape_controls(line)}")
     return verdict.exit_code
 
 
