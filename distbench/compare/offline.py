@@ -76,7 +76,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class RunDifference:
     """Two traces, compared.
 
     Attributes:
@@ -104,7 +104,7 @@ class Comparison:
 
 def compare_traces(
     a: Trace, b: Trace, selection: Selection | None = None, narrow: str | None = None
-) -> Comparison:
+) -> RunDifference:
     """Compare two traces.
 
     Args:
@@ -131,7 +131,7 @@ class _Offline:
         self._near: dict[tuple[str, int], bool] = {}
         self._floors: dict[tuple[int, Phase], float] = {}
 
-    def run(self) -> Comparison:
+    def run(self) -> RunDifference:
         steps = [{key.step for key in t.values} for t in (self._a, self._b)]
         shared = steps[0] & steps[1]
         keys = {
@@ -146,7 +146,7 @@ class _Offline:
             made = [place for key in group for place in self._compare(key)]
             known = [p for p in made if not (p.lacks and _may_lack(p.key))]
             places += _undo([p for p in known if self._selection.has(p.key)])
-        return Comparison(
+        return RunDifference(
             places=tuple(places),
             renamed=self._renamed,
             left_out=tuple(sorted((steps[0] ^ steps[1]) - {INITIAL})),

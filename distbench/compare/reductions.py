@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.likeness import find_half
-from distbench.compare.offline import Comparison
+from distbench.compare.offline import RunDifference
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Aligned, Array, align_values, name_dtype
 from distbench.trace import Trace, TraceKey
@@ -60,7 +60,9 @@ def describe_reduction(trace: Trace, key: TraceKey) -> str | None:
     return "none of sum, mean and own of what the replicas computed"
 
 
-def describe_first(a: Trace, b: Trace, comparison: Comparison) -> list[tuple[str, str]]:
+def describe_first(
+    a: Trace, b: Trace, comparison: RunDifference
+) -> list[tuple[str, str]]:
     """Where two runs first differ in a reduced gradient: what it is in each.
 
     Returns:

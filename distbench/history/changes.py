@@ -61,7 +61,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class NightDifference:
     """What changed between two nights.
 
     Attributes:
@@ -82,7 +82,7 @@ class Comparison:
         return any(change.kind in WORSE for change in self.changes)
 
 
-def compare_nights(before: Night, now: Night, limits: Limits) -> Comparison:
+def compare_nights(before: Night, now: Night, limits: Limits) -> NightDifference:
     """Compare two nights scenario by scenario.
 
     Where each has one target, that is what is compared, whatever it is called: two
@@ -100,7 +100,7 @@ def compare_nights(before: Night, now: Night, limits: Limits) -> Comparison:
         for change in _compare_rows(key, old.get(key), new.get(key), limits, has_times)
     ]
     order = {kind: number for number, kind in enumerate(Kind.__args__)}  # type: ignore[attr-defined]  # a Literal has them
-    return Comparison(
+    return NightDifference(
         changes=tuple(sorted(changes, key=lambda change: order[change.kind])),
         environment=compare_environments(before.environment, now.environment),
         common=len(old.keys() & new.keys()),

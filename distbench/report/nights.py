@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from distbench.escape import escape_controls
-from distbench.history.changes import WORSE, Comparison
+from distbench.history.changes import WORSE, NightDifference
 from distbench.history.drift import Drift, Flaky
 from distbench.history.night import Key, Night, Row
 from distbench.report.table import STYLES
@@ -58,7 +58,7 @@ def render_scenario(key: Key, nights: Sequence[Night]) -> RenderableType:
     return Group(_name(key, "bold"), table)
 
 
-def render_comparison(comparison: Comparison) -> Iterator[RenderableType]:
+def render_comparison(comparison: NightDifference) -> Iterator[RenderableType]:
     """What changed, what is worse first, and the settings that differ."""
     for change in comparison.changes:
         if change.kind in _COUNTED:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from distbench.compare.likeness import Status
-from distbench.compare.offline import Comparison, Place
+from distbench.compare.offline import Place, RunDifference
 from distbench.escape import escape_controls
 from distbench.report.words import format_number, join_words
 from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, TraceKey, Value
@@ -72,7 +72,7 @@ def describe_trace(trace: Trace) -> str:
 def render_comparison(
     a: Trace,
     b: Trace,
-    comparison: Comparison,
+    comparison: RunDifference,
     *,
     reduced: Sequence[tuple[str, str]] = (),
     rows: int = 20,
@@ -107,7 +107,7 @@ def render_comparison(
     return Group(*parts)
 
 
-def _list_remarks(comparison: Comparison) -> Iterator[Text]:
+def _list_remarks(comparison: RunDifference) -> Iterator[Text]:
     for path, other in comparison.renamed.items():
         yield Text(escape_controls(f"   '{path}' of A is taken for '{other}' of B"))
     if comparison.left_out:
@@ -118,7 +118,7 @@ def _list_remarks(comparison: Comparison) -> Iterator[Text]:
         yield Text(escape_controls(f"{text} from {_name_step(key.step)} on"), "yellow")
 
 
-def _say_alike(comparison: Comparison) -> str:
+def _say_alike(comparison: RunDifference) -> str:
     if not comparison.count("near") and not comparison.count("different"):
         return "Equal bit by bit."
     near = [p.likeness for p in comparison.places if p.status == "near"]
@@ -139,7 +139,7 @@ def _say_alike(comparison: Comparison) -> str:
     return text
 
 
-def _say_first(comparison: Comparison, first: Place) -> str:
+def _say_first(comparison: RunDifference, first: Place) -> str:
     alike = [
         place
         for place in comparison.places
@@ -193,7 +193,7 @@ def _make_table(places: Sequence[Place]) -> Table:
     return table
 
 
-def _count(comparison: Comparison) -> str:
+def _count(comparison: RunDifference) -> str:
     statuses: tuple[Status, ...] = ("equal", "near", "different", "missing")
     words = ("equal bit by bit", "equal but for rounding", "different", "missing")
     counts = [
