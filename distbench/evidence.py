@@ -102,6 +102,8 @@ class Evidence:
         examples: What the input pipeline gave, where the subject brings one.
         restored: Whether the cluster restored its state from a checkpoint; the
             reference starts from what was saved.
+        compiled: Whether XLA compiles the step as a whole, on the cluster and on one
+            device: then nothing on the way to the state is known.
     """
 
     tier: Tier
@@ -125,6 +127,7 @@ class Evidence:
     loss_reduction: Literal["sum", "mean"] | None = "sum"
     examples: Examples | None = None
     restored: bool = False
+    compiled: bool = False
 
     def get_before(self, step: int, phase: Phase, variable: str) -> Value | None:
         """The reference's state before a step: what the step started from.

@@ -22,6 +22,7 @@ from distbench.cluster import ClusterSpec
 from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
+from distbench.diagnose.judgement import Judgement
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
@@ -165,6 +166,9 @@ class Checker:
             if self._options.keep is not None:
                 keep_traces(self._options.keep, item.scenario.id, evidence)
             judgement = judge(evidence)
+            if judgement.status is Status.FAIL and evidence.compiled:
+                yield self._judge_uncompiled(item, seen, tier, judgement)
+                continue
             findings = judgement.findings
             if judgement.status is Status.FAIL:
                 findings = self._find_origins(item, seen, tier, findings)
@@ -182,6 +186,38 @@ class Checker:
                 message=judgement.message,
                 details=self._keep(seen, evidence, judgement.compared),
             )
+
+    def _judge_uncompiled(
+        self, item: Planned, seen: Observation, tier: Tier, found: Judgement
+    ) -> Run:
+        """Name what is wrong with a step that XLA compiles by the step without XLA.
+
+        Of what is wrong in the end alone, many causes may be the first one.
+        """
+        plain = replace(item, scenario=replace(item.scenario, jit=False))
+        (run,) = (run for run in self._run_one(plain, None) if run.tier == tier)
+        if run.status is Status.FAIL:
+            message = "note: found without XLA; with it the step leaves wrong state too"
+            return replace(run, message=message)
+        first = found.findings[0]
+        text = (
+            f"Step {first.step}, {first.phase} of '{first.variable}': wrong where XLA "
+            f"compiles the step, and not where it is left out ({run.status})."
+        )
+        # A script that shows a number leaves XLA out.
+        shown = replace(first, code="unexplained", explanation=text, outcome=None)
+        return make_run(
+            item,
+            tier,
+            found.status,
+            seen.seconds + run.seconds,
+            shards=seen.evidence[tier].reference.shards,
+            checked=found.checked,
+            worst=found.worst,
+            findings=self._find_origins(item, seen, tier, [shown]),
+            references=found.references,
+            details=self._keep(seen, seen.evidence[tier], found.compared),
+        )
 
     def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:
         judgement = judge_flight(flight)

@@ -158,7 +158,12 @@ def _decide(
     if any(not finding.warning for finding in findings):
         return Status.FAIL, ""
     notes = [f"warning: {finding.code}" for finding in findings]
-    texts = (reading.note, _note_forgiven(chain), _note_start(reading.evidence))
+    texts = (
+        reading.note,
+        _note_forgiven(chain),
+        _note_start(reading.evidence),
+        _note_compiled(reading.evidence),
+    )
     notes += [text for text in texts if text]
     comparisons = [item.comparison for item in judged]
     weak = find_weak_phases(comparisons, first_known=reading.first_known)
@@ -187,6 +192,15 @@ def _decide(
             "example or replica; use fewer examples or a wider dtype"
         )
     return Status.PASS, "; ".join(notes)
+
+
+def _note_compiled(evidence: Evidence) -> str:
+    if not evidence.compiled:
+        return ""
+    return (
+        "note: XLA compiles the step as a whole, so what it leaves was compared and "
+        "nothing on the way there; --jit off runs it without"
+    )
 
 
 def _note_start(evidence: Evidence) -> str:

@@ -66,6 +66,7 @@ def read_evidence(
         loss_reduction=answer["loss_reduction"],
         examples=examples,
         restored=bool(scenario.restore_from),
+        compiled=answer["compiled"],
     )
 
 

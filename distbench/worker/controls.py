@@ -65,6 +65,7 @@ class ModelControl:
         keras: The package of the model, `tf_keras` or `keras`.
         examples: Size of the global batch.
         normalised: Whether a layer keeps statistics of its inputs.
+        compiled: Whether XLA compiles the step.
     """
 
     def __init__(
@@ -77,11 +78,13 @@ class ModelControl:
         keras: str,
         examples: int,
         normalised: bool,
+        compiled: bool,
     ) -> None:
         self._make_optimizer = partial(make_control, name, options, stock, wrap)
         self._keras = keras
         self._examples = examples
         self._normalised = normalised
+        self._compiled = compiled
 
     def __call__(self) -> Any:
         """Make and compile the model."""
@@ -90,7 +93,7 @@ class ModelControl:
         if self._normalised:
             layers.append(keras.layers.BatchNormalization())
         model = keras.Sequential(layers)
-        model.compile(self._make_optimizer(), "mse")
+        model.compile(self._make_optimizer(), "mse", jit_compile=self._compiled)
         return model
 
     def data(self, step: int) -> Any:

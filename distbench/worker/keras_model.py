@@ -62,6 +62,9 @@ class KerasModelProgram(Program):
         self._even = (
             0 if scenario.split else ClusterSpec.parse(scenario.cluster).replicas
         )
+        # With a GPU Keras 3 compiles by default; the reference has none, and must not
+        # be another step.
+        self._may_compile = scenario.jit is not False and scenario.spec.device != "gpu"
         self._model: Any = None
         self._is_watched = False
         self._told: Counter[int] = Counter()
@@ -70,9 +73,9 @@ class KerasModelProgram(Program):
         """Have the model made, and what `fit` would make of it before it trains."""
         self._model = model = self._factory()
         check_model(model, self.name)
-        # XLA must compile a function as a whole, and can keep no tap. It stays off on
-        # one device as on the cluster.
-        model.jit_compile = False
+        if not self._may_compile:
+            model.jit_compile = False
+        self.is_compiled = bool(model.jit_compile)
         batch = self.data(0)
         if name_keras(model) == "keras":
             model._symbolic_build(data_batch=batch)
@@ -89,7 +92,7 @@ class KerasModelProgram(Program):
         function: Callable[[Any], Any] | None = None,  # noqa: ARG002  # no part of it
     ) -> Step:
         """See `Program`; Keras decides what a replica runs."""
-        if not self._is_watched:
+        if not self._is_watched and session.tapped:
             intercept(self._model, "train_step", partial(self._take_step, session))
             intercept(self._model, "compute_loss", partial(self._tell_loss, session))
             self._is_watched = True
@@ -202,6 +205,7 @@ class KerasModelProgram(Program):
             keras=name_keras(self._model) or "",
             examples=count_batch(self.data(0)),
             normalised=bool(self._model.non_trainable_weights),
+            compiled=self.is_compiled,
         )
 
 

@@ -34,12 +34,15 @@ class Program:
         replicas: Number of replicas whose share of the loss a replica computes; set
             before the step is traced. Only a workload's program looks at it.
         loss_reduction: How the replicas' losses combine.
+        is_compiled: Whether XLA compiles the step as a whole; known once it is built.
+            Such a step can keep no tap, and only what it leaves is compared.
     """
 
     name = ""
     shards_known = False
     replicas = 1
     loss_reduction: LossReduction = None
+    is_compiled = False
 
     def build(self, strategy: tf.distribute.Strategy) -> None:
         """Make variables and optimizer, under the strategy's scope."""

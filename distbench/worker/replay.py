@@ -66,8 +66,9 @@ class Replay:
 
         Where the state is what follows from the reduced gradients, no more is asked.
         """
-        if tier == "free":
-            # The cluster's steps did not start from the reference's state.
+        if tier == "free" or not self.reference.session.tapped:
+            # The cluster's steps did not start from the reference's state, or nothing
+            # can be put into them.
             return Followed()
         [reduced] = self._feed(tier, observed, "reduced_gradient")
         fed: dict[Phase, Trace] = {"reduced_gradient": reduced}

@@ -47,7 +47,7 @@ class Session:
         spec: The resolved cluster spec.
         task: Which task of it this is.
         tapped: Whether to observe; without, the subject runs as if the bench were
-            not there, which tests compare with.
+            not there, which tests compare with. What XLA compiles is never observed.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class Session:
         self.table = VariableTable(list_state(variables, given_names=program.names()))
         self.board.find_shape = self.table.find_shape
         self._metrics: Mapping[str, Any] = {}
-        self._tapped = tapped
-        if tapped:
+        self.tapped = tapped and not program.is_compiled
+        if self.tapped:
             for optimizer in self.optimizers:
                 install_taps(optimizer, self.board, self.table)
             # Never undone: the process runs one subject and ends.
@@ -123,7 +123,7 @@ class Session:
                 except Exception:
                     self.board.note_failure()
                     raise
-                if self._tapped:
+                if self.tapped:
                     self.board.tap_unclaimed()
                 return result
 
@@ -133,7 +133,7 @@ class Session:
     def tap_loss(self, loss: Any) -> tf.Tensor:
         """Record a replica's loss."""
         loss = tf.convert_to_tensor(loss)
-        return self.board.tap("loss", "", loss) if self._tapped else loss
+        return self.board.tap("loss", "", loss) if self.tapped else loss
 
     def prepare(self, step: Step, shards: Sequence[Any]) -> tf.Graph:
         """Trace a step without running it, so that every variable exists.

@@ -110,6 +110,50 @@ def test_mistakes_are_named(
     assert found == (code, phase, variable, origin), describe_verdict(verdict)
 
 
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [
+        ("make_compiled", "central:2"),
+        pytest.param("make_compiled_keras3", "central:2", marks=LONG),
+        pytest.param("make_compiled_keras3", "one", marks=LONG),
+    ],
+)
+def test_a_step_that_xla_compiles_is_judged_by_what_it_leaves(
+    name: str, cluster: str
+) -> None:
+    verdict = _check(name, cluster)
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    (run,) = verdict.runs
+    assert set(run.references) == {"slot", "variable", "iterations"}
+    assert "XLA compiles the step as a whole" in run.message
+
+
+@LONG
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("make_compiled_wrong", "loss-not-scaled", "each replica's loss is N = 2"),
+        ("make_compiled_otherwise", "unexplained", "wrong where XLA compiles the step"),
+    ],
+)
+def test_what_is_wrong_with_it_is_looked_for_without_xla(
+    name: str, code: str, words: str
+) -> None:
+    (run,) = _check(name, "central:2").runs
+    assert run.findings[0].code == code
+    assert words in run.findings[0].explanation
+    assert run.setup["jit"] == (None if code == "unexplained" else False)
+
+
+@LONG
+@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
+def test_on_cpus_xla_itself_refuses_replicas(cluster: str) -> None:
+    verdict = _check("make_compiled", cluster)
+    assert {run.status for run in verdict.runs} == {Status.REFUSED}
+    passed = distbench.check(f"{MODELS}:make_compiled", cluster, jit=False)
+    assert passed.status is Status.PASS, describe_verdict(passed)
+
+
 def test_uneven_shards_are_weighed_alike_by_keras() -> None:
     verdict = distbench.check(f"{MODELS}:make_late", "mirrored:2", split=(5, 4))
     first = verdict.runs[0].findings[0]

@@ -53,6 +53,35 @@ def test_correct_but_unusual_programs_pass(name, tier):
     check_unusual_passes(name, tier)
 
 
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        (Fault(), Status.PASS),
+        (Fault(reduce=reduce_with(lambda v: scale(add_values(v), 2.0))), Status.FAIL),
+    ],
+    ids=["right", "twice"],
+)
+def test_a_step_that_is_not_seen_is_judged_by_what_it_leaves(fault, status):
+    evidence = observe(fault)
+
+    def leave(trace: Trace) -> Trace:
+        state = ("slot", "variable", "iterations")
+        return change_trace(trace, lambda key: key.phase in state)
+
+    evidence = replace(
+        evidence,
+        observed=leave(evidence.observed),
+        reference=leave(evidence.reference),
+        twins=tuple(map(leave, evidence.twins)),
+        replays={},
+        repeated=(),
+        compiled=True,
+    )
+    judgement = judge(evidence)
+    assert judgement.status is status
+    assert ("--jit off" in judgement.message) == (status is Status.PASS)
+
+
 @pytest.mark.parametrize("replicas", [1, 2, 4])
 def test_a_free_run_passes(replicas):
     judgement = judge(observe(tier="free", replicas=replicas, steps=4))

@@ -69,6 +69,7 @@ class ReferenceJobs:
         return {
             "shards_known": program.shards_known,
             "loss_reduction": program.loss_reduction,
+            "compiled": program.is_compiled,
             "shards": list(reference.shards),
             "twins": twins,
             "probes": list(probes),
