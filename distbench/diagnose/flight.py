@@ -86,8 +86,8 @@ def describe_staleness(flight: Flight) -> str:
         f"{max(ages)} others ended, {sum(ages) / len(ages):.2g} on average, and "
         f"{beside} steps saw that"
     )
-    if flight.ran != len(ages):
-        text += f"; {flight.ran} ran to their end, for some were run again"
+    if flight.repeated:
+        text += f"; {_name_steps(flight.repeated)} had to be run again"
     if not beside:
         text += "; no step ran beside another, so no race could show"
     return text
