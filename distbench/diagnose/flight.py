@@ -158,6 +158,12 @@ def _make_finding(flight: Flight, code: str, phase: Phase, item: _Told) -> Findi
             "A step that is run again has to find out whether it was applied: a "
             "function that fails after its update must not be repeated."
         )
+        if again := [step for step in steps if step in flight.repeated]:
+            advice = (
+                f"TensorFlow ran {_name_steps(again)} again, whose worker it had lost: "
+                "what `schedule` takes is run at least once. Keep in a variable, next "
+                "to what a step updates, that it has been applied."
+            )
     return Finding(
         code=code,
         phase=phase,
