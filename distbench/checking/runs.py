@@ -51,6 +51,7 @@ def make_run(
             "examples": scenario.examples,
             "in_flight": scenario.in_flight,
             "partitioner": scenario.partitioner,
+            "restore_partitioner": scenario.restore_partitioner,
             "split": list(shards or scenario.split),
         },
         **others,
