@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from distbench.scenario import parse_partitioner
 
-_OF_A_SHARD = re.compile(r"/part_\d+/")
+_OF_A_SHARD = re.compile(r"part_\d+[/_]")
 
 
 def make_partitioner(text: str) -> Any:
