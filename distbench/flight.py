@@ -24,7 +24,7 @@ class Flight:
         in_flight: Steps of a round.
         observed: The state after each round; its notes have `begun` and `ended`, of
             each step how many had ended when it began and when it ended itself, and
-            `ran`, how many steps ran to their end.
+            `tries`, how often it was handed to a worker.
         starts: The state from which each round starts: `INITIAL` the first, what is
             under a round's number the one after it.
         orders: The state after each round in an order of reads and updates that may
@@ -49,6 +49,7 @@ class Flight:
         return tuple(late - early for early, late in zip(begun, ended, strict=True))
 
     @property
-    def ran(self) -> int:
-        """Steps that ran to their end; more than were scheduled if one was repeated."""
-        return cast(int, self.observed.notes["ran"])
+    def repeated(self) -> tuple[int, ...]:
+        """Steps that were handed to a worker more than once."""
+        tries = cast(list[int], self.observed.notes["tries"])
+        return tuple(step for step, count in enumerate(tries) if count > 1)

@@ -18,6 +18,7 @@ from distbench.scenario import (
     check_partitioner,
     check_path,
     check_restore_after,
+    check_restore_partitioner,
     check_workload,
 )
 from distbench.verdict import Run
@@ -60,6 +61,7 @@ class CheckOptions:
             where no order of the steps matters, else bounded.
         partitioner: Into which shards parameter servers cut variables: `fixed:2`,
             `min:BYTES:SHARDS` or `max:BYTES`; None leaves them whole.
+        restore_partitioner: The same of the cluster `restore_from`.
         examples: Size of the global batch of a workload; 0 leaves it to the bench.
         details: Whether runs keep the numbers that a report shows of them.
         keep: Where the traces of each scenario go; None removes them with the run.
@@ -86,6 +88,7 @@ class CheckOptions:
     restore_after: int = 0
     in_flight: int = 1
     partitioner: str | None = None
+    restore_partitioner: str | None = None
     examples: int = 0
     details: bool = False
     keep: Path | None = None
@@ -100,6 +103,9 @@ class CheckOptions:
         self._check_in_flight()
         check_partitioner(
             self.partitioner or "", *map(ClusterSpec.parse, self.clusters)
+        )
+        check_restore_partitioner(
+            self.restore_partitioner or "", self.restore_from or ""
         )
         for path in self.paths:
             check_path(path)

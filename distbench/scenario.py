@@ -96,6 +96,7 @@ class Scenario:
             more than 1, `steps` counts how often it waits.
         partitioner: Into which shards parameter servers cut variables, see
             `parse_partitioner`; empty leaves them whole.
+        restore_partitioner: The same of the cluster `restore_from`.
     """
 
     target: str
@@ -114,6 +115,7 @@ class Scenario:
     restore_after: int = 0
     in_flight: int = 1
     partitioner: str = ""
+    restore_partitioner: str = ""
 
     def __post_init__(self) -> None:
         if not self.target:
@@ -131,6 +133,7 @@ class Scenario:
         self._check_split(ClusterSpec.parse(self.cluster))
         check_in_flight(self.in_flight, ClusterSpec.parse(self.cluster))
         check_partitioner(self.partitioner, ClusterSpec.parse(self.cluster))
+        check_restore_partitioner(self.restore_partitioner, self.restore_from)
         if self.restore_from:
             ClusterSpec.parse(self.restore_from)
         check_restore_after(self.restore_after, self.restore_from, self.steps)
@@ -169,6 +172,8 @@ class Scenario:
             parts.append(self.path)
         if self.restore_from:
             parts += ["from", self.restore_from.removesuffix("@cpu")]
+        if self.restore_partitioner:
+            parts += [self.restore_partitioner, "to"]
         if self.restore_after:
             parts += ["after", str(self.restore_after)]
         if self.partitioner:
@@ -290,6 +295,17 @@ def check_partitioner(text: str, *specs: ClusterSpec) -> None:
                 f"Cluster '{spec}' has no parameter servers to share variables out "
                 f"among. Expected a cluster ps:W+P. Received: partitioner={text!r}."
             )
+
+
+def check_restore_partitioner(text: str, restore_from: str) -> None:
+    """Raise BadInputError for a partitioner of a cluster that does not save."""
+    if text and not restore_from:
+        raise BadInputError(
+            "A partitioner of what is restored needs a cluster that saves it. Expected "
+            f"restore_from. Received: restore_partitioner={text!r} alone."
+        )
+    if text:
+        check_partitioner(text, ClusterSpec.parse(restore_from))
 
 
 def check_numbers(

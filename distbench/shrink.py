@@ -65,6 +65,8 @@ def make_start(scenario: Scenario, run: Run) -> CheckOptions:
         timeout_s=scenario.timeout_s,
         restore_from=scenario.restore_from or None,
         restore_after=scenario.restore_after,
+        partitioner=scenario.partitioner or None,
+        restore_partitioner=scenario.restore_partitioner or None,
         examples=0 if is_brought else scenario.examples,
     )
 

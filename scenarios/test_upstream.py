@@ -212,6 +212,58 @@ def test_a_mean_is_divided_by_the_replicas(expect_fault):
     expect_fault("loss-not-scaled", "loss", origin="subject")
 
 
+@shown_by("shards_without_a_name_share_a_slot")
+def test_shards_without_a_name_have_slots_of_their_own(distbench):
+    found = distbench.run(train_shards, "one")["worker", 0]
+    if found != 1.0:
+        raise StillWrongError(found)
+
+
+def train_shards() -> float | str:
+    """The momentum of a shard after a step, or what became of it."""
+    import tensorflow as tf
+    import tf_keras
+
+    shards = [tf.Variable(tf.zeros(2)) for _ in range(2)]
+    whole = tf.__internal__.distribute.ShardedVariable(shards)
+    optimizer = tf_keras.optimizers.legacy.SGD(1.0, momentum=0.5)
+    try:
+        optimizer.apply_gradients([(-tf.ones(2), shard) for shard in whole.variables])
+    except RecursionError as error:
+        return str(error)
+    return float(optimizer.get_slot(shards[0], "momentum")[0])
+
+
+@shown_by("slots_of_shards_are_not_restored")
+def test_slots_of_shards_are_restored_when_they_are_made(distbench):
+    found = distbench.run(restore_shards, "one")["worker", 0]
+    if found != [-0.5, -0.5]:
+        raise StillWrongError(f"{found}; due is -0.5")
+
+
+def restore_shards() -> list[float]:
+    """The momentum of two shards, saved as -1, after a step without a gradient."""
+    import tempfile
+
+    import tensorflow as tf
+    import tf_keras
+
+    def make():
+        shards = [tf.Variable(tf.ones(2), name=f"rows/part_{i}") for i in range(2)]
+        optimizer = tf_keras.optimizers.legacy.SGD(1.0, momentum=0.5)
+        whole = tf.__internal__.distribute.ShardedVariable(shards)
+        return shards, optimizer, tf.train.Checkpoint(rows=whole, optimizer=optimizer)
+
+    shards, optimizer, checkpoint = make()
+    optimizer.apply_gradients([(tf.ones(2), shard) for shard in shards])
+    with tempfile.TemporaryDirectory() as folder:
+        path = checkpoint.write(f"{folder}/saved")
+        shards, optimizer, checkpoint = make()
+        checkpoint.restore(path)
+        optimizer.apply_gradients([(tf.zeros(2), shard) for shard in shards])
+    return [float(optimizer.get_slot(shard, "momentum")[0]) for shard in shards]
+
+
 def test_every_entry_has_its_scenario():
     source = Path(__file__).read_text("utf-8")
     # How a race between steps in flight ends is chance: no test can expect it.

@@ -2,7 +2,7 @@
 
 For each number of workers and of steps in flight a cluster trains one program by two
 loops in turn: one written by hand on TensorFlow alone, and that of the bench, which
-reads a clock around every step. What is lost or applied again is counted.
+reads a clock in the chief around every step. What is lost or applied again is counted.
 
     .venv/bin/python scripts/ps_throughput.py --json docs/measured/ps_throughput.json
     .venv/bin/python scripts/ps_throughput.py --page      # docs/throughput.md from it
@@ -91,8 +91,8 @@ def make_page(document: Mapping[str, Any]) -> str:
         *write_paragraph(
             "Steps per second of a program with a layer of 256 by 64, with one "
             "parameter server, by a loop written by hand on TensorFlow alone, and by "
-            "that of the bench, which reads a clock before and after every step. Both "
-            "take the same rounds of as many steps as are in flight, in turn on one "
+            "that of the bench, whose chief reads a clock around every step. Both take "
+            "the same rounds of as many steps as are in flight, in turn on one "
             "cluster; the ratio is that of their times, the median over the rounds "
             "with its quartiles. Lost and extra updates are counted in a variable with "
             "a place for each step."

@@ -17,7 +17,7 @@ from distbench.checking.origin import (
     may_be_framework,
 )
 from distbench.checking.plan import Planned, plan_scenarios
-from distbench.checking.runs import end_uncompared, make_run
+from distbench.checking.runs import end_uncompared, make_run, tell_injury
 from distbench.cluster import ClusterSpec
 from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
@@ -237,7 +237,7 @@ class Checker:
             worst=judgement.worst,
             findings=findings,
             references=judgement.references,
-            message=judgement.message,
+            message=tell_injury(seen.injury, judgement.message),
             staleness=flight.staleness,
             details=self._keep(seen, flight, judgement.compared),
         )

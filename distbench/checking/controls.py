@@ -59,6 +59,7 @@ class Controls:
             scenario_to_json(planned),
             str(spec),
             self._tiers,
+            self._launch.injury,
         )
         if key not in _KNOWN:
             try:

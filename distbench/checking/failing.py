@@ -9,7 +9,7 @@ from typing import Literal
 from distbench.checking.controls import Controls
 from distbench.checking.origin import are_alike, is_deliberate
 from distbench.checking.plan import Planned
-from distbench.checking.runs import end_uncompared
+from distbench.checking.runs import end_uncompared, tell_injury
 from distbench.checking.stuck import (
     describe_recent,
     find_overflowing,
@@ -57,13 +57,13 @@ class Failing:
                 findings=(self._find_mismatch(item, seen, failure),),
             )
             return
-        if failure.kind != "subject":
+        if failure.kind != "subject" or seen.injury:
             yield from end_uncompared(
                 item,
-                self._tiers,
+                tiers if seen.injury else self._tiers,
                 Status.ERROR,
                 seconds=seen.seconds,
-                message=str(failure),
+                message=tell_injury(seen.injury, str(failure)),
                 detail=failure.detail,
             )
             return

@@ -90,6 +90,7 @@ def plan_scenarios(
                 restore_after=options.restore_after,
                 in_flight=options.in_flight,
                 partitioner=options.partitioner or "",
+                restore_partitioner=options.restore_partitioner or "",
                 examples=options.examples if workload in WORKLOADS else 0,
             ),
             spec=spec,

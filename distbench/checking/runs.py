@@ -51,6 +51,7 @@ def make_run(
             "examples": scenario.examples,
             "in_flight": scenario.in_flight,
             "partitioner": scenario.partitioner,
+            "restore_partitioner": scenario.restore_partitioner,
             "split": list(shards or scenario.split),
         },
         **others,
@@ -68,3 +69,8 @@ def end_uncompared(
     """The runs of a scenario that ended before anything was compared, one a tier."""
     for tier in tiers:
         yield make_run(item, tier, status, seconds / len(tiers), **others)
+
+
+def tell_injury(injury: str, message: str) -> str:
+    """A run's message, after what was done to one of its tasks on purpose."""
+    return f"On purpose {injury}. {message}" if injury else message

@@ -123,6 +123,12 @@ def check(
             "max:BYTES.",
         ),
     ] = None,
+    restore_partitioner: Annotated[
+        Text,
+        typer.Option(
+            metavar="KIND", help="The same of the cluster that --restore-from names."
+        ),
+    ] = None,
     expect: Annotated[
         Names,
         typer.Option(
@@ -203,6 +209,7 @@ def check(
         restore_after=restore_after,
         in_flight=in_flight,
         partitioner=partitioner,
+        restore_partitioner=restore_partitioner,
         timeout_s=timeout,
         memory_gib=memory_limit,
         engine=engine,

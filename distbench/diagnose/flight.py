@@ -86,8 +86,8 @@ def describe_staleness(flight: Flight) -> str:
         f"{max(ages)} others ended, {sum(ages) / len(ages):.2g} on average, and "
         f"{beside} steps saw that"
     )
-    if flight.ran != len(ages):
-        text += f"; {flight.ran} ran to their end, for some were run again"
+    if flight.repeated:
+        text += f"; {_name_steps(flight.repeated)} had to be run again"
     if not beside:
         text += "; no step ran beside another, so no race could show"
     return text
@@ -158,6 +158,12 @@ def _make_finding(flight: Flight, code: str, phase: Phase, item: _Told) -> Findi
             "A step that is run again has to find out whether it was applied: a "
             "function that fails after its update must not be repeated."
         )
+        if again := [step for step in steps if step in flight.repeated]:
+            advice = (
+                f"TensorFlow ran {_name_steps(again)} again, whose worker it had lost: "
+                "what `schedule` takes is run at least once. Keep in a variable, next "
+                "to what a step updates, that it has been applied."
+            )
     return Finding(
         code=code,
         phase=phase,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -48,6 +48,8 @@ class Member:
         trouble: Why it has to be ended, if it lives and was seen in trouble.
         exit: How its process ended; None while it lives.
         eof_at_s: When its channel ended.
+        restart: Starts the task again, and gives it its first job; None where it can
+            not be.
     """
 
     task: Task
@@ -62,6 +64,7 @@ class Member:
     trouble: Trouble | None = None
     exit: ExitStatus | None = None
     eof_at_s: float | None = None
+    restart: Callable[[], tuple[BenchChannel, TaskProcess]] | None = None
 
     @property
     def place(self) -> str:

@@ -27,6 +27,7 @@ from distbench.launch.blame import (
 )
 from distbench.launch.failure import read_tail
 from distbench.launch.forkclient import ForkServer
+from distbench.launch.injury import Injurer, Injury
 from distbench.launch.process import ExitStatus, kill_processes
 from distbench.launch.watch import LOOK_S, Watch
 
@@ -82,6 +83,7 @@ class Group:
             self._selector.register(member.channel, selectors.EVENT_READ, member)
         if server is not None:
             self._selector.register(server, selectors.EVENT_READ, None)
+        self._injurer: Injurer | None = None
         self.tasks = tuple(self._members)
         self.attempts = 1
         self.first: dict[Task, dict[str, Any]] = {}
@@ -103,6 +105,15 @@ class Group:
     def read_logs(self) -> dict[Task, str]:
         """The last lines of each task's output, also after the tasks were ended."""
         return {task: read_tail(member.log) for task, member in self._members.items()}
+
+    def injure(self, injury: Injury) -> None:
+        """Have a task hurt during the jobs that follow, which does not end them."""
+        self._injurer = Injurer(injury, self.tasks)
+
+    @property
+    def injury(self) -> str:
+        """What was done to a task so far, in words; empty for nothing."""
+        return "" if self._injurer is None else self._injurer.told
 
     @property
     def closed(self) -> bool:
@@ -259,7 +270,8 @@ class Group:
         for member in self._alive():
             self._check_exit(member, on_progress)
         for member, trouble in self._watch.find_trouble(self._alive()):
-            if member.trouble is None and member.failure is None:
+            is_held = self._injurer is not None and self._injurer.holds(member.task)
+            if member.trouble is None and member.failure is None and not is_held:
                 member.trouble = trouble
                 self._broken.append(member)
 
@@ -276,6 +288,7 @@ class Group:
                 self._broken.append(member)
             else:
                 member.step, member.phase = message["step"], message["phase"]
+                self._injure(member)
                 if on_progress is not None:
                     on_progress(member.task, member.step, member.phase)
         if member.channel.at_eof and member.eof_at_s is None:
@@ -294,8 +307,30 @@ class Group:
             member.exit = ExitStatus(because="it closed its channel and lives on")
         # What it said before it died counts first.
         self._read(member, on_progress)
-        if member.failure is None and member.trouble is None:
+        known = member.failure is not None or member.trouble is not None
+        if not (known or self._takes_death(member)):
             self._broken.append(member)
+
+    def _injure(self, member: Member) -> None:
+        if self._injurer is None:
+            return
+        blow = self._injurer.follow(member.step, member.phase)
+        if blow is not None:
+            self._members[blow.task].process.send_signal(blow.number)
+
+    def _takes_death(self, member: Member) -> bool:
+        """Whether a death is meant, and nobody waits for what the task would return."""
+        injurer = self._injurer
+        if injurer is None or member.result is None:
+            return False
+        if injurer.restarts(member.task) and member.restart is not None:
+            if member.eof_at_s is None:
+                self._selector.unregister(member.channel)
+            member.channel.close()
+            member.channel, member.process = member.restart()
+            member.exit = member.eof_at_s = None
+            self._selector.register(member.channel, selectors.EVENT_READ, member)
+        return injurer.takes_death(member.task)
 
     def _find_culprit(self) -> Member:
         """Who is to blame: one that died before those that complain.
@@ -317,12 +352,15 @@ class Group:
         """Where all complain of lost peers: the one that they name, if it lives."""
         names = [member.peer for member in self._broken]
         for member in self._members.values():
-            if member.failure is None and str(member.task) in names:
+            is_alive = member.failure is None and member.exit is None
+            if is_alive and str(member.task) in names:
                 member.trouble = make_unreachable(self._broken)
                 return member
         return self._broken[0]
 
     def _end(self, *, polite: bool) -> None:
+        if self._injurer is not None:
+            self._injurer.end()
         try:
             if polite:
                 for member in self._alive():

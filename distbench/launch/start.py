@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,7 @@ class _Plan:
     environment_by_task: Mapping[Task, Mapping[str, str]]
     context: Mapping[str, Any]
     memory_bytes: int | None
+    first: Job | None
     clock: Callable[[], float]
 
 
@@ -127,6 +129,7 @@ def start_group(
         environment_by_task=environment_by_task or {},
         context=context or {},
         memory_bytes=memory_bytes,
+        first=first,
         clock=clock,
     )
     server = _find_server(plan, start, check, log)
@@ -193,25 +196,20 @@ def _start_once(plan: _Plan, server: ForkServer | None) -> Group:
         for task in plan.spec.tasks:
             message = _make_start_message(plan, task, addresses, files.scratch)
             message["stacks"] = str(files.name_stacks(task))
-            ours, theirs = socket.socketpair()
-            undo.callback(ours.close)
-            with theirs, files.name_log(task).open("ab") as log_file:
-                process: TaskProcess
-                if server is not None:
-                    process = server.fork(theirs.fileno(), log_file.fileno())
-                else:
-                    process = spawn_task(
-                        theirs.fileno(), log_file.fileno(), message["environment"]
-                    )
+            channel, process = _start_process(server, files.name_log(task), message)
+            undo.callback(channel.close)
             undo.callback(kill_processes, (process,))
             messages.append(message)
             members.append(
                 Member(
                     task=task,
-                    channel=BenchChannel(ours),
+                    channel=channel,
                     process=process,
                     log=files.name_log(task),
                     stacks=files.name_stacks(task),
+                    restart=partial(
+                        _restart_task, plan, server, files.name_log(task), message, task
+                    ),
                 )
             )
         # A worker that does not find its peers waits for a second before it looks
@@ -227,6 +225,40 @@ def _start_once(plan: _Plan, server: ForkServer | None) -> Group:
         clock=plan.clock,
         watch=Watch(each_bytes=plan.memory_bytes, clock=plan.clock),
     )
+
+
+def _start_process(
+    server: ForkServer | None, log: Path, message: Message
+) -> tuple[BenchChannel, TaskProcess]:
+    """A process that waits for its start message."""
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs, log.open("ab") as log_file:
+            process: TaskProcess
+            if server is not None:
+                process = server.fork(theirs.fileno(), log_file.fileno())
+            else:
+                process = spawn_task(
+                    theirs.fileno(), log_file.fileno(), message["environment"]
+                )
+    except BaseException:
+        ours.close()
+        raise
+    return BenchChannel(ours), process
+
+
+def _restart_task(
+    plan: _Plan, server: ForkServer | None, log: Path, message: Message, task: Task
+) -> tuple[BenchChannel, TaskProcess]:
+    """A task in the place of one that died, at its address, with the first job."""
+    channel, process = _start_process(server, log, message)
+    channel.send(message, timeout_s=_START_S)
+    if plan.first is not None:
+        payload = plan.first.payload
+        own = payload.get(task, payload)  # type: ignore[call-overload]
+        job = {"job": plan.first.name, "payload": own}
+        channel.send(job, timeout_s=_START_S)
+    return channel, process
 
 
 def _make_start_message(

@@ -63,6 +63,7 @@ def observe_flight(
     )
     control: TargetRef | None = None
     tier: Tier = "bounded"
+    injury = ""
 
     def left() -> float:
         return max(0.1, deadline_s - time.monotonic())
@@ -81,7 +82,12 @@ def observe_flight(
                     control = target_from_json(answer["control"])
                 tier = "exact" if answer["commutes"] else "bounded"
                 wait_prepared()
-                cluster.call("fly", payload, timeout_s=left(), tasks=trainers)
+                if launch.injury is not None:
+                    cluster.injure(launch.injury)
+                try:
+                    cluster.call("fly", payload, timeout_s=left(), tasks=trainers)
+                finally:
+                    injury = cluster.injury
         except TaskFailedError as error:
             return Observation(
                 failure=error,
@@ -91,6 +97,7 @@ def observe_flight(
                 folder=folder,
                 logs={str(task): text for task, text in error.log_tails.items()},
                 tiers=(tier,),
+                injury=injury,
             )
         followed = one.call("follow_rounds", payload, timeout_s=left())
     return Observation(
@@ -101,6 +108,7 @@ def observe_flight(
         folder=folder,
         logs=name_logs(one, cluster),
         tiers=(tier,),
+        injury=injury,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.launch.group import Group
+from distbench.launch.injury import Injury
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import Job, start_group
 from distbench.launch.surroundings import Start
@@ -39,6 +40,7 @@ class Launch:
             what the machine can spare.
         rerun: Whether one device runs the shards in other graphs even where all
             replicas repeat them bit by bit.
+        injury: What is done to a task of a cluster with steps in flight.
     """
 
     directory: RunDirectory
@@ -48,6 +50,7 @@ class Launch:
     log: Callable[[str], None] = lambda _: None
     memory_gib: float | None = None
     rerun: bool = False
+    injury: Injury | None = None
 
     def start_cluster(self, spec: ClusterSpec, first: Job) -> Group:
         """Start the tasks of a cluster and run their first job."""

@@ -28,6 +28,7 @@ class Observation:
         folder: Where the traces are.
         logs: The last lines of each task's output, by its name.
         tiers: Those that the subject can have; empty where that is not known.
+        injury: What was done to a task on purpose, in words; empty for nothing.
     """
 
     evidence: Mapping[Tier, Evidence] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class Observation:
     folder: Path | None = None
     logs: Mapping[str, str] = field(default_factory=dict)
     tiers: tuple[Tier, ...] = ()
+    injury: str = ""
 
 
 def name_logs(one: Group, cluster: Group) -> dict[str, str]:

@@ -33,7 +33,9 @@ def train_before(
     before = replace(
         scenario,
         cluster=scenario.restore_from,
+        partitioner=scenario.restore_partitioner,
         restore_from="",
+        restore_partitioner="",
         restore_after=0,
         split=(),
     )
@@ -47,7 +49,8 @@ def train_before(
         else ("prepare", "save")
     )
     with launch.start_cluster(
-        spec, make_opening(scenario.seed, scenario.jit)
+        spec,
+        make_opening(scenario.seed, scenario.jit, partitioner=before.partitioner),
     ) as cluster:
         for job in jobs:
             cluster.call(job, payload, timeout_s=left(), tasks=trainers)

@@ -106,6 +106,7 @@ _OPTIONS: Mapping[str, Callable[[Any], str]] = {
     "restore_after": str,
     "in_flight": str,
     "partitioner": str,
+    "restore_partitioner": str,
     "jit": lambda jit: "on" if jit else "off",
     "timeout_s": "{:g}".format,
 }

@@ -143,6 +143,9 @@ def read_scenario(verdict: Verdict, run: Run) -> Scenario:
         "dtype": _take(run, setup.get("dtype"), "dtype", str),
         "restore_from": _take(run, setup.get("restore_from"), "restore_from", str),
         "partitioner": _take(run, setup.get("partitioner", ""), "partitioner", str),
+        "restore_partitioner": _take(
+            run, setup.get("restore_partitioner", ""), "restore_partitioner", str
+        ),
     }
     split = _take(run, setup.get("split"), "split", list)
     keras, jit = setup.get("keras"), setup.get("jit")

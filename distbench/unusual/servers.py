@@ -56,6 +56,18 @@ class AdamInFlight:
 
 
 @_counted
+@v1_optimizer("AdamOptimizer", _RATE, use_locking=True)
+class LockedAdamInFlight:
+    """A rule with powers of beta, which belong to no variable and to all steps."""
+
+
+@_counted
+@v1_optimizer("MomentumOptimizer", _RATE, 0.5, use_locking=False)
+class UnlockedMomentumInFlight:
+    """Momentum of TensorFlow 1, without use_locking."""
+
+
+@_counted
 @optimizer("SGD", _RATE)
 class SlowInPlace:
     """An update that takes long, and then changes the variable in place."""

@@ -16,7 +16,7 @@ from distbench.worker.interleave import Interleaver
 from distbench.worker.orders import Event, draw_order, list_in_turn, list_together
 from distbench.worker.reference import Reference
 from distbench.worker.session import Session
-from distbench.worker.steps import StepsInFlight
+from distbench.worker.steps import StepsInFlight, Timed
 from distbench.worker.values import are_equal, perturb
 
 _ORDERS = 32
@@ -156,7 +156,7 @@ def fly(
     session: Session,
     scenario: Scenario,
     starts: Trace,
-    report: Callable[[int], None],
+    report: Callable[[int, int], None],
 ) -> Trace:
     """Run all rounds on the cluster; each starts from the state of one device.
 
@@ -164,16 +164,14 @@ def fly(
         session: The subject, with its first step traced.
         scenario: What to run.
         starts: See `distbench.flight.Flight`.
-        report: Told of the first step of each round.
+        report: Told of each step that a worker is handed, and of its number.
     """
-    steps = StepsInFlight(session, session.program.replica_step)
+    steps = StepsInFlight(session, session.program.replica_step, report)
     values: dict[TraceKey, Value] = {}
     session.collect_state(INITIAL, session.read_state(), values)
-    begun: list[int] = []
-    ended: list[int] = []
+    times: list[Timed] = []
     for number in range(scenario.steps):
         first = number * scenario.in_flight
-        report(first)
         session.write_state(select_state(starts, "bounded", number))
         with session.guard("data"):
             batches = [
@@ -181,9 +179,7 @@ def fly(
                 for place in range(scenario.in_flight)
             ]
         with session.guard("step"):
-            times = steps.run(batches)
-        begun += [early for early, _ in times]
-        ended += [late for _, late in times]
+            times += steps.run(batches)
         session.collect_state(number, session.read_state(), values)
     return Trace(
         name=scenario.cluster,
@@ -191,7 +187,10 @@ def fly(
         shards=starts.shards,
         variables=session.variables,
         values=values,
-        notes={"begun": begun, "ended": ended, "ran": steps.count()},
+        notes={
+            name: [getattr(timed, name) for timed in times]
+            for name in ("begun", "ended", "tries")
+        },
     )
 
 

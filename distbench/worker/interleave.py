@@ -40,7 +40,12 @@ class Interleaver:
         self._last_fed: Step | None = None
         self._held: State | None = None
         infos = self._session.variables
-        self._counters = {v.path for v in infos if v.role == "iterations"}
+        # Counters, and what else belongs to no variable, such as a power of beta.
+        self._shared = {
+            v.path
+            for v in infos
+            if v.role == "iterations" or (v.role == "slot" and not v.of)
+        }
 
     def run(
         self,
@@ -96,18 +101,20 @@ class Interleaver:
         board.fed = {(k.call, _FED, k.variable): value for k, value in values.items()}
         board.feeding = _FED
         try:
-            counted = before if self._rng.integers(2) else now
-            mixed = {k: counted[k] if k[0] in self._counters else now[k] for k in now}
-            self._take_step(self._find_fed(step), step, mixed, is_fed=True)
+            after = self._run_fed(step, now)
+            if not self._shared or self._rng.integers(2):
+                return after
+            # The rule may have asked for what all steps share when its step had read.
+            # What becomes of that itself follows from the newer state all the same.
+            earlier = {k: (before if k[0] in self._shared else now)[k] for k in now}
+            mixed = self._run_fed(step, earlier)
+            return {k: (after if k[0] in self._shared else mixed)[k] for k in after}
         finally:
             board.feeding, board.fed = None, {}
-        after = self._session.read_state()
-        return {
-            key: _add(now[key], value, mixed[key])
-            if key[0] in self._counters
-            else value
-            for key, value in after.items()
-        }
+
+    def _run_fed(self, step: int, state: State) -> State:
+        self._take_step(self._find_fed(step), step, state, is_fed=True)
+        return self._session.read_state()
 
     def _take_step(
         self, by: Step, number: int, state: State, *, is_fed: bool = False

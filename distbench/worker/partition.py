@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.scenario import parse_partitioner
+
+_OF_A_SHARD = re.compile(r"part_\d+[/_]")
 
 
 def make_partitioner(text: str) -> Any:
@@ -30,7 +33,9 @@ def shard_variables(text: str) -> Iterator[None]:
 
     As `ParameterServerStrategyV2Extended._create_variable` does it: the first axis is
     cut, the first shards have a row more where it does not divide, and what is to lie
-    beside another variable, as a slot does, stays whole.
+    beside another variable, as a slot does, stays whole. What has no name gets one
+    here: tf_keras' legacy optimizers cannot tell the slots of shards without a name
+    apart, and what they do of it on a cluster is no fault of one device.
 
     Args:
         text: A partitioner; empty leaves variables alone.
@@ -42,7 +47,10 @@ def shard_variables(text: str) -> Iterator[None]:
 
     def create(next_creator: Any, **options: Any) -> Any:
         initial = options.get("initial_value")
-        if "colocate_with" in options or initial is None:
+        is_beside = "colocate_with" in options
+        # One device knows of no place beside another: a slot has the name of its shard.
+        is_beside |= _OF_A_SHARD.search(str(options.get("name"))) is not None
+        if is_beside or initial is None:
             return next_creator(**options)
         value = tf.convert_to_tensor(
             initial() if callable(initial) else initial, options.get("dtype")
@@ -57,8 +65,7 @@ def shard_variables(text: str) -> Iterator[None]:
         shards = []
         for number, part in enumerate(tf.split(value, sizes)):
             chosen = {**options, "initial_value": part, "shape": part.shape}
-            if options.get("name") is not None:
-                chosen["name"] = f"{options['name']}/part_{number}"
+            chosen["name"] = f"{options.get('name') or 'Variable'}/part_{number}"
             shards.append(next_creator(**chosen))
         return tf.__internal__.distribute.ShardedVariable(shards)
 

@@ -21,6 +21,7 @@ from distbench.worker.draws import find_draws
 from distbench.worker.failures import SubjectError
 from distbench.worker.optimizer_program import OptimizerProgram
 from distbench.worker.program import count_batch
+from distbench.worker.recut import recut_shards
 from distbench.worker.session import Session
 from distbench.worker.steps import Step
 from distbench.worker.values import are_equal, leaves_digits, perturb
@@ -85,9 +86,14 @@ class Reference:
         """Start from the state that a cluster had when it was saved."""
         names = pair_names(saved.variables, self.session.variables)
         known = {v.path for v in self.session.variables if v.synchronised}
-        for key, value in saved.select():
-            path = names.get(key.variable, key.variable)
-            if path in known and isinstance(value, np.ndarray):
+        found = {
+            names.get(key.variable, key.variable): value
+            for key, value in saved.select()
+            if isinstance(value, np.ndarray)
+        }
+        wanted = {path: self.initial[path, 0].shape for path, _ in self.initial}
+        for path, value in recut_shards(found, wanted).items():
+            if path in known:
                 self.initial[path, 0] = value
 
     def draw(self, step: int) -> Any:

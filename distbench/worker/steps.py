@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import tensorflow as tf
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+from tensorflow.python.distribute.coordinator.coordinator_context import (
+    get_current_dispatch_context,
+)
 
 from distbench.worker.intercept import hide_from_autograph
 
@@ -80,65 +84,97 @@ class ScheduledStep(ReplicaStep):
         self._coordinator.join()
 
 
+@dataclass(slots=True)
+class Timed:
+    """A step in flight, as the coordinator saw it.
+
+    Attributes:
+        tries: How often it was handed to a worker.
+        begun: How many steps had ended when it was handed to the first one.
+        ended: Its number among those that ended; -1 while it has not.
+    """
+
+    tries: int = 0
+    begun: int = 0
+    ended: int = -1
+
+
 class StepsInFlight:
     """A coordinator schedules many steps before it waits for them.
 
     Each tells how many had ended when it began, and how many when it ended itself. What
-    lies between is how old at most its view of the variables was.
+    lies between is how old at most its view of the variables was. The clock is read by
+    the coordinator's own threads, around the call that runs a step on a worker: what
+    had answered before the call was written before the step could read, and a call
+    answers when all is written. A clock inside of the step would say the same, and cost
+    a way from the worker to the chief and back for each reading.
 
     Args:
         session: Whose strategy; its steps have no taps, which hold a step at a time.
         function: Takes a batch and returns a replica's loss.
+        report: Told, by one of several threads, of each step that a worker is handed,
+            and of the number of the worker.
     """
 
-    def __init__(self, session: Session, function: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        function: Callable[[Any], Any],
+        report: Callable[[int, int], None] = lambda _step, _worker: None,
+    ) -> None:
         self._session = session
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(
             session.strategy
         )
-        with tf.device("/job:chief/device:CPU:0"):
-            self._clock = ResourceVariable(np.int64(0), trainable=False)
+        self._report = report
+        self._lock = threading.Lock()
+        self._first = 0
+        self._ended = 0
 
-        def run_step(batch: Any) -> Any:
+        def step(batch: Any) -> Any:
             return session.strategy.run(function, args=(batch,))
 
-        # A call begins after what it is told to wait for, and ends when all is written.
-        take_step = tf.function(run_step)
-
-        def step(batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
-            begun = self._clock.read_value()
-            with tf.control_dependencies([begun]):
-                loss = take_step(batch)
-            with tf.control_dependencies([loss]):
-                # Returns the number before, and no other step the same.
-                ended = tf.raw_ops.ResourceCountUpTo(
-                    resource=self._clock.handle, limit=tf.int64.max, T=tf.int64
-                )
-            return begun, ended
-
-        hide_from_autograph(run_step)
         hide_from_autograph(step)
         self._function = tf.function(step)
 
-    def run(self, batches: Sequence[Any]) -> list[tuple[int, int]]:
-        """Run a step on each batch and wait for all.
-
-        Returns:
-            Of each, how many steps had ended when it began and when it ended.
-        """
+    def run(self, batches: Sequence[Any]) -> list[Timed]:
+        """Run a step on each batch and wait for all."""
+        handed = [self._session.distribute([batch]) for batch in batches]
+        with trace_scheduled(self._session.strategy):
+            take_step = self._function.get_concrete_function(handed[0])
+        times = [Timed() for _ in batches]
+        # `ClusterCoordinator.schedule` only adds that it takes no Python function, and
+        # the scope of the strategy, which matters to tracing alone.
+        schedule = self._coordinator._cluster.schedule
+        # As long as a result is held the coordinator fetches the loss, as for a user.
         results = [
-            self._coordinator.schedule(
-                self._function, args=(self._session.distribute([batch]),)
+            schedule(
+                partial(self._take, take_step, self._first + place, times[place]),
+                args=(batch,),
+                kwargs={},
             )
-            for batch in batches
+            for place, batch in enumerate(handed)
         ]
         self._coordinator.join()
-        fetched = self._coordinator.fetch(results)
-        return [(int(begun), int(ended)) for begun, ended in fetched]
+        del results
+        self._first += len(batches)
+        return times
 
-    def count(self) -> int:
-        """How many steps have ended."""
-        return int(self._clock.read_value())
+    def _take(
+        self, take_step: Callable[[Any], Any], step: int, timed: Timed, batch: Any
+    ) -> Any:
+        self._report(step, get_current_dispatch_context().worker_index)
+        with self._lock:
+            if not timed.tries:
+                timed.begun = self._ended
+            timed.tries += 1
+        loss = take_step(batch)
+        with self._lock:
+            # A step that comes again has ended once more, and counts once.
+            if timed.ended < 0:
+                timed.ended = self._ended
+                self._ended += 1
+        return loss
 
 
 @contextmanager

@@ -14,13 +14,18 @@ class Sharded:
 
     loss_reduction = "sum"
     examples = 16
+    kernel_name = None
 
     def build(self, strategy):
         rng = np.random.default_rng(3)
         self.table = tf.Variable(rng.normal(size=(8, 3)).astype("float32"), name="rows")
-        # Its shards have no names of their own.
-        self.kernel = tf.Variable(rng.normal(size=(3, 2)).astype("float32"))
-        self._optimizer = legacy.SGD(0.1)
+        # By default its shards have no names of their own.
+        kernel = rng.normal(size=(3, 2)).astype("float32")
+        self.kernel = tf.Variable(kernel, name=self.kernel_name)
+        self._optimizer = self.make_optimizer()
+
+    def make_optimizer(self):
+        return legacy.SGD(0.1)
 
     def variables(self):
         return [self.table, self.kernel]
@@ -50,6 +55,51 @@ class Sharded:
         return loss
 
 
+class WithSlots(Sharded):
+    """A rule with slots, of shards that have names."""
+
+    kernel_name = "kernel"
+
+    def make_optimizer(self):
+        return legacy.Adam(0.1, global_clipnorm=0.5)
+
+
+class WithSlotsUnnamed(WithSlots):
+    """The same, and one variable has no name."""
+
+    kernel_name = None
+
+
+class SlotsMadeBefore(WithSlots):
+    """The same, and the slots are there before a checkpoint is restored."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self._optimizer._create_all_weights(self.shards())
+
+
+class Named(WithSlots):
+    """No slots, and all shards have names."""
+
+    def make_optimizer(self):
+        return legacy.SGD(0.1)
+
+
+class DividedByWorkers(Sharded):
+    """The loss is divided by the workers as well, as if they took one step together."""
+
+    def replica_step(self, batch):
+        self.examples *= self.count_workers()
+        try:
+            return super().replica_step(batch)
+        finally:
+            self.examples //= self.count_workers()
+
+    def count_workers(self):
+        extended = tf.distribute.get_strategy().extended
+        return getattr(extended, "_num_workers", 1)
+
+
 class SwapsShards(legacy.SGD):
     """Hands the shards of a variable to each other's servers, where there are any."""
 
@@ -69,3 +119,26 @@ def make_swapping():
 
 def make_adam():
     return legacy.Adam(0.1)
+
+
+def make_clipped():
+    return legacy.Adam(0.1, global_clipnorm=0.5)
+
+
+class ClipsEachShard(legacy.SGD):
+    """Clips the norm of what each server holds, where there are any."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
+        pairs = list(grads_and_vars)
+        if isinstance(
+            tf.distribute.get_strategy(), tf.distribute.ParameterServerStrategy
+        ):
+            clipped = [(tf.clip_by_norm(g, 0.5), v) for g, v in pairs]
+        else:
+            found, _ = tf.clip_by_global_norm([g for g, _ in pairs], 0.5)
+            clipped = [(g, v) for g, (_, v) in zip(found, pairs, strict=True)]
+        return super().apply_gradients(clipped, name, **kwargs)
+
+
+def make_clipping_each():
+    return ClipsEachShard(0.1)

@@ -22,6 +22,51 @@ SUBJECTS = Path(__file__).with_name("subjects.py")
 ODD = Path(__file__).with_name("odd_programs.py")
 
 
+def time_steps(count: int):
+    """In the chief: the clock of each step, and the tally before and after its call."""
+    import os
+    from types import SimpleNamespace
+
+    import numpy as np
+    import tensorflow as tf
+
+    from distbench.samples.servers import linger
+    from distbench.worker.steps import StepsInFlight
+
+    if '"type": "chief"' not in os.environ["TF_CONFIG"]:
+        return None
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    with strategy.scope():
+        tally = tf.Variable(np.zeros(count, np.float32))
+    seen = {}
+
+    def read():
+        with tf.device("/job:chief/replica:0/task:0/device:CPU:0"):
+            return tally.read_value().numpy().tolist()
+
+    def add(place):
+        # Nothing that is returned waits for what is written last.
+        tally.assign_add(linger(place))
+        return tf.constant(0.0)
+
+    class Watched(StepsInFlight):
+        def _take(self, take_step, step, timed, batch):
+            def look(batch):
+                before = read()
+                loss = take_step(batch)
+                seen[step] = before, read()
+                return loss
+
+            return super()._take(look, step, timed, batch)
+
+    session = SimpleNamespace(
+        strategy=strategy, distribute=lambda shards: tf.constant(shards[0])
+    )
+    times = Watched(session, add).run(list(np.eye(count, dtype=np.float32)))
+    return [(t.tries, t.begun, t.ended, *seen[step]) for step, t in enumerate(times)]
+
+
 def _fly(name: str, cluster: str, **options) -> Run:
     verdict = distbench.check(f"{SUBJECTS}:{name}", cluster, **options)
     [run] = verdict.runs
@@ -48,6 +93,23 @@ def test_a_fault_of_steps_in_flight_is_found_and_named(name: str) -> None:
 def test_correct_steps_in_flight_pass(name: str) -> None:
     (passed,) = run_selftest(plan_selftest([name], ["ps:2+1"])).unusual
     assert passed.status is Status.PASS, passed.found
+
+
+def test_what_ended_before_a_step_began_was_written() -> None:
+    count = 12
+    timed = distbench.run(time_steps, "ps:2+1", args=(count,))["chief", 0]
+    tries, begun, ended, before, after = zip(*timed, strict=True)
+    assert tries == (1,) * count
+    assert sorted(ended) == list(range(count))
+    for step in range(count):
+        assert (before[step][step], after[step][step]) == (0, 1)
+        assert begun[step] <= ended[step]
+        written = {other for other in range(count) if before[step][other]}
+        assert {other for other in range(count) if ended[other] < begun[step]} <= (
+            written
+        )
+    # Two workers were at work beside each other, or nothing was shown.
+    assert any(late - early for early, late in zip(begun, ended, strict=True))
 
 
 def test_one_worker_takes_one_step_after_the_other() -> None:

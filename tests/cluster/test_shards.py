@@ -41,6 +41,80 @@ def test_shards_and_their_slots_are_as_on_one_device(
     assert all(run.checked for run in verdict.runs if run.status is Status.PASS)
 
 
+@pytest.mark.parametrize(
+    ("name", "partitioner", "workload"),
+    [
+        ("WithSlots", "fixed:2", None),
+        pytest.param("make_clipped", "max:8", "linear", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_global_norm_is_that_of_all_shards(
+    name: str, partitioner: str, workload: str | None
+) -> None:
+    verdict = _check(name, partitioner, workload=workload, tier="bounded")
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+
+
+@pytest.mark.nightly
+def test_a_norm_of_each_shard_is_found() -> None:
+    verdict = _check("make_clipping_each", "max:8", workload="linear", tier="bounded")
+    assert verdict.findings[0].code == "clip-before-reduction"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("Named", "fixed:3", "fixed:2"),
+        ("SlotsMadeBefore", "fixed:2", "fixed:3"),
+        ("WithSlots", "fixed:2", None),
+    ],
+)
+def test_a_checkpoint_is_restored_under_another_number_of_shards(
+    name: str, before: str, after: str | None
+) -> None:
+    verdict = distbench.check(
+        f"{SUBJECTS}:{name}",
+        "ps:1+3",
+        tier="bounded",
+        partitioner=after,
+        restore_from="ps:1+3",
+        restore_partitioner=before,
+    )
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+
+
+@pytest.mark.nightly
+def test_slots_of_shards_that_are_not_restored_are_found() -> None:
+    verdict = _check(
+        "WithSlots",
+        "fixed:2",
+        tier="bounded",
+        restore_from="ps:1+2",
+        restore_partitioner="fixed:2",
+    )
+    (finding,) = verdict.findings
+    assert (finding.code, finding.phase) == ("state-not-restored", "slot")
+    assert finding.ratio == 0
+    assert "Adam/rows/part_0/m" in finding.variables
+
+
+@pytest.mark.nightly
+def test_shards_without_a_name_fail_as_tensorflow_lets_them() -> None:
+    verdict = _check("WithSlotsUnnamed", "fixed:2", tier="bounded")
+    (finding,) = verdict.findings
+    assert finding.code == "raises"
+    assert "RecursionError" in finding.explanation
+
+
+@pytest.mark.nightly
+def test_a_loss_divided_by_the_workers_is_found() -> None:
+    """Each scheduled step is a global batch: `num_replicas_in_sync` leaves them out."""
+    verdict = distbench.check(f"{SUBJECTS}:DividedByWorkers", "ps:2+1", tier="bounded")
+    first = verdict.findings[0]
+    assert (first.code, first.phase, first.ratio) == ("scale-error", "loss", 0.5)
+
+
 def test_gradients_of_shards_that_are_swapped_are_found() -> None:
     verdict = _check("make_swapping", "max:8", workload="linear", tier="bounded")
     first = verdict.findings[0]

@@ -104,7 +104,7 @@ class Simulated:
                     for n in range(self.rounds)
                 ],
                 replica=0,
-                notes={"begun": begun, "ended": ended, "ran": len(begun)},
+                notes={"begun": begun, "ended": ended, "tries": [1] * len(begun)},
             ),
             starts=make_trace("schedule", starts[1:], initial=starts[0]),
             orders=tuple(

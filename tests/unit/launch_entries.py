@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,31 @@ class Jobs:
     def wait_stubbornly(self, payload: Mapping[str, Any]) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self.wait(payload)
+
+    def coordinate(self, payload: Mapping[str, Any]) -> None:
+        """Report steps; after each wait until a task is as the payload says.
+
+        `states` has a letter of /proc/PID/stat for each step, `""` for one that does
+        not matter, `gone`, or `back` once the task has been started a second time.
+        """
+        for step, state in enumerate(payload["states"]):
+            self._channel.report_progress(step=step, phase=payload["phase"])
+            until_s = time.monotonic() + 20
+            while state and self._read_state(payload) != state:
+                if time.monotonic() > until_s:
+                    raise TimeoutError(f"step {step}: it is not {state}")
+                time.sleep(0.005)
+
+    def _read_state(self, payload: Mapping[str, Any]) -> str:
+        tries = self._context.folder / f"{payload['victim']}.tries"
+        if tries.exists() and len(tries.read_text().splitlines()) > 1:
+            return "back"
+        try:
+            text = Path(f"/proc/{payload['pid']}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return "gone"
+        state = text.rpartition(")")[2].split()[0]
+        return "gone" if state == "Z" else state
 
     def start_grandchild(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"pid": subprocess.Popen(["sleep", "600"]).pid}

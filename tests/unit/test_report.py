@@ -157,6 +157,7 @@ def test_a_run_of_several_checks_is_reproduced_with_its_own_options() -> None:
         "examples": 64,
         "restore_from": "",
         "partitioner": "",
+        "restore_partitioner": "",
         "keras": None,
         "jit": None,
         "timeout_s": 120.0,

@@ -172,6 +172,19 @@ def test_a_partitioner_is_a_kind_and_its_numbers(text: str, expected: tuple) -> 
     assert scenario_from_json(scenario_to_json(scenario)) == scenario
 
 
+def test_a_partitioner_of_what_is_restored_needs_a_cluster_that_saves_it() -> None:
+    saved = {"restore_from": "ps:1+2", "restore_partitioner": "fixed:3"}
+    scenario = Scenario(target="a.b:P", cluster="ps:1+2", **saved)
+    assert scenario.id == "P-ps:1+2-from-ps:1+2-fixed:3-to"
+    assert scenario_from_json(scenario_to_json(scenario)) == scenario
+    with pytest.raises(BadInputError, match="needs a cluster that saves it"):
+        Scenario(target="a.b:P", cluster="ps:1+2", restore_partitioner="fixed:3")
+    with pytest.raises(BadInputError, match="no parameter servers"):
+        CheckOptions(
+            clusters=("ps:1+2",), restore_from="one", restore_partitioner="fixed:3"
+        )
+
+
 @pytest.mark.parametrize(
     "text", ["fixed", "fixed:0", "fixed:2:2", "min:8", "least:3", "max:-1", ":"]
 )

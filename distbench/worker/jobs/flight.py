@@ -58,7 +58,9 @@ class FlightJobs:
             session,
             scenario,
             starts,
-            lambda step: self._task.report_progress(step=step, phase="in flight"),
+            lambda step, worker: self._task.report_progress(
+                step=step, phase=f"in flight on worker-{worker}"
+            ),
         )
         write_trace(flown, folder, "flown")
         return {}
