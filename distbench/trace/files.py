@@ -63,8 +63,21 @@ def read_trace(folder: Path, stem: str) -> Trace:
     """Read what `write_trace` wrote. Executes nothing: no array is unpickled.
 
     Raises:
-        BadInputError: The file is of another schema.
+        BadInputError: The file is of another schema, or damaged.
+        OSError: It cannot be read at all.
     """
+    try:
+        return _read(folder, stem)
+    except (BadInputError, OSError):
+        raise
+    except Exception as error:  # damage may show anywhere in zipfile, zlib and NumPy
+        raise BadInputError(
+            f"Trace '{folder / stem}' is damaged ({type(error).__name__}: {error}). "
+            "Record it again."
+        ) from error
+
+
+def _read(folder: Path, stem: str) -> Trace:
     header = json.loads((folder / f"{stem}.json").read_text())
     if header.get("schema") != SCHEMA:
         raise BadInputError(
