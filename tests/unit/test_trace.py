@@ -112,7 +112,7 @@ def test_a_damaged_trace_is_bad_input(
 ) -> None:
     write_trace(make_trace({key(): np.zeros(2)}), tmp_path, "t")
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(BadInputError, match=r"is damaged .*Record it again"):
+    with pytest.raises(BadInputError, match=r"cannot be read: .*Record the run again"):
         read_trace(tmp_path, "t")
 
 
@@ -120,7 +120,7 @@ def test_a_trace_that_would_run_code_is_bad_input(tmp_path: Path) -> None:
     write_trace(make_trace({key(): np.zeros(2)}), tmp_path, "t")
     harmful = np.array([Harmful(tmp_path / "harm")], dtype=object)
     np.savez(tmp_path / "t.npz", **{"0.values": harmful})
-    with pytest.raises(BadInputError, match="is damaged"):
+    with pytest.raises(BadInputError, match="cannot be read"):
         read_trace(tmp_path, "t")
     assert not (tmp_path / "harm").exists()
 
