@@ -8,7 +8,15 @@ the command line turns each into its own exit code.
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Numbers of the system's errors for a disk, or a user's part of it, without room."""
+FREE_DISK = (
+    "The disk is full: a run writes its traces and logs to the system's temporary "
+    "folder. Free some of it, or set TMPDIR to a folder with more room."
+)
 
 _LISTED = 12
 """A longer list of names would bury the message."""

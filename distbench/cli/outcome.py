@@ -15,7 +15,7 @@ from typing import NoReturn, ParamSpec
 
 import typer
 
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import DISK_FULL, FREE_DISK, BadInputError, ClusterError
 
 EXIT_BAD_USAGE = 2
 EXIT_BROKEN = 3
@@ -85,6 +85,11 @@ def _run_command(command: Callable[[], int]) -> int:
         # The reader (`| head`) has gone. Python would complain again on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_PIPE_CLOSED
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            return _report_bug(error)
+        _say(f"{error}. {FREE_DISK}")
+        return EXIT_BROKEN
     except Exception as error:  # noqa: BLE001 - the last resort, see the docstring
         return _report_bug(error)
     return code

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from distbench.cluster import Task
+from distbench.errors import DISK_FULL, FREE_DISK
 from distbench.launch.channel import Message, TaskChannel, encode_message
 
 FailureKind = Literal[
@@ -90,7 +91,7 @@ def describe_failure(
     error: BaseException, channel: TaskChannel, classify: Classify
 ) -> Message:
     """The message that carries an exception to the bench."""
-    return {
+    told = {
         "event": "failed",
         "exception": type(error).__qualname__,
         "message": str(error),
@@ -100,3 +101,6 @@ def describe_failure(
         "replica": None,
         **classify(error),
     }
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
+        told["message"] = f"{told['message']}. {FREE_DISK}"
+    return told

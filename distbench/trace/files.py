@@ -63,8 +63,20 @@ def read_trace(folder: Path, stem: str) -> Trace:
     """Read what `write_trace` wrote. Executes nothing: no array is unpickled.
 
     Raises:
-        BadInputError: The file is of another schema.
+        BadInputError: The file is of another schema, damaged, or not there.
     """
+    try:
+        return _read(folder, stem)
+    except BadInputError:
+        raise
+    except Exception as error:  # damage may show anywhere in zipfile, zlib and NumPy
+        raise BadInputError(
+            f"'{folder / stem}.json' and .npz cannot be read: {type(error).__name__}: "
+            f"{error}. Expected: files that distbench wrote. Record the run again."
+        ) from error
+
+
+def _read(folder: Path, stem: str) -> Trace:
     header = json.loads((folder / f"{stem}.json").read_text())
     if header.get("schema") != SCHEMA:
         raise BadInputError(
@@ -73,7 +85,10 @@ def read_trace(folder: Path, stem: str) -> Trace:
         )
     values: dict[TraceKey, Value] = {}
     notes = dict(header["notes"])
-    with np.load(folder / f"{stem}.npz", allow_pickle=False) as arrays:
+    with (
+        (folder / f"{stem}.npz").open("rb") as file,
+        np.load(file, allow_pickle=False) as arrays,
+    ):
         for number, entry in enumerate(header["index"]):
             array = _from_plain(arrays[f"{number}.values"], entry["dtype"])
             if (entry["key"]["phase"], entry["key"]["variable"]) == ("loss", ""):

@@ -7,7 +7,6 @@ can be read. One part lists the variables that it knows of; later ones may know 
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +41,7 @@ def read_folder(folder: Path) -> Trace:
         BadInputError: There is none, or its parts do not belong together.
     """
     stems = find_parts(folder) if folder.is_dir() else []
-    parts = {stem: _read_part(folder, stem) for stem in stems}
+    parts = {stem: read_trace(folder, stem) for stem in stems}
     if not parts:
         raise _make_missing(folder)
     replicas = {part.replicas for part in parts.values()}
@@ -56,18 +55,6 @@ def read_folder(folder: Path) -> Trace:
     for stem, part in parts.items():
         tasks.setdefault(stem.partition(_BETWEEN)[0], []).append(part)
     return merge_traces(folder.name, [_join_steps(part) for part in tasks.values()])
-
-
-def _read_part(folder: Path, stem: str) -> Trace:
-    try:
-        return read_trace(folder, stem)
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        if isinstance(error, BadInputError):
-            raise
-        raise BadInputError(
-            f"'{folder / stem}.json' and .npz cannot be read: {error}. Expected: files "
-            "that distbench wrote. Record the run again."
-        ) from error
 
 
 def _join_steps(parts: Iterable[Trace]) -> Trace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -155,6 +156,9 @@ class Jobs:
     def close_descriptors(self, payload: Mapping[str, Any]) -> None:
         os.closerange(3, 1000)
         raise ValueError("nobody hears this")
+
+    def fill_disk(self, payload: Mapping[str, Any]) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     def steer(self, payload: Mapping[str, Any]) -> None:
         print("\x1b[2Jred\u202e")

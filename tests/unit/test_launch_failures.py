@@ -99,6 +99,12 @@ def test_who_closes_the_channel_is_told_what_it_did(start: Starter) -> None:
     assert failure.kind == "died"
 
 
+def test_a_full_disk_is_told_with_what_to_do(start: Starter) -> None:
+    failure = catch_failure(start("one"), "fill_disk")
+    assert "No space left on device. The disk is full" in str(failure)
+    assert "set TMPDIR" in str(failure)
+
+
 def test_nothing_that_a_task_says_steers_a_terminal(start: Starter) -> None:
     failure = catch_failure(start("one"), "steer")
     assert "\\x1b]0;title\\x07" in str(failure)

@@ -96,6 +96,45 @@ def test_writing_leaves_no_temporary_files(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.json", "t.npz"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.json", b"no JSON"),
+        ("t.json", b"[]"),
+        ("t.json", b'{"schema": "distbench/trace/1"}'),
+        ("t.npz", b"no archive"),
+        ("t.npz", b""),
+    ],
+    ids=["no-json", "list", "no-index", "no-archive", "empty"],
+)
+def test_a_damaged_trace_is_bad_input(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    write_trace(make_trace({key(): np.zeros(2)}), tmp_path, "t")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInputError, match=r"cannot be read: .*Record the run again"):
+        read_trace(tmp_path, "t")
+
+
+def test_a_trace_that_would_run_code_is_bad_input(tmp_path: Path) -> None:
+    write_trace(make_trace({key(): np.zeros(2)}), tmp_path, "t")
+    harmful = np.array([Harmful(tmp_path / "harm")], dtype=object)
+    np.savez(tmp_path / "t.npz", **{"0.values": harmful})
+    with pytest.raises(BadInputError, match="cannot be read"):
+        read_trace(tmp_path, "t")
+    assert not (tmp_path / "harm").exists()
+
+
+class Harmful:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self._path,)
+
+
 def test_values_are_read_only() -> None:
     trace = make_trace({key(): np.zeros(2)})
     with pytest.raises(ValueError, match="read-only"):

@@ -1,0 +1,319 @@
+"""Benches of their own that are killed, crowded, or run where something is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from leftovers import MARK
+from measured import ROOT
+from reliability_program import TOLD
+
+from distbench.errors import ClusterError
+from distbench.launch.rundir import RunDirectory
+from distbench.observe import Launch
+from distbench.observe.launching import make_opening
+
+LAUNCHES = 25
+"""Clusters that each of the crowd starts."""
+_SUITES = 4
+_ENDS_S = 120.0
+_STARTS_S = 180.0
+_PROGRAM = Path(__file__).with_name("reliability_program.py")
+_CHECK = [
+    sys.executable,
+    "-m",
+    "distbench",
+    "check",
+    "-c",
+    "mwms:3",
+    "--timeout",
+    "150",
+]
+_TEST = """
+import os, signal
+def kill(pid):
+    os.kill(pid, signal.SIGKILL)
+    signal.pause()
+def test_that_crashes(distbench):
+    distbench.run(kill, "mwms:2", args=(os.getpid(),), timeout_s=60)
+def test_that_comes_after(distbench):
+    assert set(distbench.run(lambda: 1, "mwms:2").values()) == {1}
+"""
+Interfere = Callable[["subprocess.Popen[bytes]", Path], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchCase:
+    """A bench in a process of its own.
+
+    Attributes:
+        name: What the table calls it.
+        how: How it is done.
+        said: Pattern that its output has to match.
+        codes: The exit codes that it may end with.
+        command: What is run; the test file's folder stands for `{folder}`.
+        interfere: What is done to it, None where nothing is.
+        around: Shell commands that are run before it in namespaces of their own.
+        counts: Whether it prints how often it launched what.
+    """
+
+    name: str
+    how: str
+    said: str
+    codes: tuple[int, ...]
+    command: Sequence[str] = (*_CHECK, f"{_PROGRAM}:Stalls")
+    interfere: Interfere | None = None
+    around: str = ""
+    counts: bool = False
+
+
+def run_bench(case: BenchCase, folder: Path, mark: str) -> dict[str, Any]:
+    """Run a case once; see `reliability.run_task_case`."""
+    told = folder / "told"
+    told.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as elsewhere:
+        place = Path(elsewhere)
+        (place / "test_crash.py").write_text(_TEST)
+        environment = {
+            **os.environ,
+            MARK: mark,
+            TOLD: str(place / "told"),
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "scripts"))),
+        }
+        command = [word.format(folder=place) for word in case.command]
+        if case.around:
+            script = f'{case.around.format(root=ROOT)}; exec "$@"'
+            spaces = ["unshare", "--mount", "--net", "--uts"]
+            command = [*spaces, "sh", "-ec", script, "sh", *command]
+        with (place / "output").open("w+b") as output:
+            bench = subprocess.Popen(
+                command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=place,
+            )
+            try:
+                if case.interfere is not None:
+                    case.interfere(bench, place / "told")
+                begin = time.monotonic()
+                code = bench.wait(_ENDS_S + LAUNCHES * 10)
+            finally:
+                bench.kill()
+                bench.wait()
+            end = time.monotonic()
+            output.seek(0)
+            said = output.read().decode(errors="replace")
+    right = code in case.codes and bool(re.search(case.said, said, re.DOTALL))
+    lines = [line for line in said.splitlines() if line.strip()]
+    return {
+        "case": case.name,
+        "how": case.how,
+        "kind": "event" if case.interfere else "",
+        "status": f"exit code {code}",
+        "said": " ".join(lines)[-600:] if case.said or not right else "",
+        "right": right,
+        "seconds": round(end - begin, 2),
+    }
+
+
+def _wait_told(bench: subprocess.Popen[bytes], told: Path) -> None:
+    deadline = time.monotonic() + _STARTS_S
+    while not told.exists() and bench.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _send(number: signal.Signals) -> Interfere:
+    def interfere(bench: subprocess.Popen[bytes], told: Path) -> None:
+        _wait_told(bench, told)
+        bench.send_signal(number)
+
+    return interfere
+
+
+def _interrupt_at_random(bench: subprocess.Popen[bytes], told: Path) -> None:
+    """Anywhere from the import of the command line to the stall."""
+    deadline = time.monotonic() + random.uniform(0.5, 20.0)
+    while time.monotonic() < deadline and not told.exists() and bench.poll() is None:
+        time.sleep(0.01)
+    bench.send_signal(signal.SIGINT)
+
+
+def _kill_server(bench: subprocess.Popen[bytes], told: Path) -> None:
+    _wait_told(bench, told)
+    for child in psutil.Process(bench.pid).children():
+        if "distbench.launch.forkserver" in child.cmdline():
+            child.kill()
+
+
+_RIGHT = (*_CHECK, f"{_PROGRAM}:Program", "--tier", "bounded")
+_SELF = (sys.executable, __file__)
+BENCHES = (
+    BenchCase(
+        name="the bench is killed (SIGKILL)",
+        how="`kill -KILL` while a worker stalls",
+        said="",
+        codes=(-signal.SIGKILL,),
+        interfere=_send(signal.SIGKILL),
+    ),
+    BenchCase(
+        name="the bench is asked to end (SIGTERM)",
+        how="`kill -TERM` while a worker stalls",
+        said="",
+        codes=(-signal.SIGTERM, 143),
+        interfere=_send(signal.SIGTERM),
+    ),
+    BenchCase(
+        name="Ctrl-C",
+        how="SIGINT while a worker stalls",
+        said="Aborted|Interrupted|nterrupt",
+        codes=(-signal.SIGINT, 1, 130),
+        interfere=_send(signal.SIGINT),
+    ),
+    BenchCase(
+        name="Ctrl-C at any moment",
+        how="SIGINT after 0.5 to 20 s, drawn anew each time",
+        said="",
+        codes=(-signal.SIGINT, 1, 130),
+        interfere=_interrupt_at_random,
+    ),
+    BenchCase(
+        name="the fork server is killed",
+        how="`kill -KILL` while a worker stalls",
+        said="fork server died",
+        codes=(3,),
+        interfere=_kill_server,
+    ),
+    BenchCase(
+        name="a worker of pytest-xdist crashes",
+        how="a task kills the process of its test; another test follows",
+        said=r"crashed while running.*1 failed, 1 passed|1 failed, 1 passed",
+        codes=(1,),
+        command=(
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-n",
+                "1",
+                "-p",
+                "no:cacheprovider",
+            ),
+            *("--basetemp", "{folder}/tmp"),
+            "{folder}/test_crash.py",
+        ),
+    ),
+    BenchCase(
+        name="no IPv6",
+        how="a network of its own with `disable_ipv6=1`",
+        said="",
+        codes=(0,),
+        command=_RIGHT,
+        around="ip link set lo up; sysctl -qw net.ipv6.conf.all.disable_ipv6=1",
+    ),
+    BenchCase(
+        name="a hostname that does not resolve",
+        how="`hostname no-such-host`",
+        said="",
+        codes=(0,),
+        command=_RIGHT,
+        around="ip link set lo up; hostname no-such-host",
+    ),
+    BenchCase(
+        name="a checkout that cannot be written",
+        how="mounted read-only",
+        said="",
+        codes=(0,),
+        command=_RIGHT,
+        around="ip link set lo up; mount --bind {root} {root}; "
+        "mount -o remount,bind,ro {root}",
+    ),
+    BenchCase(
+        name="a TMPDIR that is full",
+        how="a disk of 64 kB",
+        said="TMPDIR",
+        codes=(3,),
+        command=_RIGHT,
+        around='ip link set lo up; mount -t tmpfs -o size=64k tmpfs "$TMPDIR"',
+    ),
+    BenchCase(
+        name="four suites at once and a thief of ports",
+        how=f"{_SUITES} × {LAUNCHES} clusters `mwms:2`, and a process that takes ports",
+        said=r'"failed": 0',
+        codes=(0,),
+        command=(*_SELF, "crowd"),
+        counts=True,
+    ),
+)
+
+
+def launch_clusters(count: int) -> dict[str, int]:
+    """Start clusters one after the other; how many needed other ports, or failed."""
+    from distbench.cluster import ClusterSpec
+
+    found = {"launched": 0, "again": 0, "failed": 0}
+    with RunDirectory() as directory:
+        launch = Launch(directory=directory)
+        spec = ClusterSpec.parse("mwms:2@cpu")
+        for _ in range(count):
+            try:
+                with launch.start_cluster(spec, make_opening(1, None)) as group:
+                    found["again"] += group.attempts - 1
+            except ClusterError as error:
+                print(error, file=sys.stderr)
+                found["failed"] += 1
+            found["launched"] += 1
+    return found
+
+
+def steal_ports() -> None:
+    """Take ports of the range that leases are from, for a moment each, for ever."""
+    held: list[socket.socket] = []
+    while True:
+        sock = socket.socket()
+        try:
+            sock.bind(("127.0.0.1", random.randrange(15000, 25000)))
+            sock.listen()
+            held.append(sock)
+        except OSError:
+            sock.close()
+        if len(held) > 500:
+            held.pop(0).close()
+        time.sleep(0.002)
+
+
+def crowd() -> dict[str, int]:
+    """All suites and the thief; the sums of what they found."""
+    thief = subprocess.Popen([*_SELF, "steal"])
+    try:
+        suites = [
+            subprocess.Popen([*_SELF, "launch"], stdout=subprocess.PIPE)
+            for _ in range(_SUITES)
+        ]
+        answers = [json.loads(suite.communicate()[0]) for suite in suites]
+    finally:
+        thief.kill()
+        thief.wait()
+    return {name: sum(answer[name] for answer in answers) for name in answers[0]}
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "steal":
+        steal_ports()
+    result = crowd() if sys.argv[1] == "crowd" else launch_clusters(LAUNCHES)
+    print(json.dumps(result))

@@ -1,0 +1,79 @@
+"""Writes docs/reliability.md from the figures of scripts/reliability."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from measured import ROOT, describe_measured
+
+PAGE = ROOT / "docs" / "reliability.md"
+_SHOWN = 230
+_HEAD = """\
+<!-- Written by scripts/reliability. -->
+
+# What happens when something breaks
+
+Each row is a fault that was injected into real runs: how often, how many of the runs
+ended as they have to (the first task that failed is named, with what it did), how long
+they went on after the fault, and what was left behind when they had ended: processes,
+files in TMPDIR, shared memory, ports. A *deadline* is the run's own; the seconds are
+those after it. The workers of the runs are three, under `MultiWorkerMirroredStrategy`.
+"""
+_HEADER = (
+    "| fault | how | runs | right | seconds, median (worst) | what was said | left |",
+    "|---|---|---|---|---|---|---|",
+)
+
+
+def write_page(figures: Path) -> None:
+    """Write the page."""
+    document = json.loads(figures.read_text(encoding="utf-8"))
+    PAGE.write_text("\n".join(make_lines(document)) + "\n", encoding="utf-8")
+
+
+def make_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of the page."""
+    yield from _HEAD.splitlines()
+    yield ""
+    yield from describe_measured(document)
+    yield from _HEADER
+    rows = document["rows"]
+    for case in dict.fromkeys(row["case"] for row in rows):
+        yield _make_row([row for row in rows if row["case"] == case])
+    runs, left = len(rows), sum(bool(row["left"]) for row in rows)
+    right = sum(row["right"] for row in rows)
+    yield ""
+    yield f"{right} of {runs} runs ended as they have to; {left} left something behind."
+
+
+def _make_row(rows: Sequence[Mapping[str, Any]]) -> str:
+    first = rows[0]
+    right = sum(row["right"] for row in rows)
+    seconds = [row["seconds"] for row in rows]
+    took = f"{statistics.median(seconds):.1f} ({max(seconds):.1f})"
+    if first["kind"] == "deadline":
+        took += " after the deadline"
+    elif not first["kind"]:
+        took = "–"
+    left = Counter(row["left"] for row in rows if row["left"])
+    cells = [
+        first["case"],
+        first["how"],
+        str(len(rows)),
+        str(right),
+        took,
+        _quote(first["status"], first["said"]),
+        "; ".join(f"{n} × {name}" for name, n in left.items()) or "nothing",
+    ]
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def _quote(status: str, said: str) -> str:
+    words = " ".join(said.replace("`", "'").split())
+    words = words if len(words) <= _SHOWN else f"{words[:_SHOWN]} ..."
+    return f"{status}: `{words}`" if words else status

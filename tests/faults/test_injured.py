@@ -1,0 +1,81 @@
+"""Real clusters and benches that go wrong: who is named, and what is left behind."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from imported_scripts import SCRIPTS, import_scripts
+
+pytestmark = pytest.mark.cluster
+_NAMES = (
+    "measured",
+    "leftovers",
+    "reliability_program",
+    "reliability_bench",
+    "reliability_page",
+    "reliability",
+)
+_SHORT = ("is stopped (SIGSTOP)", "sums in another order")
+"""The most telling ones; a machine that is busy need not see all of them each time."""
+_ALONE = ("fills its disk", "prints 2 GB")
+"""These want a small disk of their own, which scripts/reliability makes."""
+
+with import_scripts(*_NAMES) as _scripts:
+    _RELIABILITY, _LEFTOVERS = _scripts["reliability"], _scripts["leftovers"]
+_CASES = [
+    pytest.param(
+        case,
+        id=case.injury or "right",
+        marks=() if case.injury in _SHORT else pytest.mark.nightly,
+    )
+    for case in _RELIABILITY.TASKS
+    if case.injury not in _ALONE
+]
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A TMPDIR of the run's own, and a mark that tells its processes."""
+    monkeypatch.syspath_prepend(SCRIPTS)
+    place = tmp_path / "tmp"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv(_LEFTOVERS.MARK, uuid.uuid4().hex)
+    yield place
+    tempfile.tempdir = None
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_the_first_that_fails_is_named_and_nothing_is_left(
+    case: Any, folder: Path
+) -> None:
+    row = _RELIABILITY.run_case(case, folder)
+    assert row["right"], f"{row['status']}: {row['said']}"
+    assert row["left"] == ""
+    if row["kind"] == "event":
+        # Ended by the event: only the other kind waits for the deadline.
+        assert row["seconds"] < _RELIABILITY.LIMIT_S
+
+
+@pytest.mark.nightly  # each starts a bench of its own
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name)
+        for case in _RELIABILITY.BENCHES
+        # Namespaces want root, and a crowd has the machine for itself.
+        if not case.around and not case.counts
+    ],
+)
+def test_nothing_outlives_a_bench_whatever_becomes_of_it(
+    case: Any, folder: Path
+) -> None:
+    row = _RELIABILITY.run_case(case, folder)
+    assert row["right"], f"{row['status']}: {row['said']}"
+    assert row["left"] == ""
