@@ -6,7 +6,7 @@ files, shared memory, ports. As root on Linux, TMPDIR is a small disk of its own
 a task may fill, and some runs get a network or a hostname of their own.
 
     scripts/reliability --times 5        # docs/measured/reliability.json
-    scripts/reliability --only SIGKILL   # the faults with that in their names
+    scripts/reliability --only SIGKILL   # the faults whose names match
     scripts/reliability --add            # more runs, beside those that were kept
     scripts/reliability --page           # docs/reliability.md, from the figures
 """
@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -294,8 +295,10 @@ def main() -> int:
         return 0
     _go_apart()
     os.environ[MARK] = uuid.uuid4().hex
+    # What a shell runs in the background ignores Ctrl-C, and so would our benches.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     cases: list[TaskCase | BenchCase] = [*TASKS, *BENCHES]
-    cases = [c for c in cases if chosen.only in c.name]
+    cases = [c for c in cases if re.search(chosen.only, c.name)]
     if not _is_apart():
         cases = [c for c in cases if not getattr(c, "around", ())]
     rows: list[Row] = []

@@ -27,7 +27,7 @@ from distbench.launch.rundir import RunDirectory
 from distbench.observe import Launch
 from distbench.observe.launching import make_opening
 
-LAUNCHES = 25
+LAUNCHES = 12
 """Clusters that each of the crowd starts."""
 _SUITES = 4
 _ENDS_S = 120.0
