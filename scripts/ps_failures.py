@@ -194,6 +194,10 @@ def describe_framework(run: Run) -> str:
         return f"`join` raises {raised[1]}"
     if "passed its deadline" in run.message:
         return "still waits at the deadline"
+    if "could not be reached any more by chief-0" in run.message:
+        return "`join` raises that the server is lost"
+    if "was stopped by a signal" in run.message:
+        return "waits for it"
     if "Task chief-0" in run.message:
         return "the others serve on"
     again = re.search(r"(steps? [0-9, and]+) had to be run again", run.message)
@@ -234,8 +238,9 @@ def make_page(document: Mapping[str, Any]) -> str:
             f"Steps in flight, {_IN_FLIGHT} at a time, of which "
             f"step {_HELD} waits inside of its function; a task gets a real SIGKILL or "
             f"SIGSTOP with step {_SENT}. Without it the bench takes a task that dies "
-            "for the cause of an error, ends the others and names it; here it lets "
-            f"TensorFlow go on, for {_DEADLINE_S:g} seconds at most. `fail` is a wrong "
+            "or is stopped for the cause of an error, ends the others and names it; "
+            "here it lets TensorFlow go on without the dead, for "
+            f"{_DEADLINE_S:g} seconds at most. `fail` is a wrong "
             "number, `error` never blames the program."
         ),
         *describe_measured(document),

@@ -20,6 +20,7 @@ import tensorflow as tf
 from distbench.errors import BadInputError
 from distbench.worker.batches import digest_batch
 from distbench.worker.program import count_batch
+from distbench.worker.unsharded import leave_unsharded
 
 _MOST_BATCHES = 512
 """Batches of an epoch that are read at most; what is longer is not counted."""
@@ -178,9 +179,10 @@ def iterate(subject: Any, strategy: tf.distribute.Strategy) -> Iterator[Any]:
     is_single = not tf.distribute.has_strategy() and strategy.num_replicas_in_sync == 1
     if not is_single:
         return iter(_distribute(subject, strategy))
-    if hasattr(subject, "dataset_fn"):
-        return iter(subject.dataset_fn(tf.distribute.InputContext()))
-    return iter(_make_dataset(subject))
+    with leave_unsharded():
+        if hasattr(subject, "dataset_fn"):
+            return iter(subject.dataset_fn(tf.distribute.InputContext()))
+        return iter(_make_dataset(subject))
 
 
 def _distribute(subject: Any, strategy: tf.distribute.Strategy) -> Any:

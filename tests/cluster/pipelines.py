@@ -230,3 +230,22 @@ def write_files(lengths: tuple[int, ...]) -> list[str]:
             temporary.replace(path)
         names.append(str(path))
     return names
+
+
+class ByWorker(Sharded):
+    """Under parameter servers each worker takes every n-th example."""
+
+    workers = 2
+
+    def dataset_fn(self, context: Any) -> Any:
+        import tensorflow as tf
+
+        number = tf.distribute.coordinator.experimental_get_current_worker_index()
+        examples = tf.data.Dataset.from_tensor_slices(make_examples())
+        return examples.shard(self.workers, number).batch(4)
+
+
+class ByOneWorkerTooMany(ByWorker):
+    """The examples are cut for a worker that there is not."""
+
+    workers = 3

@@ -95,6 +95,23 @@ def test_a_worker_without_a_file_is_an_error_in_tensorflows_words() -> None:
     assert "not enough for the required 3 shards/workers" in found.explanation
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "ratio"),
+    [
+        pytest.param("ByWorker", None, None, marks=pytest.mark.nightly),
+        ("ByOneWorkerTooMany", "examples-missed", 2 / 3),
+    ],
+)
+def test_workers_that_ask_for_their_number_share_the_examples(
+    name: str, code: str | None, ratio: float | None
+) -> None:
+    verdict = _check(name, "ps:2+1", steps=2, tier="bounded")
+    found = [(finding.code, finding.ratio) for finding in verdict.findings]
+    expected = [] if code is None else [(code, pytest.approx(ratio))]
+    assert found == expected, describe_verdict(verdict)
+    assert verdict.status is (Status.PASS if code is None else Status.FAIL)
+
+
 def test_orders_that_no_seed_makes_alike_lose_and_repeat_examples() -> None:
     verdict = _check("ShuffledBeforeSharded", "mwms:2")
     codes = [finding.code for finding in verdict.findings]
