@@ -14,7 +14,9 @@ import pytest
 from launch_support import is_gone_soon
 
 _BENCH = """
-import json, sys
+import json, signal, sys
+# Behind a shell's & it would be ignored, and so would the test's.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from distbench.cluster import ClusterSpec
 from distbench.launch.forkclient import get_fork_server
 from distbench.launch.rundir import RunDirectory
@@ -60,7 +62,10 @@ def test_nothing_outlives_the_bench(tmp_path: Path, start: str, ending: str) -> 
                 "interrupt": signal.SIGINT,
             }
             bench.send_signal(ends[ending])
-        bench.wait(timeout=20)
+        try:
+            bench.wait(timeout=20)
+        finally:
+            bench.kill()
     assert [pid for pid in pids if not is_gone_soon(pid)] == []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", port))
