@@ -69,6 +69,7 @@ def test_it_stops_at_the_value_and_steps_into_the_users_code(subject: str) -> No
     assert "(Pdb) 0.25" in text
 
 
+@pytest.mark.nightly
 def test_the_docs_show_what_comes_out(tmp_path: Path) -> None:
     readme = (DOCS.parent / "README.md").read_text("utf-8")
     program = re.findall(r"```python\n(import tensorflow.*?)```", readme, re.DOTALL)[0]
