@@ -20,7 +20,10 @@ pytest.register_assert_rewrite(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave all cases of a test but the first ones to the sweeps: `first(count)`."""
+    """Leave all cases of a test but the first ones for later: `first(count)`.
+
+    Of unit tests to the sweeps, of those that start clusters to the night.
+    """
     seen: Counter[tuple[object, str]] = Counter()
     for item in items:
         first = item.get_closest_marker("first")
@@ -29,7 +32,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         test = (item.parent, getattr(item, "originalname", item.name))
         seen[test] += 1
         if seen[test] > first.args[0]:
-            item.add_marker("sweep")
+            item.add_marker(
+                "nightly" if item.get_closest_marker("cluster") else "sweep"
+            )
 
 
 def pytest_collection_finish() -> None:

@@ -141,6 +141,7 @@ def test_and_what_is_wrong_with_its_subclass_is_found() -> None:
     assert found == ("scale-error", "slot", "subject"), describe_verdict(verdict)
 
 
+@pytest.mark.nightly
 def test_what_xla_joins_is_no_fault() -> None:
     """Here a slot comes out one rounding away from one device's."""
     verdict = distbench.check(

@@ -154,6 +154,7 @@ def test_on_cpus_xla_itself_refuses_replicas(cluster: str) -> None:
     assert passed.status is Status.PASS, describe_verdict(passed)
 
 
+@pytest.mark.nightly
 def test_uneven_shards_are_weighed_alike_by_keras() -> None:
     verdict = distbench.check(f"{MODELS}:make_late", "mirrored:2", split=(5, 4))
     first = verdict.runs[0].findings[0]

@@ -52,6 +52,7 @@ def measure_start(start: Start, directory: RunDirectory) -> float:
         return time.monotonic() - begin
 
 
+@pytest.mark.nightly
 def test_a_fork_is_much_faster_than_an_import() -> None:
     server = get_fork_server(PRELOAD, ENVIRONMENT)
     server.wait_ready()

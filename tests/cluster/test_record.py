@@ -65,6 +65,7 @@ def diff(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["trace", "diff", *map(str, arguments)])
 
 
+@pytest.mark.nightly
 def test_recording_leaves_every_bit_as_it_is(digests: dict[str, list[str]]) -> None:
     assert len(digests) == len(FAMILIES) + len(FAULTS) + 1
     for name, (alone, recorded) in digests.items():
@@ -73,6 +74,7 @@ def test_recording_leaves_every_bit_as_it_is(digests: dict[str, list[str]]) -> N
     assert digests["legacy"][0] != digests["legacy-mean"][0]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_two_replicas_agree_with_one_device(
     family: str, digests: dict[str, list[str]], base: Path, one: Path
@@ -130,6 +132,7 @@ def test_what_the_outcome_undoes_is_no_difference(
     assert "different, undone" in whole.output
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_recorded_is_told(tmp_path: Path) -> None:
     said = json.loads(run_jobs(2, tmp_path, "refusals"))
     assert set(said) == {
@@ -145,6 +148,7 @@ def test_what_cannot_be_recorded_is_told(tmp_path: Path) -> None:
     assert "an object of type 'str'" in said["strategy"]
 
 
+@pytest.mark.nightly
 def test_loops_of_other_kinds_are_recorded(tmp_path: Path) -> None:
     run_jobs(2, tmp_path, "odd")
     found = {path.name: read_folder(path) for path in tmp_path.iterdir()}

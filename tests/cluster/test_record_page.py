@@ -36,6 +36,7 @@ def run(script: Path, *words: object) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.nightly
 def test_the_page_says_what_comes_out(tmp_path: Path) -> None:
     _, shown, mistake, _ = read_blocks("python")
     script = SCRIPT.read_text("utf-8")

@@ -168,6 +168,7 @@ def test_what_only_the_cluster_raises_is_shown(tmp_path):
     assert (code, printed.strip()) == (0, "nothing raises")
 
 
+@pytest.mark.nightly
 def test_a_script_that_breaks_shows_no_finding(tmp_path):
     subject = f"{FOLDER / 'subjects.py'}:NobodyReduces"
     verdict = distbench.check(subject, "mirrored:2", tier="bounded")

@@ -209,6 +209,7 @@ def test_a_gradient_scaled_by_a_millionth_is_noticed() -> None:
     assert scaled != _run("mirrored:2", "linear", tapped=False)
 
 
+@pytest.mark.nightly
 def test_taps_stay_out_of_what_xla_compiles() -> None:
     """A tap's shape is not fixed, and XLA cannot assign such a variable."""
     subject = Path(__file__).with_name("subjects.py")
