@@ -94,8 +94,10 @@ def make_page(document: Mapping[str, Any]) -> str:
             "that of the bench, whose chief reads a clock around every step. Both take "
             "the same rounds of as many steps as are in flight, in turn on one "
             "cluster; the ratio is that of their times, the median over the rounds "
-            "with its quartiles. Lost and extra updates are counted in a variable with "
-            "a place for each step."
+            "with its quartiles. It may be below 1: the bench calls what was traced, "
+            "and leaves the losses where they are, and the loop by hand does neither. "
+            "Lost and extra updates are counted in a variable with a place for each "
+            "step."
         ),
         *write_paragraph(
             f"Observing costs {statistics.median(ratios):.2f} times the loop by hand "
