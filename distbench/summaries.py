@@ -10,12 +10,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from distbench.checking.launches import make_launch
 from distbench.details import Compared, Details, Series
 from distbench.launch.rundir import RunDirectory
-from distbench.observe import Launch, start_one
+from distbench.observe import start_one
 from distbench.options import CheckOptions
 from distbench.trace import WHOLE
 from distbench.verdict import Verdict
@@ -58,12 +59,8 @@ def write_summaries(verdict: Verdict, options: CheckOptions, folder: Path) -> No
     with RunDirectory() as directory:
         source = directory.path / "scalars.json"
         source.write_text(json.dumps(scalars), "utf-8")
-        launch = Launch(
-            directory=directory,
-            keras=options.keras,
-            jit=options.jit,
-            start=options.start,  # type: ignore[arg-type]  # validated by the options
-        )
+        # No code of the user's runs here, so no limit of its memory counts.
+        launch = make_launch(directory, replace(options, memory_gib=None))
         payload = {"source": str(source), "folder": str(folder.absolute())}
         with start_one(launch, options.seed, options.jit) as one:
             one.call("summarise", payload, timeout_s=_TIMEOUT_S)

@@ -11,6 +11,7 @@ from distbench.checking.controls import Controls
 from distbench.checking.detailing import keep_details
 from distbench.checking.failing import Failing
 from distbench.checking.kept import keep_traces
+from distbench.checking.launches import make_launch
 from distbench.checking.origin import (
     find_origins,
     has_sparse_gradients,
@@ -314,11 +315,5 @@ def check_target(
         ClusterError: The machine cannot start tasks at all.
     """
     with RunDirectory() as directory:
-        launch = Launch(
-            directory=directory,
-            keras=options.keras,
-            jit=options.jit,
-            memory_gib=options.memory_gib,
-            start=options.start,  # type: ignore[arg-type]  # validated by the options
-        )
+        launch = make_launch(directory, options)
         return Checker(target, options, launch, progress).run()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TextIO
 
+from distbench.checking.launches import make_launch
 from distbench.checking.plan import plan_scenarios
 from distbench.errors import BadInputError
 from distbench.launch.rundir import RunDirectory
 from distbench.machine import inspect_machine
-from distbench.observe import Launch, describe_subject, start_one
+from distbench.observe import describe_subject, start_one
 from distbench.observe.debugging import Stopped, observe_stopped
 from distbench.options import CheckOptions
 from distbench.stop import Stop
@@ -37,12 +38,7 @@ def debug_target(
     options = replace(options, steps=stop.step + 1)
     machine = inspect_machine()
     with RunDirectory() as directory:
-        launch = Launch(
-            directory=directory,
-            keras=options.keras,
-            jit=options.jit,
-            start=options.start,  # type: ignore[arg-type]  # validated by the options
-        )
+        launch = make_launch(directory, options)
         with start_one(launch, options.seed, options.jit) as one:
             kind, _ = describe_subject(target, one)
         planned = plan_scenarios(target.describe(), kind, options, machine)[0]

@@ -19,8 +19,8 @@ from distbench.observe.launching import (
     make_opening,
     make_payload,
 )
-from distbench.observe.subject import ask_one
-from distbench.scenario import PIPELINE, Scenario
+from distbench.observe.subject import prepare_both
+from distbench.scenario import Scenario
 from distbench.stop import Stop, stop_to_json
 from distbench.target import TargetRef
 
@@ -91,12 +91,15 @@ def observe_stopped(
         Terminal(address, *streams),
     ):
         try:
-            if scenario.workload == PIPELINE:
-                cluster.call("read", payload, timeout_s=left(), tasks=trainers)
-            wait_prepared = cluster.submit(
-                "prepare", payload, timeout_s=left(), tasks=trainers
+            _, wait_prepared = prepare_both(
+                one,
+                cluster,
+                scenario,
+                payload,
+                target=target,
+                tasks=trainers,
+                left=left,
             )
-            ask_one(one, "reference", payload, target=target, timeout_s=left())
             wait_prepared()
             answers = cluster.call("debug", payload, timeout_s=left(), tasks=trainers)
         except TaskFailedError as error:

@@ -23,8 +23,8 @@ from distbench.observe.launching import (
 from distbench.observe.observation import Observation, name_logs
 from distbench.observe.reading import read_evidence
 from distbench.observe.saved import train_before
-from distbench.observe.subject import ask_one
-from distbench.scenario import PIPELINE, Scenario
+from distbench.observe.subject import prepare_both
+from distbench.scenario import Scenario
 from distbench.target import TargetRef, target_from_json
 
 
@@ -79,16 +79,14 @@ def observe(
                 saved = train_before(target, scenario, folder, launch, left)
                 payload = {**payload, **saved}
             with launch.start_cluster(spec, opening) as cluster:
-                if scenario.workload == PIPELINE:
-                    # One device trains on what the replicas got.
-                    cluster.call("read", payload, timeout_s=left(), tasks=trainers)
-                # Building and tracing needs no reference, so both go on at once. What
-                # fails on one device already is said of that, not of the cluster.
-                wait_prepared = cluster.submit(
-                    "prepare", payload, timeout_s=left(), tasks=trainers
-                )
-                answer = ask_one(
-                    one, "reference", payload, target=target, timeout_s=left()
+                answer, wait_prepared = prepare_both(
+                    one,
+                    cluster,
+                    scenario,
+                    payload,
+                    target=target,
+                    tasks=trainers,
+                    left=left,
                 )
                 if answer["control"] is not None:
                     control = target_from_json(answer["control"])

@@ -66,7 +66,6 @@ class Session:
         self.first_replica = (
             task.index * spec.replicas_per_worker if spec.kind == "mwms" else 0
         )
-        self.local_replicas = 1 if is_server else spec.replicas_per_worker
         self.board = TapBoard(
             first_replica=self.first_replica,
             device="/job:chief/device:CPU:0" if is_server else "/device:CPU:0",

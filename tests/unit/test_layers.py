@@ -75,7 +75,7 @@ ALLOWED: dict[str, set[str]] = {
     "environments": {"errors", "trace", "trace.folder", "verdict"},
     "shrink": {"errors", "cluster", "options", "scenario", "verdict"},
     "observe": {*_JUDGED, "launch", "stop", "trace.files"},
-    "summaries": {*_JUDGED, "options", "launch", "observe"},
+    "summaries": {*_JUDGED, "options", "launch", "observe", "checking.launches"},
     "checking": set(),
     "checking.detailing": {*_JUDGED - _DATA, "compare"},
     "checking.confirm": {
@@ -107,9 +107,11 @@ ALLOWED: dict[str, set[str]] = {
         "checking.runs",
         "checking.stuck",
     },
-    "checking.debugging": {*_TOP, "checking.plan", "stop"},
+    "checking.launches": {"launch", "observe", "options"},
+    "checking.debugging": {*_TOP, "checking.launches", "checking.plan", "stop"},
     "checking.checker": {
         *_TOP,
+        "checking.launches",
         "checking.plan",
         "checking.detailing",
         "checking.kept",
