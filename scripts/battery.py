@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import fnmatch
-import json
 import multiprocessing
 import sys
 import time
@@ -26,14 +25,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import measured
 from battery_cases import DEFAULT, NAMESPACES, LeftOut, Stock, list_stock
 from battery_known import find_known
 from battery_page import Row, make_page
+from checked import find_heaviest, list_findings
 from measured import FOLDER, ROOT, describe_place, write_figures
 
 import distbench
 from distbench.errors import BadInputError, ClusterError
-from distbench.verdict import Run, Status, combine_statuses
+from distbench.verdict import Run
 
 CLUSTERS = ("mirrored:2", "mwms:2", "central:2", "ps:2+1")
 WORKLOADS = ("linear", "embedding")
@@ -41,7 +42,6 @@ PATHS = ("default", "user")
 FIGURES = FOLDER / "stock.json"
 PAGE = ROOT / "docs" / "stock-optimizers.md"
 _LIST_S = 180.0
-_VERSIONS = ("tensorflow", "tf-keras", "keras")
 _UNEXPLAINED, _BROKEN = 1, 3
 
 
@@ -102,10 +102,7 @@ def make_row(
     work: Work, workload: str, runs: Sequence[Run], start_s: float, **words: str
 ) -> Row:
     """What is kept of a check on one workload: the heaviest of its tiers."""
-    status = combine_statuses(run.status for run in runs)
-    if runs and {run.status for run in runs} <= {Status.REFUSED, Status.SKIPPED}:
-        status = runs[0].status
-    heaviest = next((run for run in runs if run.status == status), None)
+    status, heaviest = find_heaviest(runs)
     row: Row = {
         "case": work.case.id,
         "cluster": work.cluster,
@@ -114,17 +111,7 @@ def make_row(
         "status": str(status),
         "tiers": {run.tier: str(run.status) for run in runs},
         "message": heaviest.message if heaviest else "",
-        "findings": [
-            {
-                "code": found.code,
-                "phase": found.phase,
-                "origin": found.origin,
-                "variable": found.variable,
-                "ratio": found.ratio,
-                "explanation": found.explanation,
-            }
-            for found in (heaviest.findings if heaviest else ())
-        ],
+        "findings": list_findings(heaviest),
         "seconds": round((time.monotonic() - start_s) / len(WORKLOADS), 1),
     }
     return {**row, **words}
@@ -132,14 +119,8 @@ def make_row(
 
 def read_rows() -> dict[tuple[str, ...], Row]:
     """The rows of earlier runs, if they were measured with what is installed now."""
-    if not FIGURES.exists():
-        return {}
-    document = json.loads(FIGURES.read_text("utf-8"))
-    now = describe_versions()
-    if any(document["place"].get(name) != now[name] for name in _VERSIONS):
-        print(f"{FIGURES}: measured with other versions, all of it is run again")
-        return {}
-    return {name_row(row): row for row in document["rows"]}
+    rows = measured.read_rows(FIGURES, describe_versions())
+    return {name_row(row): row for row in rows}
 
 
 def name_row(row: Row) -> tuple[str, ...]:

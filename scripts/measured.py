@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "measured"
 """The figures that docs/detection.md is written from."""
 _PACKAGES = ("tensorflow", "tf-keras", "numpy")
+_CHECKED_WITH = ("tensorflow", "tf-keras", "keras")
+"""Packages another version of which may change a verdict."""
 
 
 def describe_place() -> dict[str, str]:
@@ -53,6 +55,22 @@ def find_commit() -> str:
         check=False,
     )
     return done.stdout.strip() or "unknown"
+
+
+def read_rows(path: Path, now: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The rows of earlier runs, if they were measured with what is installed now.
+
+    Args:
+        path: The figures, which need not be there yet.
+        now: Versions, as their `place` has them.
+    """
+    if not path.exists():
+        return []
+    document: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    if any(document["place"].get(name) != now[name] for name in _CHECKED_WITH):
+        print(f"{path}: measured with other versions, all of it is run again")
+        return []
+    return list(document["rows"])
 
 
 def write_figures(path: Path, document: Mapping[str, Any]) -> None:

@@ -17,24 +17,24 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import importlib.metadata
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
 
+import measured
+from checked import find_heaviest, list_findings
 from families_cases import Case, list_cases
 from families_page import Row, find_known, make_page
 from measured import FOLDER, ROOT, describe_place, find_commit, write_figures
 
 import distbench
 from distbench.errors import BadInputError, ClusterError
-from distbench.verdict import Status, Verdict
+from distbench.verdict import Verdict
 
 FIGURES = FOLDER / "families.json"
 PAGE = ROOT / "docs" / "families.md"
 _TIMEOUT_S = 60.0
 """Some cases wait until the deadline; nothing else comes near it."""
-_VERSIONS = ("tensorflow", "tf-keras", "keras")
 _UNEXPLAINED, _BAD_USAGE, _BROKEN = 1, 2, 3
 
 
@@ -61,36 +61,19 @@ def check_case(case: Case) -> Row:
 
 def describe_verdict(verdict: Verdict) -> Row:
     """What is kept of a verdict: the heaviest of its tiers."""
-    status = verdict.status
-    if {run.status for run in verdict.runs} <= {Status.REFUSED, Status.SKIPPED}:
-        status = verdict.runs[0].status
-    heaviest = next(run for run in verdict.runs if run.status == status)
+    status, heaviest = find_heaviest(verdict.runs)
     return {
         "status": str(status),
         "tiers": [str(run.tier) for run in verdict.runs],
         "checked": sum(run.checked for run in verdict.runs),
-        "message": heaviest.message,
-        "findings": [
-            {
-                "code": found.code,
-                "phase": found.phase,
-                "origin": found.origin,
-                "explanation": found.explanation,
-            }
-            for found in heaviest.findings
-        ],
+        "message": heaviest.message if heaviest else "",
+        "findings": list_findings(heaviest),
     }
 
 
 def read_rows(now: Mapping[str, str]) -> dict[str, Row]:
     """The rows of earlier runs, if they were measured with what is installed now."""
-    if not FIGURES.exists():
-        return {}
-    document = json.loads(FIGURES.read_text("utf-8"))
-    if any(document["place"].get(name) != now[name] for name in _VERSIONS):
-        print(f"{FIGURES}: measured with other versions, all of it is run again")
-        return {}
-    return {row["case"]: row for row in document["rows"]}
+    return {row["case"]: row for row in measured.read_rows(FIGURES, now)}
 
 
 def write_results(

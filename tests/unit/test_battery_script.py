@@ -13,7 +13,14 @@ from imported_scripts import import_scripts
 from distbench.verdict import Finding, Run, Status
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("measured", "battery_cases", "battery_known", "battery_page", "battery")
+NAMES = (
+    "measured",
+    "checked",
+    "battery_cases",
+    "battery_known",
+    "battery_page",
+    "battery",
+)
 
 
 @pytest.fixture(scope="module")
