@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from distbench.cli.arguments import DTYPE, KERAS, PATH, SEED, STEPS, TARGET, WORKLOAD
 from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -21,13 +22,7 @@ Text = str | None
 
 
 def bisect(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="package.module:attribute or path/to/file.py:attribute",
-        ),
-    ],
+    target: Annotated[str, TARGET],
     good: Annotated[
         Path,
         typer.Option(metavar="ENV", help="A virtual environment, or its Python."),
@@ -36,25 +31,15 @@ def bisect(
     cluster: Annotated[
         str, typer.Option("-c", "--cluster", metavar="SPEC", help="Cluster.")
     ] = "mwms:2",
-    path: Annotated[
-        str, typer.Option(metavar="PATH", help="Aggregation path.")
-    ] = "default",
-    workload: Annotated[
-        Text, typer.Option(metavar="NAME", help="Workload for an optimizer.")
-    ] = None,
+    path: Annotated[str, PATH] = "default",
+    workload: Annotated[Text, WORKLOAD] = None,
     tier: Annotated[
         str, typer.Option(metavar="exact|bounded|free", help="Tier.")
     ] = "bounded",
-    steps: Annotated[int, typer.Option(metavar="K", help="Steps of training.")] = 3,
-    dtype: Annotated[
-        str, typer.Option(metavar="D", help="Dtype of the workload.")
-    ] = "float32",
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Seed of data and initial values.")
-    ] = 1,
-    keras: Annotated[
-        Text, typer.Option(metavar="legacy|3", help="Which Keras tf.keras is.")
-    ] = None,
+    steps: Annotated[int, STEPS] = 3,
+    dtype: Annotated[str, DTYPE] = "float32",
+    seed: Annotated[int, SEED] = 1,
+    keras: Annotated[Text, KERAS] = None,
     rows: Annotated[
         int, typer.Option(metavar="N", min=0, help="Places to list at most.")
     ] = 5,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from distbench.cli.arguments import DTYPE, KERAS, SEED, STEPS, TARGET
 from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -22,13 +23,7 @@ File = Path | None
 
 
 def check(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="package.module:attribute or path/to/file.py:attribute",
-        ),
-    ],
+    target: Annotated[str, TARGET],
     cluster: Annotated[
         Names,
         typer.Option(
@@ -53,19 +48,15 @@ def check(
             help="Tier; may be repeated. [default: exact, bounded]",
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(metavar="K", help="Steps of training.")] = 3,
+    steps: Annotated[int, STEPS] = 3,
     workload: Annotated[
         Names,
         typer.Option(
             metavar="NAME", help="Workload for an optimizer; may be repeated."
         ),
     ] = None,
-    dtype: Annotated[
-        str, typer.Option(metavar="D", help="Dtype of the workloads.")
-    ] = "float32",
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Seed of data and initial values.")
-    ] = 1,
+    dtype: Annotated[str, DTYPE] = "float32",
+    seed: Annotated[int, SEED] = 1,
     examples: Annotated[
         int,
         typer.Option(
@@ -82,13 +73,7 @@ def check(
     only: Annotated[
         Text, typer.Option(metavar="ID", help="Run this one scenario.")
     ] = None,
-    keras: Annotated[
-        Text,
-        typer.Option(
-            metavar="legacy|3",
-            help="Which Keras tf.keras is. [default: as TF_USE_LEGACY_KERAS says]",
-        ),
-    ] = None,
+    keras: Annotated[Text, KERAS] = None,
     jit: Annotated[
         Text, typer.Option(metavar="on|off", help="Compile the step with XLA.")
     ] = None,

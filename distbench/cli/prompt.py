@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from distbench.cli.arguments import DTYPE, KERAS, PATH, SEED, WORKLOAD
 from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -61,21 +62,11 @@ def debug(
             metavar="NAME", help="Its path, or the end of it. [default: each]"
         ),
     ] = None,
-    path: Annotated[
-        Text, typer.Option(metavar="PATH", help="Aggregation path.")
-    ] = None,
-    workload: Annotated[
-        Text, typer.Option(metavar="NAME", help="Workload for an optimizer.")
-    ] = None,
-    dtype: Annotated[
-        Text, typer.Option(metavar="D", help="Dtype of the workload.")
-    ] = None,
-    seed: Annotated[
-        Number, typer.Option(metavar="N", help="Seed of data and initial values.")
-    ] = None,
-    keras: Annotated[
-        Text, typer.Option(metavar="legacy|3", help="Which Keras tf.keras is.")
-    ] = None,
+    path: Annotated[Text, PATH] = None,
+    workload: Annotated[Text, WORKLOAD] = None,
+    dtype: Annotated[Text, DTYPE] = None,
+    seed: Annotated[Number, SEED] = None,
+    keras: Annotated[Text, KERAS] = None,
     only: Annotated[
         Text,
         typer.Option(
