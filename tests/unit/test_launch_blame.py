@@ -1,0 +1,380 @@
+"""Whom the supervisor blames, by scripted histories of what tasks do."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch_support import FIRST, SECOND, TIMEOUT_S
+
+from distbench.cluster import Task
+from distbench.launch import blame
+from distbench.launch import watch as watch_module
+from distbench.launch.blame import Member
+from distbench.launch.channel import BenchChannel
+from distbench.launch.failure import TaskFailedError, read_tail, trim_stacks
+from distbench.launch.group import Group
+from distbench.launch.process import ExitStatus, TaskProcess
+from distbench.launch.watch import Look, Watch
+
+Maker = Callable[..., Group]
+
+
+class ScriptedProcess(TaskProcess):
+    """Ends when the script says so; its channel's other end is the script's."""
+
+    def __init__(self, *history: ExitStatus | None, pid: int = -1) -> None:
+        self.pid = pid
+        self.history = list(history)
+        self.signals: list[signal.Signals] = []
+        self.ours, self.theirs = socket.socketpair()
+
+    def poll(self) -> ExitStatus | None:
+        now = self.history.pop(0) if len(self.history) > 1 else self.history[0]
+        if self.history[0] is not None:
+            self.theirs.close()  # EOF tells the loop to look again
+        return now
+
+    def send_signal(self, number: signal.Signals) -> None:
+        self.signals.append(number)
+
+    def signal_group(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            self.signals.append(number)
+            self.history = [ExitStatus(signal=number)]
+            self.theirs.close()
+
+    def end_when_asked(self) -> None:
+        self.asked = json.loads(self.theirs.recv(1000))
+        self.history = [ExitStatus(code=0)]
+        self.theirs.close()
+
+    def say(self, **message: Any) -> None:
+        self.theirs.sendall(json.dumps(message).encode() + b"\n")
+
+
+@pytest.fixture
+def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
+    monkeypatch.setattr(blame, "_STACKS_S", 0.0)
+    processes: list[ScriptedProcess] = []
+
+    def make(*scripted: ScriptedProcess, **options: Any) -> Group:
+        processes.extend(scripted)
+        members = [
+            Member(
+                task=Task(role="worker", index=index),
+                channel=BenchChannel(process.ours),
+                process=process,
+                log=tmp_path / "log",
+                stacks=tmp_path / "stacks",
+            )
+            for index, process in enumerate(scripted)
+        ]
+        clock = options.get("clock", time.monotonic)
+        script = {"look": lambda pid: None, "room_bytes": 1, **options.pop("watch", {})}
+        watch = Watch(clock=clock, **script)
+        return Group("scripted", members, watch=watch, **options)
+
+    yield make
+    for process in processes:
+        process.theirs.close()
+
+
+_COMPLAINT = {
+    "event": "failed",
+    "exception": "UnavailableError",
+    "message": "peer lost",
+    "traceback": "",
+    "kind": "bench",
+}
+
+
+def test_a_death_that_comes_in_after_the_complaint_is_the_cause(
+    make_scripted: Maker,
+) -> None:
+    complains = ScriptedProcess(None)
+    dies = ScriptedProcess(None, ExitStatus(signal=signal.SIGSEGV))
+    complains.say(**_COMPLAINT)
+    group = make_scripted(complains, dies)
+    with pytest.raises(TaskFailedError, match=r"worker-1 .* killed by SIGSEGV"):
+        group.call("train", {}, timeout_s=TIMEOUT_S)
+
+
+def test_the_first_of_several_exceptions_is_the_cause(
+    make_scripted: Maker,
+) -> None:
+    first, second = ScriptedProcess(None), ScriptedProcess(None)
+    second.say(**_COMPLAINT)
+    group = make_scripted(first, second)
+    with pytest.raises(TaskFailedError, match=r"worker-1 .* UnavailableError"):
+        group.call("train", {}, timeout_s=TIMEOUT_S)
+    assert first.signals[-1] == signal.SIGTERM
+
+
+def test_who_lost_a_peer_is_a_bystander_of_who_raised_later(
+    make_scripted: Maker,
+) -> None:
+    bystander, cause = ScriptedProcess(None), ScriptedProcess(None)
+    bystander.say(**{**_COMPLAINT, "kind": "peer"})
+    cause.say(**{**_COMPLAINT, "exception": "KeyError", "kind": "subject"})
+    group = make_scripted(bystander, cause)
+    with pytest.raises(TaskFailedError, match=r"worker-1 .* KeyError") as caught:
+        group.call("train", {}, timeout_s=TIMEOUT_S)
+    assert caught.value.others == {
+        FIRST: "is a bystander: it raised UnavailableError, because a peer was gone"
+    }
+    assert "What became of worker-0:\nis a bystander" in caught.value.detail
+
+
+def test_a_living_task_that_its_peers_cannot_reach_is_named(
+    make_scripted: Maker,
+) -> None:
+    complaining = [ScriptedProcess(None) for _ in range(2)]
+    for process in complaining:
+        process.say(**{**_COMPLAINT, "kind": "peer", "peer": "worker-2"})
+    group = make_scripted(*complaining, ScriptedProcess(None))
+    words = "worker-2 .* could not be reached any more by worker-0, worker-1 "
+    with pytest.raises(TaskFailedError, match=words) as caught:
+        group.call("train", {}, timeout_s=TIMEOUT_S)
+    assert caught.value.kind == "peer"
+
+
+def test_a_peer_that_nobody_can_name_is_nobodys_fault(make_scripted: Maker) -> None:
+    process = ScriptedProcess(None)
+    process.say(**{**_COMPLAINT, "kind": "peer"})
+    with pytest.raises(TaskFailedError, match=r"worker-0 .* UnavailableError") as error:
+        make_scripted(process).call("train", {}, timeout_s=TIMEOUT_S)
+    assert error.value.kind == "peer"
+
+
+def script_looks(**by_pid: list[Look]) -> dict[str, Any]:
+    """What each look at a process shows; the last one stays."""
+    scripts = {int(name.removeprefix("p")): looks for name, looks in by_pid.items()}
+
+    def look(pid: int) -> Look | None:
+        looks = scripts[pid]
+        return looks.pop(0) if len(looks) > 1 else looks[0]
+
+    return {"look": look}
+
+
+RUNS, STOPPED = (Look(stopped=stopped, memory_bytes=100) for stopped in (False, True))
+
+
+def test_a_task_that_stays_stopped_is_to_blame(make_scripted: Maker) -> None:
+    waits, stopped = ScriptedProcess(None, pid=1), ScriptedProcess(None, pid=2)
+    watch = script_looks(p1=[RUNS, STOPPED, RUNS], p2=[RUNS, STOPPED])
+    clock = itertools.count(0.0, 0.1)
+    group = make_scripted(waits, stopped, watch=watch, clock=lambda: next(clock))
+    with pytest.raises(TaskFailedError, match=r"worker-1 .* was stopped") as caught:
+        group.call("train", {}, timeout_s=1000.0)
+    assert (caught.value.kind, caught.value.task) == ("stopped", SECOND)
+    assert caught.value.others == {FIRST: "was still at work"}
+    # Two looks, and what the bench asks its clock meanwhile: no deadline was awaited.
+    assert next(clock) < 100.0
+
+
+def test_a_task_that_is_stopped_for_a_moment_is_left_alone(
+    make_scripted: Maker,
+) -> None:
+    process = ScriptedProcess(None, pid=1)
+    clock = itertools.count(0.0, 0.5)
+    watch = script_looks(p1=[RUNS, STOPPED, RUNS, STOPPED, RUNS])
+    group = make_scripted(process, watch=watch, clock=lambda: next(clock))
+    with pytest.raises(TaskFailedError, match="deadline of 20 s") as caught:
+        group.call("train", {}, timeout_s=20.0)
+    assert caught.value.kind == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"each_bytes": 5 << 20}, "took 7 MiB of memory, and 5 MiB a task may take"),
+        ({"room_bytes": 9 << 20}, "took 7 MiB of memory, and 9 MiB was free for all"),
+    ],
+    ids=["each", "together"],
+)
+def test_a_task_that_takes_all_memory_is_ended_and_told(
+    make_scripted: Maker, limits: dict[str, int], words: str
+) -> None:
+    modest, greedy = ScriptedProcess(None, pid=1), ScriptedProcess(None, pid=2)
+    looks = {
+        # What was there at first is shared with the server that it was forked from.
+        f"p{pid}": [
+            Look(stopped=False, memory_bytes=(50 + grown) << 20)
+            for grown in (0, 1, most)
+        ]
+        for pid, most in ((1, 3), (2, 7))
+    }
+    clock = itertools.count(0.0, 0.5)
+    group = make_scripted(
+        modest, greedy, watch={**limits, **script_looks(**looks)}, clock=clock.__next__
+    )
+    with pytest.raises(TaskFailedError, match=words) as caught:
+        group.call("train", {}, timeout_s=1000.0)
+    assert (caught.value.kind, caught.value.task) == ("memory", SECOND)
+
+
+def test_memory_within_the_limits_is_nobodys_business(make_scripted: Maker) -> None:
+    process = ScriptedProcess(None, pid=1)
+    looks = [Look(stopped=False, memory_bytes=size << 20) for size in (50, 54)]
+    watch = {
+        "each_bytes": 5 << 20,
+        "room_bytes": 5 << 20,
+        **script_looks(p1=looks),
+    }
+    clock = itertools.count(0.0, 0.5)
+    group = make_scripted(process, watch=watch, clock=clock.__next__)
+    with pytest.raises(TaskFailedError, match="deadline of 20 s"):
+        group.call("train", {}, timeout_s=20.0)
+
+
+def test_a_log_that_grows_without_end_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "LOG_BYTES", 1000)
+    monkeypatch.setattr(watch_module, "KEPT_BYTES", 10)
+    log = tmp_path / "log"
+    with log.open("ab", buffering=0) as file:
+        file.write(b"x" * 1000)
+        watch_module.cut_log(log)
+        assert log.stat().st_size == 1000
+        file.write(b"the end\n")
+        watch_module.cut_log(log)
+        # Its task goes on writing, and behind what was kept.
+        file.write(b"and more")
+    assert log.read_bytes() == b"xxthe end\nand more"
+    watch_module.cut_log(tmp_path / "none")
+
+
+HELD = {
+    "words": "collective 7",
+    "number": 7,
+    "node": "Reduce",
+    "shape": "[2]",
+    "mismatch": False,
+    "recent": ["7: all_reduce"],
+}
+
+
+def answer_when_asked(process: ScriptedProcess) -> threading.Thread:
+    """Have a scripted task wait in a collective until it is told to give up."""
+
+    def answer() -> None:
+        with process.theirs.makefile("rb") as lines:
+            for line in lines:
+                if "give_up" in json.loads(line):
+                    complaint = {**_COMPLAINT, "kind": "collective", "step": 3}
+                    process.say(**complaint, collective=HELD)
+                    return
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_at_the_deadline_who_waits_for_others_is_not_to_blame(
+    make_scripted: Maker,
+) -> None:
+    waits, stalls = ScriptedProcess(None), ScriptedProcess(None)
+    thread = answer_when_asked(waits)
+    group = make_scripted(waits, stalls)
+    with pytest.raises(
+        TaskFailedError, match=r"from: worker-1 .*\. worker-0 only"
+    ) as e:
+        group.call("train", {}, timeout_s=0.2)
+    thread.join(TIMEOUT_S)
+    assert (e.value.kind, e.value.task) == ("timeout", SECOND)
+    assert e.value.collectives == {FIRST: HELD}
+    assert e.value.others == {FIRST: "waited in collective 7"}
+
+
+def test_a_failed_collective_has_the_others_say_where_they_wait(
+    make_scripted: Maker,
+) -> None:
+    waits, fails = ScriptedProcess(None), ScriptedProcess(None)
+    thread = answer_when_asked(waits)
+    other = {**HELD, "shape": "[3]", "mismatch": True}
+    fails.say(**{**_COMPLAINT, "kind": "collective"}, collective=other)
+    group = make_scripted(waits, fails)
+    with pytest.raises(TaskFailedError) as caught:
+        group.call("train", {}, timeout_s=TIMEOUT_S)
+    thread.join(TIMEOUT_S)
+    assert caught.value.kind == "collective"
+    assert caught.value.collectives == {FIRST: HELD, SECOND: other}
+
+
+def test_of_two_deaths_the_one_reaped_first_is_the_cause(
+    make_scripted: Maker,
+) -> None:
+    follower = ScriptedProcess(ExitStatus(signal=signal.SIGABRT, order=8))
+    cause = ScriptedProcess(ExitStatus(signal=signal.SIGKILL, order=7))
+    follower.theirs.close()
+    group = make_scripted(follower, cause)
+    with pytest.raises(TaskFailedError, match=r"worker-1 .* killed by SIGKILL"):
+        group.call("train", {}, timeout_s=TIMEOUT_S)
+
+
+def test_a_deadline_follows_the_clock_it_is_given(
+    make_scripted: Maker,
+) -> None:
+    process = ScriptedProcess(None)
+    ticks = iter(range(0, 10**9, 1000))
+    group = make_scripted(process, clock=lambda: float(next(ticks)))
+    with pytest.raises(TaskFailedError, match=r"deadline of 1500 s"):
+        group.call("train", {}, timeout_s=1500.0)
+
+
+def test_what_a_task_said_before_its_death_counts(
+    make_scripted: Maker,
+) -> None:
+    process = ScriptedProcess(ExitStatus(code=70))
+    process.say(**_COMPLAINT)
+    group = make_scripted(process)
+    with pytest.raises(TaskFailedError, match=r"raised UnavailableError"):
+        group.call("train", {}, timeout_s=TIMEOUT_S)
+
+
+def test_an_idle_group_is_asked_before_it_is_killed(
+    make_scripted: Maker,
+) -> None:
+    process = ScriptedProcess(None)
+    ends = threading.Thread(target=process.end_when_asked)
+    ends.start()
+    make_scripted(process).close()
+    ends.join(TIMEOUT_S)
+    assert process.asked == {"exit": True}
+    assert process.signals == []
+
+
+def test_the_tail_of_a_log_that_is_missing_is_empty(tmp_path: Path) -> None:
+    assert read_tail(tmp_path / "none.log") == ""
+
+
+def test_the_tail_of_a_log_may_hold_any_bytes(tmp_path: Path) -> None:
+    log = tmp_path / "task.log"
+    log.write_bytes(b"x" * 200_000 + b"\n\xff last\n")
+    assert read_tail(log, lines=1) == "� last"
+
+
+def test_stacks_are_shown_without_the_benchs_own_frames() -> None:
+    dump = (
+        "Thread 0x1 (most recent call first):\n"
+        '  File "/x/distbench/launch/channel.py", line 126 in _read\n\n'
+        "Current thread 0x2 (most recent call first):\n"
+        '  File "/user.py", line 8 in train\n'
+        '  File "/x/distbench/launch/bootstrap.py", line 64 in run_task\n'
+        '  File "<frozen runpy>", line 88 in _run_code\n'
+    )
+    assert trim_stacks(dump) == (
+        "Current thread 0x2 (most recent call first):\n"
+        '  File "/user.py", line 8 in train'
+    )
