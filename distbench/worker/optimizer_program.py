@@ -11,8 +11,9 @@ from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
 from distbench.scenario import Scenario
 from distbench.worker.families import KNOWN_BASES, find_family, name_family
+from distbench.worker.keras_model import name_keras
 from distbench.worker.paths import AGGREGATION_PATHS
-from distbench.worker.program import LossReduction, Program, name_subject
+from distbench.worker.program import METHODS, LossReduction, Program, name_subject
 from distbench.worker.workloads import WORKLOADS
 
 
@@ -50,8 +51,8 @@ class OptimizerProgram(Program):
         if name_family(self._optimizer) is None:
             raise BadInputError(
                 f"Factory '{self.name}' returned no optimizer. "
-                f"Expected one of {', '.join(KNOWN_BASES.values())}. Received: an "
-                f"object of type '{type(self._optimizer).__name__}'."
+                f"Expected one of {', '.join(KNOWN_BASES.values())}. Received: "
+                f"{_describe_made(self._optimizer)}."
             )
         family = find_family(self._optimizer)
         if self._path_name not in family.paths:
@@ -130,6 +131,20 @@ class OptimizerProgram(Program):
         return self._workload.dyadic and all(
             self._workload.prove_exact(step, shards) for step in range(steps)
         )
+
+
+def _describe_made(made: Any) -> str:
+    """What a factory returned in the place of an optimizer, and what it may be for."""
+    if name_keras(made) is not None:
+        return (
+            "a Keras model, which needs data(step), on the callable or in its module, "
+            "to train on"
+        )
+    described = f"an object of type '{type(made).__name__}'"
+    missing = [name for name in METHODS if not callable(getattr(made, name, None))]
+    if len(missing) == len(METHODS):
+        return described
+    return f"{described}, which as a train program lacks {', '.join(missing)}"
 
 
 def count_examples(scenario: Scenario) -> int:

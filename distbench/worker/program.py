@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from distbench.worker.session import Session
 
 LossReduction = Literal["sum", "mean"] | None
+METHODS = ("build", "replica_step", "variables", "optimizer")
+"""What a user's train program has, beside its data."""
 _SHAPES_SHOWN = 6
 """A nest of lists has a shape for every number in it."""
 

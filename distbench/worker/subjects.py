@@ -8,15 +8,15 @@ from typing import Any, Literal
 from distbench.errors import BadInputError
 from distbench.scenario import MODEL, PIPELINE, PROGRAM, Scenario
 from distbench.worker.failures import SubjectError
+from distbench.worker.families import name_family
 from distbench.worker.keras_model import KerasModelProgram, name_keras
 from distbench.worker.optimizer_program import OptimizerProgram
 from distbench.worker.pipeline_program import PipelineProgram
-from distbench.worker.program import Program, name_subject
+from distbench.worker.program import METHODS, Program, name_subject
 from distbench.worker.user_program import UserProgram
 from distbench.worker.workloads import WORKLOADS
 
 Kind = Literal["optimizer", "program", "pipeline", "model"]
-_MEMBERS = ("build", "replica_step", "variables", "optimizer")
 _PIPELINES = ("dataset_fn", "dataset")
 
 
@@ -28,8 +28,8 @@ def recognise_subject(subject: Any) -> Kind:
     Raises:
         BadInputError: It is none of them.
     """
-    has = [name for name in _MEMBERS if callable(getattr(subject, name, None))]
-    if len(has) == len(_MEMBERS):
+    has = [name for name in METHODS if callable(getattr(subject, name, None))]
+    if len(has) == len(METHODS):
         if callable(getattr(subject, "data", None)):
             return "program"
         if any(callable(getattr(subject, name, None)) for name in _PIPELINES):
@@ -39,17 +39,23 @@ def recognise_subject(subject: Any) -> Kind:
             "'data(step)', which returns the global batch of a step, or "
             "'dataset_fn(input_context)', which returns a tf.data.Dataset."
         )
-    if has and not callable(subject):
-        missing = [name for name in _MEMBERS if name not in has]
+    if name_family(subject) is not None or name_keras(subject) is not None:
+        raise BadInputError(
+            f"Subject '{name_subject(subject)}' is one that is made already. Expected "
+            "a callable without arguments that returns it: every process makes its "
+            "own, under its strategy."
+        )
+    if has and ("replica_step" in has or not callable(subject)):
+        missing = [name for name in METHODS if name not in has]
         raise BadInputError(
             f"Train program '{name_subject(subject)}' lacks {', '.join(missing)}. "
-            f"Expected the methods {', '.join(_MEMBERS)} and data(step)."
+            f"Expected the methods {', '.join(METHODS)} and data(step)."
         )
     if not callable(subject):
         raise BadInputError(
             f"Subject '{name_subject(subject)}' cannot be checked. Expected a callable "
             "without arguments that returns an optimizer or a compiled Keras model, or "
-            f"a train program with the methods {', '.join(_MEMBERS)} and data(step). "
+            f"a train program with the methods {', '.join(METHODS)} and data(step). "
             f"Received: an object of type '{type(subject).__name__}'."
         )
     if find_data(subject) is None:
@@ -63,7 +69,7 @@ def recognise_subject(subject: Any) -> Kind:
 
 def find_data(subject: Any) -> Any:
     """`data` of a callable, or of the module that it comes from; None without."""
-    if all(callable(getattr(subject, name, None)) for name in _MEMBERS):
+    if all(callable(getattr(subject, name, None)) for name in METHODS):
         return None
     module = sys.modules.get(getattr(subject, "__module__", None) or "")
     found = getattr(subject, "data", None) or getattr(module, "data", None)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from distbench.errors import BadInputError
 from distbench.worker.batches import Batches
+from distbench.worker.failures import SubjectError
 from distbench.worker.intercept import call_converted
 from distbench.worker.metrics import is_metric
 from distbench.worker.program import Program, name_subject
@@ -20,7 +21,7 @@ class UserProgram(Program):
     """A train program that the user wrote."""
 
     def __init__(self, subject: Any) -> None:
-        self._subject: Any = subject() if inspect.isclass(subject) else subject
+        self._subject = _make_instance(subject)
         self.name = name_subject(subject)
         declared = getattr(self._subject, "loss_reduction", None)
         if declared not in (None, "sum", "mean"):
@@ -100,6 +101,15 @@ class UserProgram(Program):
 
     def _draw(self, step: int) -> Any:
         return self._subject.data(step)
+
+
+def _make_instance(subject: Any) -> Any:
+    if not inspect.isclass(subject):
+        return subject
+    try:
+        return subject()
+    except Exception as error:
+        raise SubjectError("build", None) from error
 
 
 def _take_number(loss: Any) -> Any:

@@ -198,6 +198,26 @@ def make_no_optimizer():
     return "adam"
 
 
+def make_model_without_data():
+    return tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(2,))])
+
+
+class WithoutVariables(Program):
+    variables = None
+
+
+class WithoutStep(Program):
+    replica_step = None
+
+
+class WithArgument(Program):
+    def __init__(self, path):
+        self.path = path
+
+
+made_optimizer = legacy.SGD(0.125)
+
+
 class SlotFromLocalGradient(legacy.Optimizer):
     """Momentum whose slot is fed with the gradient from before the reduction."""
 

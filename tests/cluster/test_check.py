@@ -147,6 +147,11 @@ def test_a_dtype_that_the_collectives_lack_is_refused() -> None:
         ("RaisesEverywhere", "fails on one device already.*broken from the start"),
         ("TooFewExamples", "at least one example per replica"),
         ("make_no_optimizer", "returned no optimizer.*'str'"),
+        ("make_model_without_data", r"a Keras model, which needs data\(step\)"),
+        ("WithoutVariables", "Train program 'WithoutVariables' lacks variables"),
+        ("WithoutStep", "no optimizer.*train program lacks replica_step"),
+        ("WithArgument", "one device already in build: TypeError.*'path'"),
+        ("made_optimizer", "made already.*callable without arguments"),
         ("SUBJECT", "has no attribute 'SUBJECT'"),
     ],
 )
