@@ -74,14 +74,13 @@ class Evidence:
             they should be.
         penalty: Gradient of the regularisation alone on one device, `local_gradient`
             of `WHOLE`; None where the subject's penalty is not known apart.
-        probes: Further single-device runs of the first step, which tell whether a
-            program depends on how examples are grouped or rows repeated: `regrouped`,
-            shards of the same sizes with other examples; `doubled`, one shard with
-            every example twice (loss and local gradients, by replica); `once` and
-            `twice`, the same shard and its double with other random numbers in each
-            step of the trace; `distinct`, the
-            update with repeated rows of sparse gradients added up (state, as replica
-            0).
+        probes: Further single-device runs, which tell whether a program depends on how
+            examples are grouped or rows repeated: `regrouped`, in the first step,
+            shards of the same sizes with other examples; `doubled`, each shard of each
+            step with every example twice (loss and local gradients, by replica);
+            `once` and `twice`, the largest shard and its double with other random
+            numbers in each step of the trace; `distinct`, the update with repeated
+            rows of sparse gradients added up (state, as replica 0).
         shards_known: Whether the reference's value for replica r is what replica r has
             to compute (a workload of the bench). If not, only sums over the replicas
             can be wrong and the reference's shards merely help to explain.

@@ -15,6 +15,7 @@ import numpy as np
 
 from distbench.compare.bounds import find_roundoff, find_t_quantile
 from distbench.compare.noise import Noise, measure_noise
+from distbench.compare.parts import join_parts, split_parts
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey
@@ -66,7 +67,10 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     sizes = evidence.reference.shards
     weights = _find_weights(evidence, noise, margins, shards)
     pulls = None if weights is not None else _find_pulls(evidence, margins, shards)
-    grouped = not _is_free_of_groups(sizes, margins, whole, shards, others)
+    grouped = not (
+        _is_free_of_groups(sizes, margins, whole, shards, others)
+        or _is_of_parts(evidence, margins, whole)
+    )
     if not grouped and weights is not None:
         # A mean over words or by weights: shards count what no number of examples says.
         counted = _add(shards, list(weights))
@@ -122,6 +126,19 @@ def _is_free_of_groups(
     # A mean over something else than examples: words, or those of a class.
     fitted = _fit(whole, shards)
     return fitted is not None and agree(whole, _add(shards, fitted))
+
+
+def _is_of_parts(evidence: Evidence, margins: Margins, whole: Places) -> bool:
+    """Whether sums over examples and means of them make up the whole, each its way."""
+    joined: dict[tuple[str, int], Array] = {}
+    for variable, call in whole:
+        key = TraceKey(step=0, phase="local_gradient", variable=variable, call=call)
+        parts = split_parts(evidence, key)
+        if not parts:
+            return False
+        joined[variable, call] = join_parts(evidence, parts)
+    # Each part is made of values of a shard and of its double.
+    return _agree(whole, joined, margins, 4 * evidence.reference.replicas)
 
 
 def _agree(left: Places, right: Places, margins: Margins, shards: int) -> bool:

@@ -11,6 +11,7 @@ from distbench.diagnose import (
     generic,
     late,
     loss,
+    mixed,
     nonlinear,
     overflow,
     precision,
@@ -39,6 +40,7 @@ CAUSES: tuple[Explain, ...] = (
     loss.explain_by_scale,
     late.explain_by_late_read,
     weighted.explain_by_own_weights,
+    mixed.explain_by_parts,
     reduction.explain_by_missing_sum,
     reduction.explain_by_count,
     # Where one replica has all rows, "its rows count" is "the others are dropped": of a

@@ -8,6 +8,7 @@ from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import TRAINED, Program
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+from distbench.unusual.stepping import InTurn
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
@@ -48,6 +49,37 @@ class MeanOfMeans(Program):
 
     def reduce_losses(self, losses, batch):
         return tf.reduce_mean(losses) / count_replicas()
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class OwnMeanOfOneTerm(Program):
+    """The error is a share of the global batch's, a term beside it an own mean."""
+
+    def compute_beside(self, batch):
+        return tf.reduce_mean(tf.abs(self.predict(batch)))
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = self.reduce_losses(self.compute_losses(batch), batch)
+            loss += self.compute_beside(batch)
+        self.apply(tape.gradient(loss, self.trained()))
+        return loss
+
+
+@fault("mean-of-means", "loss", like="huggingface/transformers#34191", clusters=WIDE)
+class MeanOfMeansOfOneTerm(OwnMeanOfOneTerm):
+    """The same, and the mean is divided by N, where the shards are uneven."""
+
+    def compute_beside(self, batch):
+        return super().compute_beside(batch) / count_replicas()
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class OwnMeanOfSecondTurn(InTurn):
+    """Of two networks that train in turn, the second one's loss is an own mean."""
+
+    def reduce_again(self, losses, batch):
+        return tf.reduce_mean(losses)
 
 
 class Masked(Program):

@@ -56,6 +56,31 @@ class TwoCalls(Program):
 
 
 @unusual()
+class InTurn(Program):
+    """Two networks in turn, as in a GAN: the second one sees what the first became."""
+
+    def make_optimizer(self):
+        return [legacy.SGD(0.05, momentum=0.9), legacy.Adam(0.01)]
+
+    def replica_step(self, batch):
+        body, heads = self.trained()[:-1], self.trained()[-1:]
+        loss = self.take_turn(body, self.optimizer()[0], batch, self.reduce_losses)
+        return loss + self.take_turn(
+            heads, self.optimizer()[1], batch, self.reduce_again
+        )
+
+    def take_turn(self, variables, optimizer, batch, reduce):
+        with tf.GradientTape() as tape:
+            loss = reduce(self.compute_losses(batch), batch)
+        gradients = tape.gradient(loss, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss
+
+    def reduce_again(self, losses, batch):
+        return super().reduce_losses(losses, batch)
+
+
+@unusual()
 class SortedVariables(Program):
     """Pairs are sorted by the names of their variables."""
 

@@ -24,6 +24,7 @@ from distbench.worker.program import count_batch
 from distbench.worker.recut import recut_shards
 from distbench.worker.session import Session
 from distbench.worker.steps import Step
+from distbench.worker.taps import Fed
 from distbench.worker.values import are_equal, leaves_digits, perturb
 
 HANDED: tuple[Phase, ...] = ("loss", "local_gradient")
@@ -32,10 +33,6 @@ _TWINS = 4
 _TWINS_OF_CHANCE = 16
 """Twins of a step that draws random numbers: its noise is large, and few samples of it
 would give a limit beyond any error that matters."""
-_DRAWS = 48
-"""Runs of a step with other random numbers each time, to see what they average to."""
-_STRIDE = 3
-"""Steps between two draws: a double shard may use up the random numbers of two."""
 
 
 class Reference:
@@ -57,6 +54,8 @@ class Reference:
         self.examples = count_batch(batch)
         self.shards = program.split(scenario, self.examples, replicas)
         self._whole = session.make_step()
+        self._fed_step = session.make_step()
+        self._handed: list[Fed] = []
         # The share of a penalty is a constant of the trace, so the step of a shard
         # needs a trace of its own; one without the update costs half as much.
         self.shard_step = (
@@ -119,14 +118,30 @@ class Reference:
         self.session.begin_step(step)
         self.session.run(by or self.shard_step, [batch])
 
-    def _runs_shard(self, step: int, batch: Any) -> bool:
-        """One step on a shard; False where a program takes a whole batch alone."""
+    def runs_shard(self, step: int, batch: Any) -> bool:
+        """One step on a shard; False where a program takes a whole batch alone.
+
+        A step that updates several times goes on from the updates of the global batch,
+        as every replica does: what is due of its later gradients is that.
+        """
+        board = self.session.board
+        board.fed = self._handed[step]
         try:
-            self.run_shard(step, batch)
+            if not board.fed:
+                self.run_shard(step, batch)
+                return True
+            board.feeding = "reduced_gradient"
+            with self.session.guard("step"):
+                # The feeds come into being while the step is traced.
+                self._fed_step.trace([batch])
+            board.set_feeds()
+            self.run_shard(step, batch, self._fed_step)
         except SubjectError:
             if self.session.program.shards_known:
                 raise
             return False
+        finally:
+            board.feeding, board.fed = None, {}
         return True
 
     def record(self, tier: Tier) -> tuple[Trace, tuple[Trace, ...]]:
@@ -138,6 +153,7 @@ class Reference:
         state = self.initial
         twin_states = [self.initial] * self._twins
         starts = self.starts[tier] = []
+        self._handed = []
         own: list[State] = [{} for _ in self.shards]
         digests: list[str] = []
         for step in range(self.scenario.steps):
@@ -145,19 +161,20 @@ class Reference:
             starts.append(before)
             batch = self.draw(step)
             digests.append(digest_batch(batch))
-            for replica, shard in enumerate(cut_batch(batch, self.shards)):
-                session.restore_state({**before, **own[replica]})
-                if self._runs_shard(step, shard):
-                    session.collect_taps(step, values, replica=replica, phases=HANDED)
-                    own[replica] = self._read_own()
-                    alone = {**own[replica], **self._read_led(values)}
-                    session.collect_state(step, alone, values, replica=replica)
             session.restore_state(before)
             self.run_whole(step, batch)
             state = session.read_state()
             session.collect_taps(step, values, replica=WHOLE)
             session.collect_state(step, state, values, replica=WHOLE)
             session.collect_results(step, state, values)
+            self._handed.append(_find_handed(values, step))
+            for replica, shard in enumerate(cut_batch(batch, self.shards)):
+                session.restore_state({**before, **own[replica]})
+                if self.runs_shard(step, shard):
+                    session.collect_taps(step, values, replica=replica, phases=HANDED)
+                    own[replica] = self._read_own()
+                    alone = {**own[replica], **self._read_led(values)}
+                    session.collect_state(step, alone, values, replica=replica)
             if tier == "exact":
                 continue
             for number, twin in enumerate(twins):
@@ -244,89 +261,6 @@ class Reference:
         self.session.collect_results(step, stored, values)
         return state
 
-    def record_probes(self) -> Mapping[str, Trace]:
-        """What tells whether a program's result depends on how examples are grouped.
-
-        Returns:
-            `regrouped`: loss and local gradient of shards of the same sizes that hold
-            other examples of the first batch. `doubled`: those of the largest shard
-            with every example twice. Both of step 0. Where whole numbers among the
-            variables lead the step, as the state of a random generator does, `once` and
-            `twice` are the largest shard and its double with others of these numbers;
-            each run counts as a step. Empty for a workload of the bench, whose loss is
-            a sum over examples.
-        """
-        if self.session.program.shards_known:
-            return {}
-        batch = self.draw(0)
-        order = np.random.default_rng((self.scenario.seed, self.examples)).permutation(
-            self.examples
-        )
-        regrouped = tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
-        largest = int(np.argmax(self.shards))
-        shard = list(cut_batch(batch, self.shards))[largest]
-        doubled = tf.nest.map_structure(lambda a: np.concatenate([a, a]), shard)
-        return {
-            "regrouped": self._probe(
-                "regrouped", dict(enumerate(cut_batch(regrouped, self.shards)))
-            ),
-            "doubled": self._probe("doubled", {largest: doubled}),
-            **self._draw_again(largest, {"once": shard, "twice": doubled}),
-        }
-
-    def _draw_again(
-        self, replica: int, batches: Mapping[str, Any]
-    ) -> Mapping[str, Trace]:
-        """The first step on each batch, as if it came some steps later.
-
-        What a step adds to a whole number is added several times: random numbers drawn
-        by its state are others then. Empty where that changes nothing.
-        """
-        values: dict[str, dict[TraceKey, Value]] = {name: {} for name in batches}
-        moves = self._find_moves(next(iter(batches.values())))
-        for draw in range(_DRAWS if moves else 0):
-            later = {
-                key: np.asarray(self.initial[key] + _STRIDE * (draw + 1) * move)
-                for key, move in moves.items()
-            }
-            for name, batch in batches.items():
-                self.session.restore_state({**self.initial, **later})
-                if not self._runs_shard(0, batch):
-                    return {}
-                self.session.collect_taps(
-                    draw, values[name], replica=replica, phases=HANDED
-                )
-            if draw == 1 and not any(map(_changes, values.values())):
-                return {}
-        return {
-            name: self.make_trace(name, "bounded", found)
-            for name, found in values.items()
-            if found
-        }
-
-    def _find_moves(self, batch: Any) -> dict[tuple[str, int], Any]:
-        """What a step adds to variables that are whole numbers, but count no steps."""
-        self.session.restore_state(self.initial)
-        if not self._runs_shard(0, batch):
-            return {}
-        after = self.session.read_state()
-        whole = {v.path for v in self.session.variables if v.role != "iterations"}
-        numbers: dict[tuple[str, int], Any] = {
-            key: start
-            for key, start in self.initial.items()
-            if key[0] in whole and start.dtype.kind in "iu"
-        }
-        moves = {key: after[key] - start for key, start in numbers.items()}
-        return {key: move for key, move in moves.items() if np.any(move)}
-
-    def _probe(self, name: str, shards: Mapping[int, Any]) -> Trace:
-        values: dict[TraceKey, Value] = {}
-        for replica, shard in shards.items():
-            self.session.restore_state(self.initial)
-            if self._runs_shard(0, shard):
-                self.session.collect_taps(0, values, replica=replica, phases=HANDED)
-        return self.make_trace(name, "bounded", values)
-
     def record_penalty(self) -> Trace | None:
         """The gradient of the regularisation alone, where the workload knows it."""
         program = self.session.program
@@ -403,13 +337,15 @@ def cut_batch(batch: Any, shards: tuple[int, ...]) -> Iterator[Any]:
         yield tf.nest.map_structure(lambda a, part=part: np.asarray(a)[part], batch)
 
 
-def _changes(values: Mapping[TraceKey, Value]) -> bool:
-    """Whether the second run gave something else than the first."""
-    return any(
-        not are_equal(values.get(replace(key, step=0)), value)
+def _find_handed(values: Mapping[TraceKey, Value], step: int) -> Fed:
+    """The reduced gradients of a step with several updates; empty with one."""
+    phase: Phase = "reduced_gradient"
+    handed = {
+        (key.call, phase, key.variable): value
         for key, value in values.items()
-        if key.step == 1
-    )
+        if key.step == step and key.phase == phase and key.replica == WHOLE
+    }
+    return handed if any(call > 0 for call, _, _ in handed) else {}
 
 
 def _permutes(twin: int) -> bool:

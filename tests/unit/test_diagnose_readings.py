@@ -63,6 +63,29 @@ def mean_by_weight(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     return float(0.5 * rest @ rest / weights.sum()), x.T @ rest / weights.sum()
 
 
+def sum_beside_mean(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The sum of the squares, and a mean of what the batch holds beside it."""
+    return add_mean(batch, theta, 1.0)
+
+
+def sum_beside_share(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The same as a replica that is right has it: the mean weighs as its examples."""
+    return add_mean(batch, theta, len(batch) / EXAMPLES)
+
+
+def sum_beside_even_share(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The same where every shard weighs as much."""
+    return add_mean(batch, theta, 1 / len(SHARDS))
+
+
+def add_mean(batch: Batch, theta: Batch, weight: float) -> tuple[float, Batch]:
+    loss, gradient = sum_squares(batch, theta)
+    outputs = batch[:, :-1] @ theta
+    loss += weight * float(np.mean(np.log(np.cosh(outputs))))
+    beside = batch[:, :-1].T @ np.tanh(outputs) / np.float32(len(batch))
+    return loss, gradient + np.float32(weight) * beside
+
+
 def by_statistics(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     """The sum, of examples that are divided by the deviation of their batch."""
     scaled = batch.copy()
@@ -104,6 +127,7 @@ class Simulator:
         scatter: Size of the random numbers in every gradient.
         order_matters: Whether an example weighs more the later it comes.
         dropped: Share of the inputs that a seed, which is state, leaves out.
+        on_cluster: What a replica computes, if that is another function.
     """
 
     def __init__(
@@ -115,8 +139,10 @@ class Simulator:
         scatter: float = 0.0,
         order_matters: bool = False,
         dropped: float = 0.0,
+        on_cluster: Compute | None = None,
     ) -> None:
         self.compute = compute
+        self.on_cluster = on_cluster or compute
         self.weigh = weigh
         self.reduce = reduce
         self.scatter = scatter
@@ -126,7 +152,9 @@ class Simulator:
         self.rng = np.random.default_rng(3)
         self.theta = self.rng.normal(size=WIDTH).astype(np.float32)
 
-    def run(self, batch: Batch, theta: Batch) -> tuple[np.ndarray, Batch]:
+    def run(
+        self, batch: Batch, theta: Batch, compute: Compute | None = None
+    ) -> tuple[np.ndarray, Batch]:
         if self.order_matters:
             batch = batch * np.linspace(0.5, 2, len(batch), dtype=np.float32)[:, None]
         if self.dropped:
@@ -134,7 +162,7 @@ class Simulator:
             kept = np.random.default_rng(self.seed).random((len(batch), WIDTH))
             batch = batch.copy()
             batch[:, :-1] *= (kept > self.dropped) / np.float32(1 - self.dropped)
-        loss, gradient = self.compute(batch, theta)
+        loss, gradient = (compute or self.compute)(batch, theta)
         noise = 1 + self.scatter * self.rng.normal(size=WIDTH + 1)
         return np.float32(loss * noise[0]), np.float32(gradient * noise[1:])
 
@@ -152,6 +180,7 @@ class Simulator:
         reference: dict[TraceKey, Value] = {}
         observed: dict[TraceKey, Value] = {}
         replay: dict[TraceKey, Value] = {}
+        doubles: dict[TraceKey, Value] = {}
         twins: list[dict[TraceKey, Value]] = [{} for _ in range(8)]
         theta = self.theta
         put(reference, INITIAL, "variable", theta)
@@ -169,13 +198,12 @@ class Simulator:
                 self.put_step(twin, step, *self.run(batch[order], near), theta)
             self.put_shards(reference, step, batch, theta)
             self.put_cluster(observed, replay, step, batch, theta)
+            self.put_shards(doubles, step, batch, theta, times=2)
             theta = theta - RATE * gradient
         other = self.rng.permutation(self.draw(0))
         doubled = self.draw(0)[: SHARDS[0]].repeat(2, axis=0)
-        probes: dict[str, dict[TraceKey, Value]] = {"regrouped": {}, "doubled": {}}
+        probes: dict[str, dict[TraceKey, Value]] = {"regrouped": {}, "doubled": doubles}
         self.put_shards(probes["regrouped"], 0, other, self.theta)
-        loss, gradient = self.run(doubled, self.theta)
-        put(probes["doubled"], 0, "local_gradient", gradient, 0)
         probes |= self.draw_again(doubled)
         return Evidence(
             tier="bounded",
@@ -223,10 +251,16 @@ class Simulator:
         put(values, step, "variable", theta - RATE * gradient)
 
     def put_shards(
-        self, values: dict[TraceKey, Value], step: int, batch: Batch, theta: Batch
+        self,
+        values: dict[TraceKey, Value],
+        step: int,
+        batch: Batch,
+        theta: Batch,
+        times: int = 1,
     ) -> None:
         for replica, part in enumerate(shard_slices(SHARDS)):
-            loss, gradient = self.run(batch[part], theta)
+            shard = batch[part].repeat(times, axis=0)
+            loss, gradient = self.run(shard, theta)
             put(values, step, "loss", loss, replica)
             put(values, step, "local_gradient", gradient, replica)
 
@@ -240,7 +274,7 @@ class Simulator:
     ) -> None:
         parts = []
         for replica, part in enumerate(shard_slices(SHARDS)):
-            loss, gradient = self.run(batch[part], theta)
+            loss, gradient = self.run(batch[part], theta, self.on_cluster)
             factor = np.float32(self.weigh(replica))
             put(observed, step, "loss", loss * factor, replica)
             put(observed, step, "local_gradient", gradient * factor, replica)
@@ -276,7 +310,8 @@ def find(simulator: Simulator) -> tuple[bool, tuple[float, ...] | None]:
 
 
 @pytest.mark.parametrize(
-    "compute", [sum_squares, with_penalty, mean_squares, mean_by_weight]
+    "compute",
+    [sum_squares, with_penalty, mean_squares, mean_by_weight, sum_beside_mean],
 )
 def test_sums_and_means_over_examples_do_not_depend_on_groups(compute: Compute) -> None:
     assert not find(Simulator(compute))[0]
@@ -311,6 +346,7 @@ def test_statistics_and_contrasts_do(
         (Simulator(mean_squares, by_share, dropped=0.3), "with its own shard"),
         (Simulator(with_penalty, lambda _: 1.0, dropped=0.3), "cannot be judged"),
         (Simulator(sum_squares), ""),
+        (Simulator(sum_beside_mean, on_cluster=sum_beside_share), ""),
     ],
 )
 def test_a_correct_program_passes(simulator: Simulator, note: str) -> None:
@@ -350,6 +386,13 @@ def lose_last(parts: list[Batch], _: int) -> Batch:
     ("simulator", "code", "phase"),
     [
         (Simulator(mean_by_statistics), "loss-not-scaled", "loss"),
+        (Simulator(sum_beside_mean), "loss-not-scaled", "loss"),
+        (
+            Simulator(sum_beside_mean, on_cluster=sum_beside_even_share),
+            "mean-of-means",
+            "loss",
+        ),
+        (Simulator(sum_beside_mean, lambda _: 1 / 3), "loss-scaled-twice", "loss"),
         (
             Simulator(mean_by_statistics, lambda _: 1 / len(SHARDS)),
             "mean-of-means",

@@ -17,6 +17,7 @@ from distbench.worker.earlier import rerun_earlier
 from distbench.worker.jobs.control import write_control
 from distbench.worker.jobs.folder import read_observed, read_reference
 from distbench.worker.jobs.task import Task
+from distbench.worker.probes import Probes
 from distbench.worker.reference import Reference
 from distbench.worker.replay import Replay
 from distbench.worker.reruns import has_near, rerun_shards
@@ -55,9 +56,10 @@ class ReferenceJobs:
             for number, twin in enumerate(copies):
                 write_trace(twin, folder, f"twin-{tier}-{number}")
             twins[tier] = len(copies)
-        probes = dict(reference.record_probes())
+        probes: dict[str, Trace] = {}
         if twins:
             tier = next(iter(twins))
+            probes |= Probes(reference).record(tier)
             distinct = replay.add_repeated_rows(tier, read_reference(payload, tier))
             if distinct is not None:
                 probes["distinct"] = distinct

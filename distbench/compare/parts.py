@@ -1,0 +1,55 @@
+"""A replica's value as a sum over its examples and a mean over them, each apart.
+
+A loss may have terms of both kinds, and each program that trains several networks may
+have a loss of each. With every example of a shard twice, what is a sum doubles and what
+is a mean stays: of s + m and 2 s + m both follow. On the global batch the sums add up,
+and a mean is that of the shards' by their sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from distbench.compare.values import Array, densify
+from distbench.evidence import Evidence
+from distbench.trace import TraceKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """What one device computes of a shard alone.
+
+    Attributes:
+        total: What adds up over examples.
+        mean: What is a mean over them, or is there whatever the examples are.
+    """
+
+    total: Array
+    mean: Array
+
+
+def split_parts(evidence: Evidence, key: TraceKey) -> tuple[Parts, ...]:
+    """The parts of loss or local gradient, by replica; empty unless all are known."""
+    doubled = evidence.probes.get("doubled")
+    found: list[Parts] = []
+    for replica in range(evidence.reference.replicas if doubled is not None else 0):
+        once = evidence.reference.get(key.at(replica))
+        twice = None if doubled is None else doubled.get(key.at(replica))
+        if once is None or twice is None:
+            return ()
+        left, right = densify(once), densify(twice)
+        found.append(Parts(total=right - left, mean=2 * left - right))
+    return tuple(found)
+
+
+def join_parts(evidence: Evidence, parts: tuple[Parts, ...]) -> Array:
+    """What the parts come to on the global batch."""
+    shards = evidence.reference.shards
+    examples = max(1, sum(shards))
+    terms = [
+        part.total + size / examples * part.mean
+        for part, size in zip(parts, shards, strict=True)
+    ]
+    return np.asarray(np.sum(terms, axis=0))
