@@ -10,16 +10,15 @@ import numpy as np
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.clipping import (
-    PHASES,
+from distbench.diagnose.addends import PHASES, Source, list_sources
+from distbench.diagnose.context import Context, Hypothesis, find_tolerance
+from distbench.diagnose.norms import (
     GlobalNorm,
     Measure,
     SliceNorm,
-    Source,
-    list_sources,
+    VariableNorm,
     measure_tensor,
 )
-from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 
 CODE = "nonlinear-before-reduction"
 _LEVELS = (1, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
@@ -102,20 +101,24 @@ def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
             yield Hypothesis(
                 code=CODE,
                 predicted={number: length * value for number, value in sums.items()},
-                detail=f"every replica scales {words} of {length:.6g} before the sum",
+                detail=f"every replica scales {words.format(length)} before the sum",
             )
 
 
 def _list_sizes(context: Context) -> Iterator[tuple[str, Measure]]:
-    yield "its gradient to a norm", measure_tensor
-    yield "its gradient to a norm", SliceNorm(context)
-    yield "all its gradients to a global norm", GlobalNorm(context)
+    yield "its gradient to a norm of {:.6g}", measure_tensor
+    yield "its gradient to a norm of {:.6g}", SliceNorm(context)
+    yield "all its gradients to a global norm of {:.6g}", GlobalNorm(context)
     yield (
-        "its gradient to a largest element",
+        "its gradient to {:.6g} times the norm of the variable",
+        VariableNorm(context),
+    )
+    yield (
+        "its gradient to a largest element of {:.6g}",
         lambda source, place: measure_size(source.terms[place]),
     )
     yield (
-        "its gradient to a mean absolute value",
+        "its gradient to a mean absolute value of {:.6g}",
         lambda source, place: float(np.mean(np.abs(source.terms[place]))),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from distbench.compare.values import Array
-from distbench.diagnose.clipping import PHASES, list_sources
+from distbench.diagnose.addends import PHASES, list_sources
 from distbench.diagnose.context import Context, Hypothesis
 
 Function = Callable[[Array], Array]

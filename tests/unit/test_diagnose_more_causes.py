@@ -22,6 +22,8 @@ from training_simulator import (
     TRAINED,
     Fault,
     Rule,
+    Setup,
+    Simulation,
     add_up,
     clip_norm,
     map_values,
@@ -219,6 +221,46 @@ ON_THREE = [
 )
 def test_a_planted_fault_is_named(case):
     check_named(case, run_case(case))
+
+
+@pytest.mark.parametrize(
+    ("share", "most", "code", "words"),
+    [
+        (0.5, 1.0, "clip-before-reduction", "to 0.5 times that of the variable"),
+        (0.01, 1.0, "clip-before-reduction", "to 0.01 times that of the variable"),
+        (
+            2.0,
+            np.inf,
+            "nonlinear-before-reduction",
+            "its gradient to 2 times the norm of the variable",
+        ),
+    ],
+    ids=["some-clipped", "all-clipped", "made-equal"],
+)
+def test_a_trust_ratio_of_each_replicas_gradient_is_named(share, most, code, words):
+    """One cause for all variables, though each has a norm of its own."""
+    weights = Simulation(Setup()).initial
+
+    def follow(gradients):
+        return {
+            path: scale(
+                g,
+                min(
+                    most,
+                    share * np.linalg.norm(weights[path]) / np.linalg.norm(to_array(g)),
+                ),
+            )
+            for path, g in gradients.items()
+        }
+
+    def reduce(locals_, step):
+        return [add_up([follow(g) for g in locals_]) for _ in locals_]
+
+    evidence = observe(Fault(reduce=reduce), steps=1, alone=follow)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == (code, "reduced_gradient")
+    assert words in finding.explanation
+    assert finding.confidence > 0.99
 
 
 def test_a_repeated_slot_beside_a_decay_is_no_repeated_update():

@@ -1,0 +1,81 @@
+"""The gradients that a wrong sum should have been made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distbench.compare.pairs import Pair
+from distbench.compare.values import Array
+from distbench.diagnose.context import Context, find_shards, find_tolerance
+from distbench.trace import WHOLE
+
+PHASES = ("local_gradient", "reduced_gradient")
+"""Phases in which something may be done to addends before they are summed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Source:
+    """The gradients that one wrong value should have been made of.
+
+    Attributes:
+        number: Number of the case.
+        case: The wrong value.
+        terms: Gradient of each replica that takes part.
+        replicas: Their numbers.
+    """
+
+    number: int
+    case: Pair
+    terms: tuple[Array, ...]
+    replicas: tuple[int, ...]
+
+    @property
+    def arrived(self) -> bool:
+        """Whether anything is left of the addends.
+
+        Where nothing is, they may have cancelled: a cause can foretell that, but what
+        was done to them cannot be read off.
+        """
+        return bool(np.any(self.case.observed))
+
+
+def list_sources(context: Context, *, own: bool = False) -> list[Source]:
+    """Cases whose addends are known, and to whose addends something was done.
+
+    Args:
+        context: The wrong values.
+        own: Whether a replica's value is made of its own gradient alone.
+    """
+    return [
+        source
+        for source in list_known(context, own=own)
+        if not is_plain_sum(context, source.case, source.terms)
+    ]
+
+
+def list_known(context: Context, *, own: bool = False) -> Iterator[Source]:
+    """Cases whose addends are known, each kind of phase in its own way."""
+    for number, case in context.list_cases():
+        replica = case.key.replica
+        if context.phase == "local_gradient" and replica != WHOLE:
+            terms: tuple[Array, ...] = (case.expected,)
+            replicas: tuple[int, ...] = (replica,)
+        else:
+            # What was done to a replica's own gradient is in those that were observed.
+            is_own = context.phase == "local_gradient"
+            terms = find_shards(context, case) if is_own else context.find_terms(case)
+            replicas = tuple(range(len(terms)))
+        if own and terms and replica != WHOLE:
+            terms, replicas = (terms[replica],), (replica,)
+        if terms:
+            yield Source(number=number, case=case, terms=terms, replicas=replicas)
+
+
+def is_plain_sum(context: Context, case: Pair, terms: Sequence[Array]) -> bool:
+    """Whether nothing was done to the addends: what is wrong has another cause."""
+    with np.errstate(invalid="ignore"):
+        rest = np.abs(case.observed - sum(terms))
+    return bool(np.all(rest <= find_tolerance(case, context.replicas)))
