@@ -25,6 +25,7 @@ tiers exact and bounded) and on sparse ones (`embedding`, bounded). The classes 
 found by looking at what is installed; of TensorFlow 1's, a learning rate and a momentum
 without a default are given.
 
+<!-- not run: it takes hours -->
 ```console
 $ scripts/battery --minutes 30        # goes on where it stopped
 ```

@@ -25,6 +25,7 @@ the family. Gradients are dense (`linear`, tiers exact and bounded) or sparse
 replica alone has an Inf. Every option of every stock optimizer is in
 [another table](stock-optimizers.md).
 
+<!-- not run: it takes hours -->
 ```console
 $ .venv/bin/python scripts/write_families.py --minutes 30   # goes on where it stopped
 ```

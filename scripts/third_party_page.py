@@ -63,6 +63,7 @@ environment of its own. Below each, the same code with one bug planted by hand
 (`scenarios/third_party/planted.py`): a pass is worth as much as the bugs that the bench
 finds in the same place.
 
+<!-- not run: it makes five environments, and takes an hour -->
 ```console
 $ .venv/bin/python scripts/check_third_party.py
 ```
@@ -109,6 +110,7 @@ def _make_section(outcome: Outcome) -> str:
         "",
         f"{outcome.versions}. Installed in the checkout by",
         "",
+        "<!-- not run: scripts/check_third_party.py does it, in other words -->",
         "```sh",
         *(f"pip install {words}" for words in outcome.commands),
         "```",

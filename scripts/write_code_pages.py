@@ -64,7 +64,8 @@ def _make_section(code: Code) -> str:
     ]
     for title, body in (("Typically wrong", code.wrong), ("Right", code.right)):
         if body:
-            lines += [f"{title}:", "", "```python", body, "```", ""]
+            mark = f"<!-- fragment: {code.name}, {title.lower()} -->"
+            lines += [f"{title}:", "", mark, "```python", body, "```", ""]
     lines += [f"**To confirm:** {code.confirm}", "", f"**To fix:** {code.fix}", ""]
     return "\n".join(lines)
 

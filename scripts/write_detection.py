@@ -46,7 +46,7 @@ def make_page(documents: Mapping[str, Mapping[str, Any]]) -> str:
         "",
         *write_paragraph(
             "Every number on this page was measured and comes from a file in "
-            "[measured](measured); each section says what wrote it."
+            "`docs/measured`; each section says what wrote it."
         ),
     ]
     for name, make in SECTIONS.items():

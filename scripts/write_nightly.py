@@ -4,10 +4,12 @@ A history of played nights, with drifts planted in it, is shown by the real comm
 and of many more it is counted what is told wrongly, and what is found.
 
     .venv/bin/python scripts/write_nightly.py
+    .venv/bin/python scripts/write_nightly.py --history FILE    # the played one alone
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -29,6 +31,7 @@ COMMANDS = (
     ("compare", "previous", "last", "--time-ratio", "inf"),
 )
 _SEED, _NIGHTS = 4, 14
+_PLACE = "nights/history.sqlite"
 _PLAYED, _COUNT, _SCENARIOS = 50, 20, 30
 _NOISE = ((0.05, 0.0), (0.1, 0.02), (0.2, 0.02), (0.3, 0.05))
 """Of a run, and how many of them take three times as long."""
@@ -36,14 +39,19 @@ _BUSY = 0.3
 _SLOW = (1.6, 2.0, 3.0)
 
 
+def play_history(file: Path) -> None:
+    """Write a history of played nights."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    history = History(file)
+    for night in draw_example(_SEED, _NIGHTS):
+        history.add(night)
+
+
 def show_commands() -> str:
     """What the commands print of the played history, as in a terminal."""
     blocks = []
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "nights").mkdir()
-        history = History(Path(folder) / "nights" / "history.sqlite")
-        for night in draw_example(_SEED, _NIGHTS):
-            history.add(night)
+        play_history(Path(folder) / _PLACE)
         for words in COMMANDS:
             done = subprocess.run(
                 [sys.executable, "-m", "distbench", *words],
@@ -58,7 +66,8 @@ def show_commands() -> str:
             typed = " ".join(f"'{word}'" if "*" in word else word for word in words)
             lines = [line.rstrip() for line in done.stdout.splitlines()]
             blocks.append("\n".join([f"$ distbench {typed}", *lines]))
-    return "```console\n" + "\n\n".join(blocks) + "\n```"
+    played = f"<!-- first: python scripts/write_nightly.py --history {_PLACE} -->\n"
+    return played + "```console\n" + "\n\n".join(blocks) + "\n```"
 
 
 def count_drifts() -> str:
@@ -138,8 +147,13 @@ def write_parts(page: str, names: Sequence[str] = tuple(PARTS)) -> str:
 
 
 def main() -> None:
-    """Write all parts."""
-    PAGE.write_text(write_parts(PAGE.read_text("utf-8")), "utf-8")
+    """Write all parts, or the history that they show."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--history", type=Path, metavar="FILE")
+    if file := parser.parse_args().history:
+        play_history(file)
+    else:
+        PAGE.write_text(write_parts(PAGE.read_text("utf-8")), "utf-8")
 
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ def write_entry(path: Path, printed: str) -> Iterator[str]:
     yield ""
     yield f"[{path.name}](upstream/{path.name}) prints:"
     yield ""
+    yield f"<!-- printed by: python docs/upstream/{path.name} -->"
     yield "```text"
     yield printed.rstrip()
     yield "```"

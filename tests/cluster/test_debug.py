@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import distbench
-from distbench.verdict import verdict_to_json
-
 pytestmark = pytest.mark.cluster
-DOCS = Path(__file__).parents[2] / "docs"
 
 CLIPPED = """\
 import tensorflow as tf
@@ -67,22 +63,6 @@ def test_it_stops_at_the_value_and_steps_into_the_users_code(subject: str) -> No
     assert "clipped.py(10)_resource_apply_dense()" in text
     assert "-> return var.assign_sub(change)" in text
     assert "(Pdb) 0.25" in text
-
-
-@pytest.mark.nightly
-def test_the_docs_show_what_comes_out(tmp_path: Path) -> None:
-    readme = (DOCS.parent / "README.md").read_text("utf-8")
-    program = re.findall(r"```python\n(import tensorflow.*?)```", readme, re.DOTALL)[0]
-    (tmp_path / "my_optimizer.py").write_text(program)
-    target = f"{tmp_path / 'my_optimizer.py'}:make_clipped_sgd"
-    file = tmp_path / "verdict.json"
-    file.write_text(verdict_to_json(distbench.check(target, "mwms:2")))
-    code, text = debug("q\n", str(file))
-    assert code == 0, text
-    shown = (DOCS / "debug.md").read_text("utf-8").split("verdict.json\n")[2]
-    assert text.replace(str(tmp_path), "/home/me").split() == [
-        *shown.partition("```")[0].split(),
-    ]
 
 
 @pytest.mark.nightly

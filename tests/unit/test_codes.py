@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 from pathlib import Path
 
 import pytest
+from imported_scripts import import_scripts
 
 from distbench.codes import CODES, Code, find_code
 from distbench.errors import BadInputError
@@ -61,11 +61,14 @@ def test_an_unknown_code_names_the_nearest() -> None:
 
 
 def test_the_pages_are_up_to_date() -> None:
-    path = ROOT / "scripts" / "write_code_pages.py"
-    spec = importlib.util.spec_from_file_location("write_code_pages", path)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    written = {p.name: p.read_text("utf-8") for p in script.FOLDER.glob("*.md")}
-    assert written == script.make_pages(), "run scripts/write_code_pages.py"
+    with import_scripts("write_code_pages") as scripts:
+        script = scripts["write_code_pages"]
+        written = {p.name: p.read_text("utf-8") for p in script.FOLDER.glob("*.md")}
+        assert written == script.make_pages(), "run scripts/write_code_pages.py"
+
+
+def test_the_command_line_is_described_as_it_is() -> None:
+    with import_scripts("write_command_line") as scripts:
+        script = scripts["write_command_line"]
+        written = script.PAGE.read_text("utf-8")
+        assert written == script.make_page(), "run scripts/write_command_line.py"
