@@ -21,6 +21,9 @@ _VERDICTS = pytest.StashKey[list["Verdict"]]()
 _ON_REPORT = "distbench_verdicts"
 _BROKEN = "distbench_broken"
 _FILES = ("distbench_json", "distbench_html", "distbench_tests")
+_FOLDERS = ("distbench_tensorboard",)
+_DETAILED = ("distbench_html", "distbench_tensorboard")
+"""Reports that show more of a run than its verdict."""
 
 
 class Bench:
@@ -89,6 +92,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write the verdicts of all tests as one HTML page",
     )
     group.addoption(
+        "--distbench-tensorboard",
+        type=Path,
+        metavar="DIR",
+        help="write each replica's losses, norms and errors of all tests for "
+        "TensorBoard",
+    )
+    group.addoption(
         "--distbench-tests",
         type=Path,
         metavar="FILE",
@@ -113,14 +123,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Refuse what cannot work before any test has run."""
     from distbench.errors import BadInputError
 
-    for name in _FILES:
+    for name in (*_FILES, *_FOLDERS):
         path = config.getoption(name)
         if path is None:
             continue
-        from distbench.report.files import check_place
+        from distbench.report.files import check_folder, check_place
 
         try:
-            check_place(path)
+            (check_folder if name in _FOLDERS else check_place)(path)
         except BadInputError as error:
             raise pytest.UsageError(f"--{name.replace('_', '-')}: {error}") from None
     config.pluginmanager.register(Collector(config), "distbench-collector")
@@ -143,7 +153,7 @@ class Collector:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         """Write what was asked for."""
-        places = {name: self._config.getoption(name) for name in _FILES}
+        places = {name: self._config.getoption(name) for name in (*_FILES, *_FOLDERS)}
         if self._is_xdist_worker or not any(places.values()):
             return
         from distbench.options import CheckOptions
@@ -156,6 +166,10 @@ class Collector:
             write_report(place, verdict_to_json(merged) + "\n")
         if place := places["distbench_html"]:
             write_report(place, verdict_to_html(merged, CheckOptions()))
+        if place := places["distbench_tensorboard"]:
+            from distbench.summaries import write_summaries
+
+            write_summaries(merged, CheckOptions(), place)
         if place := places["distbench_tests"]:
             from distbench.history.suite import make_suite_verdict
 
@@ -169,7 +183,7 @@ class Collector:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the verdicts are."""
-        for name in _FILES:
+        for name in (*_FILES, *_FOLDERS):
             if place := self._config.getoption(name):
                 terminalreporter.write_line(
                     f"distbench: {len(self._documents)} verdicts in {place}"
@@ -312,6 +326,6 @@ def _read_settings(config: pytest.Config) -> dict[str, Any]:
     }
     given = {field: config.getoption(name) for name, field in names.items()}
     settings = {field: value for field, value in given.items() if value is not None}
-    if config.getoption("distbench_html"):
+    if any(config.getoption(name) for name in _DETAILED):
         settings["details"] = True
     return settings

@@ -56,6 +56,8 @@ def write_summaries(verdict: Verdict, options: CheckOptions, folder: Path) -> No
         ClusterError: They could not be written.
     """
     scalars = [asdict(scalar) for scalar in list_scalars(verdict)]
+    if not scalars:
+        return
     with RunDirectory() as directory:
         source = directory.path / "scalars.json"
         source.write_text(json.dumps(scalars), "utf-8")

@@ -158,6 +158,7 @@ ALLOWED: dict[str, set[str]] = {
         "call",
         "report",
         "history.suite",
+        "summaries",
     },
     "__init__": {"api", "call", "recording", "verdict"},
     "__main__": {"cli"},

@@ -181,6 +181,16 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(
     result.stderr.fnmatch_lines(["*--distbench-json: *there is no folder*"])
 
 
+def test_the_curves_of_all_tests_are_in_one_folder(suite: pytest.Pytester) -> None:
+    result = run_suite(suite, MANY, "--distbench-tensorboard=curves")
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(["*distbench: 5 verdicts in curves*"])
+    assert (suite.path / "curves" / "series").read_text() == "5"
+    result = run_suite(suite, MANY, "--distbench-tensorboard=curves/series")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--distbench-tensorboard: *is a file*"])
+
+
 def test_how_each_test_ended_is_written(suite: pytest.Pytester) -> None:
     check_endings(suite)
 
