@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from leftovers import MARK, look_before
-from measured import FOLDER, ROOT, describe_place, write_figures
+from measured import FOLDER, ROOT, describe_place, find_commit, write_figures
 from reliability_bench import BENCHES, BenchCase, run_bench
 from reliability_page import write_page
 from reliability_program import Program
@@ -251,7 +251,8 @@ def run_case(case: TaskCase | BenchCase, folder: Path) -> Row:
         row = {"case": case.name, "how": case.how, "kind": "", "status": "input"}
         row |= {"said": str(error), "right": False, "seconds": 0.0}
     left, gone_s = before.find_leftovers(_LEFT_S)
-    return {**row, "left": str(left), "gone_s": round(gone_s, 2)}
+    left_behind = {"left": str(left), "gone_s": round(gone_s, 2)}
+    return {**row, **left_behind, "distbench": find_commit()}
 
 
 def run_all(cases: list[TaskCase | BenchCase], times: int) -> Iterator[Row]:
@@ -311,7 +312,10 @@ def main() -> int:
         if mark == "WRONG":
             print(f"      {row['status']}: {row['said']}\n      left: {row['left']}")
         if chosen.add or not chosen.only:
-            write_figures(FIGURES, {"place": describe_place(), "rows": rows})
+            # Rows that are added may be those of another day.
+            commits = ", ".join(dict.fromkeys(row["distbench"] for row in rows))
+            place = {**describe_place(), "distbench": commits}
+            write_figures(FIGURES, {"place": place, "rows": rows})
             write_page(FIGURES)
     return int(any(not row["right"] or row["left"] for row in rows))
 

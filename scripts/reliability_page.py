@@ -67,10 +67,18 @@ def _make_row(rows: Sequence[Mapping[str, Any]]) -> str:
         str(len(rows)),
         str(right),
         took,
-        _quote(first["status"], first["said"]),
+        _tell_counts(rows) or _quote(first["status"], first["said"]),
         "; ".join(f"{n} × {name}" for name, n in left.items()) or "nothing",
     ]
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def _tell_counts(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the runs of a case counted, together; empty for one that counts nothing."""
+    counts = sum((Counter(row.get("counts", {})) for row in rows), Counter())
+    # A Counter leaves out what adds up to nothing.
+    names = dict.fromkeys(name for row in rows for name in row.get("counts", {}))
+    return ", ".join(f"{counts[name]} {name}" for name in names)
 
 
 def _quote(status: str, said: str) -> str:
