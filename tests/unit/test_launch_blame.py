@@ -17,9 +17,10 @@ from launch_support import FIRST, SECOND, TIMEOUT_S
 
 from distbench.cluster import Task
 from distbench.launch import blame
+from distbench.launch import group as group_module
 from distbench.launch import watch as watch_module
 from distbench.launch.blame import Member
-from distbench.launch.channel import BenchChannel
+from distbench.launch.channel import BenchChannel, Message
 from distbench.launch.failure import TaskFailedError, read_tail, trim_stacks
 from distbench.launch.group import Group
 from distbench.launch.process import ExitStatus, TaskProcess
@@ -36,6 +37,7 @@ class ScriptedProcess(TaskProcess):
         self.history = list(history)
         self.signals: list[signal.Signals] = []
         self.ours, self.theirs = socket.socketpair()
+        self.hear: Callable[[Message], None] = lambda _: None
 
     def poll(self) -> ExitStatus | None:
         now = self.history.pop(0) if len(self.history) > 1 else self.history[0]
@@ -61,6 +63,23 @@ class ScriptedProcess(TaskProcess):
         self.theirs.sendall(json.dumps(message).encode() + b"\n")
 
 
+class ScriptedChannel(BenchChannel):
+    """Lets a task answer at once what it is sent."""
+
+    def __init__(self, process: ScriptedProcess) -> None:
+        super().__init__(process.ours)
+        self._process = process
+
+    def send(self, message: Message, *, timeout_s: float) -> bool:
+        self._process.hear(message)
+        return super().send(message, timeout_s=timeout_s)
+
+
+def tick(seconds: float) -> Callable[[], float]:
+    """A clock that goes on by so much whenever it is asked."""
+    return itertools.count(0.0, seconds).__next__
+
+
 @pytest.fixture
 def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
     monkeypatch.setattr(blame, "_STACKS_S", 0.0)
@@ -71,7 +90,7 @@ def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[M
         members = [
             Member(
                 task=Task(role="worker", index=index),
-                channel=BenchChannel(process.ours),
+                channel=ScriptedChannel(process),
                 process=process,
                 log=tmp_path / "log",
                 stacks=tmp_path / "stacks",
@@ -79,6 +98,9 @@ def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[M
             for index, process in enumerate(scripted)
         ]
         clock = options.get("clock", time.monotonic)
+        if "clock" in options:
+            # Its time passes by being asked for, and not while the loop waits.
+            monkeypatch.setattr(group_module, "LOOK_S", 0.0)
         script = {"look": lambda pid: None, "room_bytes": 1, **options.pop("watch", {})}
         watch = Watch(clock=clock, **script)
         return Group("scripted", members, watch=watch, **options)
@@ -140,7 +162,8 @@ def test_a_living_task_that_its_peers_cannot_reach_is_named(
     complaining = [ScriptedProcess(None) for _ in range(2)]
     for process in complaining:
         process.say(**{**_COMPLAINT, "kind": "peer", "peer": "worker-2"})
-    group = make_scripted(*complaining, ScriptedProcess(None))
+    everyone = (*complaining, ScriptedProcess(None))
+    group = make_scripted(*everyone, clock=tick(0.1))
     words = "worker-2 .* could not be reached any more by worker-0, worker-1 "
     with pytest.raises(TaskFailedError, match=words) as caught:
         group.call("train", {}, timeout_s=TIMEOUT_S)
@@ -172,23 +195,22 @@ RUNS, STOPPED = (Look(stopped=stopped, memory_bytes=100) for stopped in (False, 
 def test_a_task_that_stays_stopped_is_to_blame(make_scripted: Maker) -> None:
     waits, stopped = ScriptedProcess(None, pid=1), ScriptedProcess(None, pid=2)
     watch = script_looks(p1=[RUNS, STOPPED, RUNS], p2=[RUNS, STOPPED])
-    clock = itertools.count(0.0, 0.1)
-    group = make_scripted(waits, stopped, watch=watch, clock=lambda: next(clock))
+    clock = tick(0.1)
+    group = make_scripted(waits, stopped, watch=watch, clock=clock)
     with pytest.raises(TaskFailedError, match=r"worker-1 .* was stopped") as caught:
         group.call("train", {}, timeout_s=1000.0)
     assert (caught.value.kind, caught.value.task) == ("stopped", SECOND)
     assert caught.value.others == {FIRST: "was still at work"}
     # Two looks, and what the bench asks its clock meanwhile: no deadline was awaited.
-    assert next(clock) < 100.0
+    assert clock() < 100.0
 
 
 def test_a_task_that_is_stopped_for_a_moment_is_left_alone(
     make_scripted: Maker,
 ) -> None:
     process = ScriptedProcess(None, pid=1)
-    clock = itertools.count(0.0, 0.5)
     watch = script_looks(p1=[RUNS, STOPPED, RUNS, STOPPED, RUNS])
-    group = make_scripted(process, watch=watch, clock=lambda: next(clock))
+    group = make_scripted(process, watch=watch, clock=tick(0.5))
     with pytest.raises(TaskFailedError, match="deadline of 20 s") as caught:
         group.call("train", {}, timeout_s=20.0)
     assert caught.value.kind == "timeout"
@@ -214,9 +236,8 @@ def test_a_task_that_takes_all_memory_is_ended_and_told(
         ]
         for pid, most in ((1, 3), (2, 7))
     }
-    clock = itertools.count(0.0, 0.5)
     group = make_scripted(
-        modest, greedy, watch={**limits, **script_looks(**looks)}, clock=clock.__next__
+        modest, greedy, watch={**limits, **script_looks(**looks)}, clock=tick(0.5)
     )
     with pytest.raises(TaskFailedError, match=words) as caught:
         group.call("train", {}, timeout_s=1000.0)
@@ -231,8 +252,7 @@ def test_memory_within_the_limits_is_nobodys_business(make_scripted: Maker) -> N
         "room_bytes": 5 << 20,
         **script_looks(p1=looks),
     }
-    clock = itertools.count(0.0, 0.5)
-    group = make_scripted(process, watch=watch, clock=clock.__next__)
+    group = make_scripted(process, watch=watch, clock=tick(0.5))
     with pytest.raises(TaskFailedError, match="deadline of 20 s"):
         group.call("train", {}, timeout_s=20.0)
 
@@ -265,33 +285,28 @@ HELD = {
 }
 
 
-def answer_when_asked(process: ScriptedProcess) -> threading.Thread:
-    """Have a scripted task wait in a collective until it is told to give up."""
+def make_waiting() -> ScriptedProcess:
+    """A task that waits in a collective until it is told to give up."""
+    process = ScriptedProcess(None)
 
-    def answer() -> None:
-        with process.theirs.makefile("rb") as lines:
-            for line in lines:
-                if "give_up" in json.loads(line):
-                    complaint = {**_COMPLAINT, "kind": "collective", "step": 3}
-                    process.say(**complaint, collective=HELD)
-                    return
+    def hear(message: Message) -> None:
+        if "give_up" in message:
+            complaint = {**_COMPLAINT, "kind": "collective", "step": 3}
+            process.say(**complaint, collective=HELD)
 
-    thread = threading.Thread(target=answer, daemon=True)
-    thread.start()
-    return thread
+    process.hear = hear
+    return process
 
 
 def test_at_the_deadline_who_waits_for_others_is_not_to_blame(
     make_scripted: Maker,
 ) -> None:
-    waits, stalls = ScriptedProcess(None), ScriptedProcess(None)
-    thread = answer_when_asked(waits)
-    group = make_scripted(waits, stalls)
+    waits, stalls = make_waiting(), ScriptedProcess(None)
+    group = make_scripted(waits, stalls, clock=tick(0.05))
     with pytest.raises(
         TaskFailedError, match=r"from: worker-1 .*\. worker-0 only"
     ) as e:
-        group.call("train", {}, timeout_s=0.2)
-    thread.join(TIMEOUT_S)
+        group.call("train", {}, timeout_s=1.0)
     assert (e.value.kind, e.value.task) == ("timeout", SECOND)
     assert e.value.collectives == {FIRST: HELD}
     assert e.value.others == {FIRST: "waited in collective 7"}
@@ -300,14 +315,12 @@ def test_at_the_deadline_who_waits_for_others_is_not_to_blame(
 def test_a_failed_collective_has_the_others_say_where_they_wait(
     make_scripted: Maker,
 ) -> None:
-    waits, fails = ScriptedProcess(None), ScriptedProcess(None)
-    thread = answer_when_asked(waits)
+    waits, fails = make_waiting(), ScriptedProcess(None)
     other = {**HELD, "shape": "[3]", "mismatch": True}
     fails.say(**{**_COMPLAINT, "kind": "collective"}, collective=other)
     group = make_scripted(waits, fails)
     with pytest.raises(TaskFailedError) as caught:
         group.call("train", {}, timeout_s=TIMEOUT_S)
-    thread.join(TIMEOUT_S)
     assert caught.value.kind == "collective"
     assert caught.value.collectives == {FIRST: HELD, SECOND: other}
 
@@ -327,8 +340,7 @@ def test_a_deadline_follows_the_clock_it_is_given(
     make_scripted: Maker,
 ) -> None:
     process = ScriptedProcess(None)
-    ticks = iter(range(0, 10**9, 1000))
-    group = make_scripted(process, clock=lambda: float(next(ticks)))
+    group = make_scripted(process, clock=tick(1000.0))
     with pytest.raises(TaskFailedError, match=r"deadline of 1500 s"):
         group.call("train", {}, timeout_s=1500.0)
 

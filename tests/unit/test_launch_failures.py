@@ -13,6 +13,7 @@ from launch_support import FIRST, SECOND, TIMEOUT_S, Starter, open_starter
 from swept import swept
 
 from distbench.cluster import Task
+from distbench.launch import group as group_module
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
@@ -142,7 +143,10 @@ def test_a_death_between_calls_is_found_by_the_next(start: Starter) -> None:
 
 
 @pytest.mark.parametrize("job", ["wait", "stop"])
-def test_a_deadline_shows_where_each_task_is(start: Starter, job: str) -> None:
+def test_a_deadline_shows_where_each_task_is(
+    start: Starter, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_module, "_GIVE_UP_S", 0.0)
     payload = {FIRST: {"do": "echo"}, SECOND: {"do": job}}
     group = start()
     group.call("echo", {}, timeout_s=TIMEOUT_S)

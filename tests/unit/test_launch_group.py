@@ -206,6 +206,7 @@ def test_a_task_that_ignores_sigterm_is_killed(
     start: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_module, "_TERMINATE_S", 0.05)
+    monkeypatch.setattr(group_module, "_GIVE_UP_S", 0.0)
     group = start("one")
     group.call("echo", {}, timeout_s=TIMEOUT_S)
     with pytest.raises(TaskFailedError, match="deadline"):
