@@ -7,7 +7,6 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,18 +19,10 @@ from typing import Any
 import psutil
 from leftovers import MARK
 from measured import ROOT
+from reliability_crowd import LAUNCHES, SUITES
+from reliability_many import KINDS, SCENARIOS
 from reliability_program import TOLD
 
-from distbench.errors import ClusterError
-from distbench.launch.rundir import RunDirectory
-from distbench.observe import Launch
-from distbench.observe.launching import make_opening
-
-LAUNCHES = 50
-"""Clusters that each of the crowd starts in a run: with --add, runs add up."""
-_SUITES = 4
-_COUNTED = ("clusters", "started anew on other ports", "failed to start")
-_ENDS_S = 120.0
 _STARTS_S = 180.0
 _PROGRAM = Path(__file__).with_name("reliability_program.py")
 _CHECK = [
@@ -69,7 +60,9 @@ class BenchCase:
         command: What is run; the test file's folder stands for `{folder}`.
         interfere: What is done to it, None where nothing is.
         around: Shell commands that are run before it in namespaces of their own.
-        counts: Whether it prints how often it launched what.
+        counts: Whether its last line tells what it counted; such a case takes its time,
+            and is run where it is asked for by name.
+        ends_s: Its deadline, in seconds.
     """
 
     name: str
@@ -80,6 +73,7 @@ class BenchCase:
     interfere: Interfere | None = None
     around: str = ""
     counts: bool = False
+    ends_s: float = 120.0
 
 
 def run_bench(case: BenchCase, folder: Path, mark: str) -> dict[str, Any]:
@@ -112,7 +106,7 @@ def run_bench(case: BenchCase, folder: Path, mark: str) -> dict[str, Any]:
                 if case.interfere is not None:
                     case.interfere(bench, place / "told")
                 begin = time.monotonic()
-                code = bench.wait(_ENDS_S + LAUNCHES * 10)
+                code = bench.wait(case.ends_s)
             finally:
                 bench.kill()
                 bench.wait()
@@ -163,7 +157,8 @@ def _kill_server(bench: subprocess.Popen[bytes], told: Path) -> None:
 
 
 _RIGHT = (*_CHECK, f"{_PROGRAM}:Program", "--tier", "bounded")
-_SELF = (sys.executable, __file__)
+_CROWD = Path(__file__).with_name("reliability_crowd.py")
+_MANY = Path(__file__).with_name("reliability_many.py")
 BENCHES = (
     BenchCase(
         name="the bench is killed (SIGKILL)",
@@ -255,68 +250,20 @@ BENCHES = (
     ),
     BenchCase(
         name="four suites at once and a thief of ports",
-        how=f"{_SUITES} × {LAUNCHES} clusters `mwms:2`, and a process that takes ports",
+        how=f"{SUITES} × {LAUNCHES} clusters `mwms:2`, and a process that takes ports",
         said=r'"failed to start": 0',
         codes=(0,),
-        command=(*_SELF, "crowd"),
+        command=(sys.executable, str(_CROWD)),
         counts=True,
+        ends_s=600.0,
+    ),
+    BenchCase(
+        name="a thousand scenarios in one process",
+        how=f"{SCENARIOS} checks of {len(KINDS)} kinds, in an order that is drawn",
+        said=r'"kinds with more than one verdict": 0',
+        codes=(0,),
+        command=(sys.executable, str(_MANY)),
+        counts=True,
+        ends_s=36000.0,
     ),
 )
-
-
-def launch_clusters(count: int) -> dict[str, int]:
-    """Start clusters one after the other; how many needed other ports, or failed."""
-    from distbench.cluster import ClusterSpec
-
-    launched, again, failed = _COUNTED
-    found = dict.fromkeys(_COUNTED, 0)
-    with RunDirectory() as directory:
-        launch = Launch(directory=directory)
-        spec = ClusterSpec.parse("mwms:2@cpu")
-        for _ in range(count):
-            try:
-                with launch.start_cluster(spec, make_opening(1, None)) as group:
-                    found[again] += group.attempts - 1
-            except ClusterError as error:
-                print(error, file=sys.stderr)
-                found[failed] += 1
-            found[launched] += 1
-    return found
-
-
-def steal_ports() -> None:
-    """Take ports of the range that leases are from, for a moment each, for ever."""
-    held: list[socket.socket] = []
-    while True:
-        sock = socket.socket()
-        try:
-            sock.bind(("127.0.0.1", random.randrange(15000, 25000)))
-            sock.listen()
-            held.append(sock)
-        except OSError:
-            sock.close()
-        if len(held) > 500:
-            held.pop(0).close()
-        time.sleep(0.002)
-
-
-def crowd() -> dict[str, int]:
-    """All suites and the thief; the sums of what they found."""
-    thief = subprocess.Popen([*_SELF, "steal"])
-    try:
-        suites = [
-            subprocess.Popen([*_SELF, "launch"], stdout=subprocess.PIPE)
-            for _ in range(_SUITES)
-        ]
-        answers = [json.loads(suite.communicate()[0]) for suite in suites]
-    finally:
-        thief.kill()
-        thief.wait()
-    return {name: sum(answer[name] for answer in answers) for name in answers[0]}
-
-
-if __name__ == "__main__":
-    if sys.argv[1] == "steal":
-        steal_ports()
-    result = crowd() if sys.argv[1] == "crowd" else launch_clusters(LAUNCHES)
-    print(json.dumps(result))

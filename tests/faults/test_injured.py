@@ -16,6 +16,8 @@ _NAMES = (
     "measured",
     "leftovers",
     "reliability_program",
+    "reliability_crowd",
+    "reliability_many",
     "reliability_bench",
     "reliability_page",
     "reliability",
