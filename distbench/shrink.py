@@ -14,6 +14,8 @@ from distbench.verdict import Finding, Run, Status, Verdict
 Check = Callable[[CheckOptions], Verdict]
 """Checks the subject once more."""
 
+_CHANCES = 3
+_TWO_SHARDS = "fixed:2"
 _SIMPLE = ("linear", "embedding", "regularized", "constrained")
 """Workloads, the one that is easiest to read first."""
 
@@ -41,6 +43,10 @@ def name_options(options: CheckOptions) -> str:
     parts.append(f"{options.steps} step{'s' if options.steps != 1 else ''}")
     if options.examples:
         parts.append(f"{options.examples} examples")
+    if options.in_flight > 1:
+        parts.append(f"{options.in_flight} in flight")
+    if options.partitioner:
+        parts.append(options.partitioner)
     return ", ".join(parts)
 
 
@@ -65,6 +71,7 @@ def make_start(scenario: Scenario, run: Run) -> CheckOptions:
         timeout_s=scenario.timeout_s,
         restore_from=scenario.restore_from or None,
         restore_after=scenario.restore_after,
+        in_flight=scenario.in_flight,
         partitioner=scenario.partitioner or None,
         restore_partitioner=scenario.restore_partitioner or None,
         examples=0 if is_brought else scenario.examples,
@@ -76,8 +83,9 @@ def shrink(
 ) -> Iterator[Try]:
     """Check smaller and smaller scenarios; the last one that shows it is the smallest.
 
-    Cluster, workload, steps and examples are made smaller in turn, each to the smallest
-    that still shows the finding: the same code, first wrong in the same phase.
+    Cluster, workload, shards, steps in flight, steps and examples are made smaller in
+    turn, each to the smallest that still shows the finding: the same code, first wrong
+    in the same phase. How a race shows is chance, so steps in flight get a few tries.
 
     Args:
         start: The scenario that showed it.
@@ -86,17 +94,16 @@ def shrink(
         tries: How many checks at most, the one of the start included.
 
     Yields:
-        Every check, the first one that of the start; where that does not show the
-        finding, it is the only one.
+        Every check, the first ones those of the start; where none of them shows the
+        finding, there are no others.
     """
-    made = _try(start, wanted, check)
-    yield made
-    if not made.shows:
-        return
-    left, smallest = tries - 1, start
+    left, smallest = tries, start
     for list_smaller in (
+        _list_start,
         _list_clusters,
         _list_workloads,
+        _list_partitioners,
+        _list_in_flight,
         _list_steps,
         _list_examples,
     ):
@@ -109,6 +116,9 @@ def shrink(
             if made.shows:
                 smallest = options
                 break
+        else:
+            if list_smaller is _list_start:
+                return
 
 
 def _try(options: CheckOptions, wanted: Finding, check: Check) -> Try:
@@ -133,6 +143,12 @@ def _find_first(verdict: Verdict) -> Finding | None:
     return next(findings, None)
 
 
+def _list_start(options: CheckOptions) -> Iterator[CheckOptions]:
+    """What showed it: once, and of steps in flight until chance shows it again."""
+    for _ in range(1 if options.in_flight == 1 else _CHANCES):
+        yield options
+
+
 def _list_clusters(options: CheckOptions) -> Iterator[CheckOptions]:
     """Fewer tasks: one process, then the same kind with fewer of everything."""
     spec = ClusterSpec.parse(options.clusters[0])
@@ -150,12 +166,28 @@ def _list_clusters(options: CheckOptions) -> Iterator[CheckOptions]:
 
 
 def _list_workloads(options: CheckOptions) -> Iterator[CheckOptions]:
-    if not options.workloads:
-        return
+    if not options.workloads or options.in_flight > 1:
+        return  # one workload alone tells of many steps at a time
     for name in _SIMPLE:
         if name == options.workloads[0]:
             return
         yield replace(options, workloads=(name,))
+
+
+def _list_partitioners(options: CheckOptions) -> Iterator[CheckOptions]:
+    """Whole variables, then two shards of each."""
+    if options.partitioner and not options.restore_partitioner:
+        yield replace(options, partitioner=None)
+        if options.partitioner != _TWO_SHARDS:
+            yield replace(options, partitioner=_TWO_SHARDS)
+
+
+def _list_in_flight(options: CheckOptions) -> Iterator[CheckOptions]:
+    """One step at a time has other tiers, and is another scenario: two and more."""
+    in_flight = 2
+    while in_flight < options.in_flight:
+        yield replace(options, in_flight=in_flight)
+        in_flight *= 2
 
 
 def _list_steps(options: CheckOptions) -> Iterator[CheckOptions]:
@@ -166,7 +198,7 @@ def _list_steps(options: CheckOptions) -> Iterator[CheckOptions]:
 
 def _list_examples(options: CheckOptions) -> Iterator[CheckOptions]:
     """Of a workload of the bench: one example for each replica, then more."""
-    if not options.workloads:
+    if not options.workloads or options.in_flight > 1:
         return
     replicas = ClusterSpec.parse(options.clusters[0]).replicas
     examples = 1 << (replicas - 1).bit_length()

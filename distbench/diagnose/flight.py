@@ -14,7 +14,7 @@ from distbench.diagnose.counting import Count, count_updates
 from distbench.diagnose.judgement import Judgement
 from distbench.flight import Flight
 from distbench.trace import WHOLE, Phase, TraceKey
-from distbench.verdict import Finding, Status, Worst
+from distbench.verdict import Finding, Outcome, Status, Worst
 
 _STEPS_SHOWN = 8
 _AGAINST = {
@@ -116,7 +116,7 @@ def _explain(flight: Flight, envelopes: Sequence[Envelope]) -> list[Finding]:
     ]
     findings += _count_iterations(flight, envelopes, told)
     if not findings and unexplained:
-        findings.append(_make_unexplained(unexplained))
+        findings.append(_make_unexplained(flight, unexplained))
     return findings
 
 
@@ -180,6 +180,7 @@ def _make_finding(flight: Flight, code: str, phase: Phase, item: _Told) -> Findi
         ),
         confidence=min(counted.count.confidence for counted in item.counted),
         variables=names,
+        outcome=_make_outcome(flight, worst),
     )
 
 
@@ -220,6 +221,7 @@ def _count_iterations(
             ),
             confidence=1.0,
             variables=(envelope.variable,),
+            outcome=_make_outcome(flight, envelope),
         )
     return list(findings.values())
 
@@ -244,7 +246,7 @@ def _count_whole(
     return 0
 
 
-def _make_unexplained(envelopes: Sequence[Envelope]) -> Finding:
+def _make_unexplained(flight: Flight, envelopes: Sequence[Envelope]) -> Finding:
     worst = max(envelopes, key=lambda e: e.error)
     names = tuple(dict.fromkeys(e.variable for e in envelopes))
     return Finding(
@@ -266,6 +268,31 @@ def _make_unexplained(envelopes: Sequence[Envelope]) -> Finding:
         ),
         confidence=0.0,
         variables=names,
+        outcome=_make_outcome(flight, worst),
+    )
+
+
+def _make_outcome(flight: Flight, envelope: Envelope) -> Outcome | None:
+    """The element that is farthest off; which one it is, is chance in the next run.
+
+    None where the order of the steps decides what is right.
+    """
+    if flight.tier != "exact":
+        return None
+    error = np.where(envelope.wrong, np.abs(envelope.observed - envelope.middle), -1.0)
+    element = np.unravel_index(int(np.argmax(np.nan_to_num(error))), error.shape)
+    models = [v.path for v in flight.observed.variables if v.role == "variable"]
+    is_model = envelope.phase == "variable"
+    return Outcome(
+        phase=envelope.phase,
+        step=envelope.round,
+        variable=envelope.variable,
+        index=models.index(envelope.variable) if is_model else -1,
+        element=tuple(int(number) for number in element),
+        replica=WHOLE,
+        expected=float(envelope.middle[element]),
+        observed=float(envelope.observed[element]),
+        bound=0.0,
     )
 
 

@@ -48,7 +48,12 @@ class Case:
 
     @property
     def steps(self) -> int:
-        """Steps to train until the number is wrong."""
+        """Steps to train until the number is wrong; of steps in flight all rounds.
+
+        In which round a race shows is chance.
+        """
+        if self.scenario.in_flight > 1:
+            return self.scenario.steps
         place = self.outcome or self.finding
         return max(1, place.step + 1)
 
@@ -78,19 +83,20 @@ def pick_case(verdict: Verdict, only: str | None = None) -> Case:
     raise reasons[0]
 
 
-def _check_shown(run: Run, scenario: Scenario) -> None:
+def _check_shown(run: Run, scenario: Scenario, outcome: Outcome | None) -> None:
     found = {
         "an input pipeline": scenario.workload == PIPELINE,
         "a checkpoint": bool(scenario.restore_from),
-        "the order of steps in flight": scenario.in_flight > 1,
-        "shards of variables": bool(scenario.partitioner),
+        "what numbers shards of variables hold": bool(scenario.partitioner)
+        and outcome is not None,
     }
     for what, is_needed in found.items():
         if is_needed:
             raise BadInputError(
                 f"Run '{run.scenario}' depends on {what}, which a script of its own "
-                "cannot show yet. Expected a finding on data(step), from the first "
-                "step on, one step at a time."
+                "cannot show. Expected a finding on data(step), from the first step "
+                "on, and whole variables unless the cluster raises. 'distbench shrink' "
+                "looks for a scenario without."
             )
 
 
@@ -104,7 +110,7 @@ def make_case(verdict: Verdict, run: Run, finding: Finding) -> Case:
     _take(run, finding.step, "step", int)
     scenario = read_scenario(verdict, run)
     outcome = finding.outcome
-    _check_shown(run, scenario)
+    _check_shown(run, scenario, outcome)
     if outcome is not None:
         _check_outcome(outcome)
     elif finding.code != "raises":

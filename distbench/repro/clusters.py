@@ -47,16 +47,17 @@ os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster.as_dict(), "task": {"ty
 servers = [tf.distribute.Server(cluster, job, i - jobs.index(job), "grpc")
            for i, job in enumerate(jobs)]
 strategy = tf.distribute.ParameterServerStrategy(
-    tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, rpc_layer="grpc"))
+    tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, rpc_layer="grpc")$cut)
 first, coordinator = 0, tf.distribute.coordinator.ClusterCoordinator(strategy)
 """)  # noqa: E501  # by a word
 
 
-def write_cluster(spec: ClusterSpec) -> tuple[str, str]:
+def write_cluster(spec: ClusterSpec, partitioner: str = "") -> tuple[str, str]:
     """What trains on one device and starts a cluster, and what trains on that.
 
     Args:
         spec: Its spec, resolved.
+        partitioner: Into which shards its parameter servers cut variables.
 
     Raises:
         BadInputError: A single script does not start such a cluster.
@@ -66,7 +67,9 @@ def write_cluster(spec: ClusterSpec) -> tuple[str, str]:
         return _WORKERS, train
     if spec.kind == "ps" and spec.device != "gpu":
         servers = _SERVERS.substitute(
-            workers=spec.workers, servers=spec.parameter_servers
+            workers=spec.workers,
+            servers=spec.parameter_servers,
+            cut=_write_partitioner(partitioner),
         )
         return servers, "many = train(strategy, CUTS, coordinator)\n"
     if spec.kind not in ("mirrored", "central"):
@@ -82,3 +85,17 @@ def write_cluster(spec: ClusterSpec) -> tuple[str, str]:
     logical = _LOGICAL.substitute(replicas=replicas) if device == "cpu" else ""
     made = strategy.substitute(devices=named)
     return logical + _REPLICAS.substitute(strategy=made), train
+
+
+def _write_partitioner(text: str) -> str:
+    """The argument of the strategy that a partitioner is; nothing for none."""
+    if not text:
+        return ""
+    kind, *numbers = text.split(":")
+    name = {
+        "fixed": "FixedShards",
+        "min": "MinSize",
+        "max": "MaxSize",
+    }[kind]
+    module = "tf.distribute.experimental.partitioners"
+    return f",\n    {module}.{name}Partitioner({', '.join(numbers)})"

@@ -60,6 +60,15 @@ ${before}\
 ${whole}        parts = [tf.nest.map_structure(lambda a: tf.constant(a[c]), $batch) for c in cuts]
         $run
 $read""")  # noqa: E501  # the script's lines are shorter
+# What a round has in flight: no order is promised.
+_ROUNDS = Template("""\
+    step = tf.function(lambda batch: strategy.run(replica_step, args=(batch,)))
+    for first in range(0, STEPS * $in_flight, $in_flight):
+        for number in range(first, first + $in_flight):
+            batch = tf.nest.map_structure(tf.constant, $batch)
+            coordinator.schedule(step, (batch,)) if coordinator else step(batch)
+        coordinator and coordinator.join()
+$read""")
 _WHOLE = """\
         whole = tf.nest.map_structure(np.asarray, program.data(number))
 """
@@ -138,6 +147,11 @@ def write_subject(case: Case) -> str:
     else:
         head = _write_optimizer(case, coordinator)
         read = _write_reading(case, "")
+    if case.scenario.in_flight > 1:
+        batch = "program.data(number)" if workload == PROGRAM else "data(number)"
+        return head + _ROUNDS.substitute(
+            in_flight=case.scenario.in_flight, batch=batch, read=read
+        )
     result = "strategy.run(replica_step, args=(batch,))"
     if case.outcome and _shows_loss(case):
         operation = "MEAN" if case.outcome.reduction == "mean" else "SUM"
@@ -158,7 +172,9 @@ def _shows_loss(case: Case) -> bool:
 
 def _write_optimizer(case: Case, coordinator: str) -> str:
     path = WRITTEN_PATHS[case.scenario.path]
-    workload = write_workload(case.scenario.workload, case.scenario.dtype)
+    workload = write_workload(
+        case.scenario.workload, case.scenario.dtype, case.scenario.scheduled
+    )
     target = "scaled" if path.scales_loss else "loss"
     pairs = f"zip(tape.gradient({target}, variables), variables)"
     configure = "".join(f"        {line}\n" for line in path.configure.splitlines())
@@ -187,7 +203,9 @@ def _write_reading(case: Case, holder: str) -> str:
         )
     if outcome.phase == "loss":
         return "    return [np.float64(loss)]\n"
-    element = f"[{', '.join(map(str, outcome.element))}]" if outcome.element else ""
+    # Which element of steps in flight is wrong is chance: all are looked at.
+    one = outcome.element if case.scenario.in_flight == 1 else ()
+    element = f"[{', '.join(map(str, one))}]" if one else ""
     if not holder and outcome.phase == "variable":
         return _READ.substitute(place=f"variables[{outcome.index}]", element=element)
     return _write_finding(outcome, holder) + _READ.substitute(

@@ -45,6 +45,19 @@ def compute_losses(table, kernel, bias, ids, labels):
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, bags @ kernel + bias)
 """
 
+_COUNTING = Template("""\
+rng = np.random.default_rng((SEED, 0))
+drawn = rng.integers(1, 3, ($places, 3)) * rng.choice([-1, 1], ($places, 3))
+START = {"tally": drawn[:, 0] / 2, "ledger": drawn[:, 1:] / 2}
+def data(step):
+    x = np.zeros((EXAMPLES, $places))
+    x[:, step % $places] = np.random.default_rng((SEED, step + 1)).integers(1, 3, EXAMPLES)
+    return [x.astype(DTYPE)]
+def compute_losses(tally, ledger, x):
+    places = tally + tf.linalg.matvec(ledger, tf.constant([1, 2], tally.dtype))
+    return tf.linalg.matvec(x, places)
+""")  # noqa: E501  # by a word
+
 _NORMAL = Template("""\
 def data(step):
     rng = np.random.default_rng((SEED, step + 1))
@@ -109,18 +122,21 @@ _WRITTEN = {
 }
 
 
-def write_workload(name: str, dtype: str) -> WrittenWorkload:
+def write_workload(name: str, dtype: str, steps: int) -> WrittenWorkload:
     """A workload as text.
 
     Args:
         name: Its name.
         dtype: NumPy name of the dtype that it trains in.
+        steps: How many it has in all.
 
     Raises:
         BadInputError: Its data cannot be drawn with NumPy alone.
     """
     if name in ("linear", "overflow"):
         return _write_linear(GRIDS[dtype], _OVERFLOW if name == "overflow" else "")
+    if name == "counting":
+        return WrittenWorkload(defines=_COUNTING.substitute(places=steps))
     if name not in _WRITTEN:
         raise BadInputError(
             f"Workload '{name}' has data that NumPy alone cannot draw, so no script of "

@@ -15,3 +15,30 @@ def make_rate_by_strategy():
 def make_rate():
     """Correct: the same learning rate everywhere."""
     return tf_keras.optimizers.legacy.SGD(0.125, momentum=0.5)
+
+
+class _ReadThenAssigned(tf_keras.optimizers.legacy.SGD):
+    """Under parameter servers others write between its reading and its writing."""
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        value = tf.identity(var)
+        served = tf.distribute.ParameterServerStrategy
+        if isinstance(tf.distribute.get_strategy(), served):
+            with tf.control_dependencies([value]):
+                begun = tf.timestamp()
+            (now,) = tf.while_loop(
+                lambda now: now < begun + 0.05, lambda _: (tf.timestamp(),), (begun,)
+            )
+            with tf.control_dependencies([now]):
+                value = tf.identity(value)
+        return var.assign(value - 0.25 * grad)
+
+
+def make_read_then_assigned():
+    """What is read, changed and assigned undoes what others wrote meanwhile."""
+    return _ReadThenAssigned(0.25)
+
+
+def make_in_place():
+    """Correct: the variable is changed in place."""
+    return tf_keras.optimizers.legacy.SGD(0.25)

@@ -10,16 +10,23 @@ import tensorflow as tf
 from distbench.repro.workloads import write_workload
 from distbench.worker.workloads import WORKLOADS
 
-NAMES = ("linear", "embedding", "regularized", "constrained", "overflow")
+NAMES = (
+    "linear",
+    "embedding",
+    "regularized",
+    "constrained",
+    "overflow",
+    "counting",
+)
 DTYPES = ("float32", "float64", "float16", "bfloat16")
-EXAMPLES, SEED = 16, 7
+EXAMPLES, SEED, STEPS = 16, 7, 3
 
 
 def compare(name: str, dtype: str) -> None:
     """Raise where an array, a loss or the penalty differs in a bit."""
     workload = WORKLOADS[name](examples=EXAMPLES, dtype=dtype, seed=SEED)
     workload.build()
-    written = write_workload(name, dtype)
+    written = write_workload(name, dtype, STEPS)
     known = {
         "np": np,
         "tf": tf,
@@ -36,7 +43,7 @@ def compare(name: str, dtype: str) -> None:
         assert ours.name == theirs.name
         assert ours.constraint is theirs.constraint
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), strict=True)
-    for step in range(3):
+    for step in range(STEPS):
         batches = workload.data(step), known["data"](step)
         for ours, theirs in zip(*batches, strict=True):
             np.testing.assert_array_equal(ours, theirs, strict=True)

@@ -157,6 +157,24 @@ def test_a_script_sums_as_the_path_does(path, workload, tmp_path):
 
 
 @LONG
+def test_a_race_of_steps_in_flight_is_shown(tmp_path):
+    wrong, right = (
+        f"{FOLDER / 'repro_subjects.py'}:{name}"
+        for name in ("make_read_then_assigned", "make_in_place")
+    )
+    verdict = distbench.check(wrong, "ps:2+1", in_flight=8)
+    assert verdict.findings[0].code == "lost-update"
+    code, printed, errors = run_script(verdict, tmp_path)
+    assert code == 1, printed + errors
+    wrong_count = re.search(r"wrong in (\d+) of (\d+) elements", printed)
+    assert wrong_count is not None
+    assert 0 < int(wrong_count[1]) <= int(wrong_count[2])
+    code, printed, errors = run_script(name_other(verdict, right), tmp_path)
+    assert code == 0, printed + errors
+    assert "wrong in 0 of" in printed
+
+
+@LONG
 def test_what_only_the_cluster_raises_is_shown(tmp_path):
     subject = f"{FOLDER / 'subjects.py'}:RaisesOnSecondReplica"
     verdict = distbench.check(subject, "mirrored:2", tier="bounded")
@@ -202,7 +220,7 @@ def test_what_a_script_writes_of_a_workload_is_the_workload():
         env={**os.environ, "PYTHONPATH": str(FOLDER.parents[1])},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("equal") == 20
+    assert done.stdout.count("equal") == 24
 
 
 @LONG

@@ -44,6 +44,11 @@ def test_it_is_named_which_steps_are_lost_or_extra(
     assert finding.variables == (TALLY,)
     for wrong in times:
         assert f"{wrong}" in finding.explanation.partition("(and")[0]
+    outcome = finding.outcome
+    assert (outcome is None) == (momentum > 0)  # there no number is due
+    if outcome is not None:
+        assert (outcome.variable, outcome.index) == (TALLY, 0)
+        assert outcome.observed != outcome.expected
     assert finding.confidence > (0.99 if momentum == 0 else 0.4)
 
 

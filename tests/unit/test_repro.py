@@ -101,6 +101,39 @@ def test_what_brings_its_own_data_gets_a_script(kind, cluster):
         assert text.count("\n") <= MOST_LINES
 
 
+@pytest.mark.parametrize("kind", [PROGRAM, "counting"])
+@pytest.mark.parametrize("phase", ["variable", "slot", "iterations"])
+def test_steps_in_flight_are_scheduled_before_they_are_waited_for(kind, phase):
+    setup = {**SETUP, "split": [8], "in_flight": 4}
+    outcome = replace(OUTCOME, phase=phase, step=1)
+    text = write(
+        make_failed(outcome, workload=kind, cluster="ps:2+1", setup=setup),
+    )
+    ast.parse(text)
+    assert text.count("\n") <= MOST_LINES
+    assert "range(0, STEPS * 4, 4)" in text
+    assert text.index("coordinator.schedule(") < text.index("coordinator.join()")
+    # All rounds, and all elements: where a race shows is chance.
+    assert ", 3, 1, tf.float32" in text
+    assert "numpy()[1, 1]" not in text
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "words"),
+    [
+        ("fixed:2", "FixedShardsPartitioner(2)"),
+        ("min:64:3", "MinSizePartitioner(64, 3)"),
+        ("max:256", "MaxSizePartitioner(256)"),
+    ],
+)
+def test_what_raises_with_shards_gets_a_script_with_shards(partitioner, words):
+    setup = {**SETUP, "split": [8], "partitioner": partitioner}
+    run = make_failed(None, "raises", cluster="ps:2+1", setup=setup)
+    text = write(run)
+    ast.parse(text)
+    assert words in text
+
+
 @pytest.mark.parametrize(("reduction", "word"), [("sum", "SUM"), ("mean", "MEAN")])
 def test_a_loss_is_put_together_as_the_program_does(reduction, word):
     outcome = replace(
@@ -195,9 +228,10 @@ def change_setup(**changes) -> Run:
         (make_failed(code="nonsense"), "'nonsense' is not known"),
         (
             make_failed(
-                cluster="ps:2+1", setup={**SETUP, "split": [8], "in_flight": 4}
+                cluster="ps:2+1",
+                setup={**SETUP, "split": [8], "partitioner": "fixed:2"},
             ),
-            "depends on the order of steps in flight",
+            "depends on what numbers shards of variables hold",
         ),
         (make_failed(code=["a"]), "'code' must be of type str"),
         (make_failed(None), "names no number"),

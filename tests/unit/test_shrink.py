@@ -119,6 +119,42 @@ def test_what_brings_its_own_data_keeps_its_examples():
     ]
 
 
+FLIGHT = CheckOptions(
+    clusters=("ps:4+2",),
+    workloads=("counting",),
+    tiers=("exact",),
+    steps=2,
+    in_flight=8,
+    partitioner="fixed:3",
+)
+
+
+def test_steps_in_flight_stay_in_flight():
+    made = list_tries(lambda options: fail(), FLIGHT)
+    assert [name_options(one.options) for one in made] == [
+        "ps:4+2, counting, exact, 2 steps, 8 in flight, fixed:3",
+        "ps:1+1, counting, exact, 2 steps, 8 in flight, fixed:3",
+        "ps:1+1, counting, exact, 2 steps, 8 in flight",
+        "ps:1+1, counting, exact, 2 steps, 2 in flight",
+        "ps:1+1, counting, exact, 1 step, 2 in flight",
+    ]
+
+
+@pytest.mark.parametrize("lucky", [1, 2, 3, 4])
+def test_a_race_gets_a_few_chances_to_show(lucky):
+    checks = []
+
+    def check(options: CheckOptions) -> Verdict:
+        checks.append(options)
+        return fail() if len(checks) == lucky else make_verdict(make_run())
+
+    made = list_tries(check, FLIGHT, tries=4)
+    assert [one.shows for one in made] == [
+        number == lucky for number in range(1, len(made) + 1)
+    ]
+    assert len(made) == (4 if lucky < 4 else 3)
+
+
 @pytest.fixture
 def call(monkeypatch, capsys):
     def run(check, *words: str) -> tuple[int, str]:
