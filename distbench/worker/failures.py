@@ -161,6 +161,17 @@ def _list_frames(error: BaseException) -> list[traceback.FrameSummary]:
     return mapped or list(traceback.extract_tb(original.__traceback__))
 
 
+def _name_place(error: BaseException) -> str:
+    """The function that raised an exception, and its file from the package on."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return "without a message"
+    file = frames[-1].filename
+    for folder in _INSTALLED:
+        file = file.removeprefix(f"{folder}/")
+    return f"without a message, by {frames[-1].name} ({file}:{frames[-1].lineno})"
+
+
 def _list_op_frames(message: str) -> list[traceback.FrameSummary]:
     """The frames in which an op was made, which a message has without their source."""
     return [
@@ -183,7 +194,8 @@ def clean_message(error: BaseException) -> str:
     """An exception's own words in one line, without the code put before them.
 
     AutoGraph lists source lines before the message, and TensorFlow's runtime the
-    Python frames of every op that it names.
+    Python frames of every op that it names. Of one without words, as of a method that
+    a subclass has to define, the function that raised it says most.
     """
     text = _COLOURS.sub("", str(error)).strip()  # Keras 3 colours its own words
     if text.startswith("in user code:"):
@@ -191,4 +203,5 @@ def clean_message(error: BaseException) -> str:
         text = re.sub(rf"^\s*{type(error).__name__}: ", "", paragraphs[-1])
     lines = [line.strip() for line in text.splitlines()]
     words = " ".join(line for line in lines if line and not line.startswith('File "'))
+    words = words or _name_place(error)
     return words if len(words) <= _MESSAGE_LENGTH else f"{words[:_MESSAGE_LENGTH]}..."

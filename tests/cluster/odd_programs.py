@@ -91,6 +91,51 @@ class SmallerLastBatch(Regression):
         return draw(np.random.default_rng(step), 8 if step < 2 else 5)
 
 
+class LoneLastExample(Regression):
+    """Correct: the last of three batches has one example, for one replica."""
+
+    def data(self, step):
+        return draw(np.random.default_rng(step), 8 if step < 2 else 1)
+
+
+class MeanOfLastBatch(SmallerLastBatch):
+    """The mean over the own shard, divided by N: right for even shards alone."""
+
+    def compute_loss(self, batch):
+        features, targets = batch
+        n = tf.distribute.get_strategy().num_replicas_in_sync
+        losses = tf.reduce_sum((features @ self.kernel - targets) ** 2, axis=1)
+        return tf.reduce_mean(losses) / n
+
+
+class ForReferenceVariables(tf.compat.v1.train.Optimizer):
+    """Has the rules that TensorFlow 1 asked for, and TensorFlow 2 never does."""
+
+    def __init__(self):
+        super().__init__(use_locking=False, name="References")
+
+    def _apply_dense(self, grad, var):
+        return var.assign_sub(0.1 * grad)
+
+    def _apply_sparse(self, grad, var):
+        return var.scatter_sub(tf.IndexedSlices(0.1 * grad.values, grad.indices))
+
+
+class ForDenseGradients(ForReferenceVariables):
+    """Has one of the two rules that TensorFlow 2 asks for."""
+
+    def _resource_apply_dense(self, grad, handle):
+        return handle.assign_sub(0.1 * grad)
+
+
+def make_for_references():
+    return ForReferenceVariables()
+
+
+def make_for_dense_gradients():
+    return ForDenseGradients()
+
+
 class DataRunsOut(Regression):
     def data(self, step):
         if step == 2:

@@ -27,9 +27,14 @@ def launch() -> Iterator[Launch]:
         yield Launch(directory=directory)
 
 
-def _observe(launch: Launch, name: str, cluster: str = "mirrored:2") -> Observation:
-    workload = "linear" if name.startswith("make_") else PROGRAM
-    scenario = Scenario(target=name, workload=workload, cluster=cluster)
+def _observe(
+    launch: Launch,
+    name: str,
+    cluster: str = "mirrored:2",
+    workload: str = PROGRAM,
+    **options,
+) -> Observation:
+    scenario = Scenario(target=name, workload=workload, cluster=cluster, **options)
     spec = ClusterSpec.parse(cluster).resolve(gpus=0, cpus=2)
     target = parse_target(f"{PROGRAMS}:{name}")
     seen = observe(target, scenario, spec, ("bounded",), launch)
@@ -68,6 +73,30 @@ def test_a_broken_contract_gets_one_clear_error(
 def test_unusual_programs_pass(launch: Launch, name: str) -> None:
     judgement = judge(_observe(launch, name, "mwms:2").evidence["bounded"])
     assert judgement.status is Status.PASS, judgement.findings
+
+
+def test_a_mistake_that_shows_in_the_last_batch_alone_is_found(launch: Launch) -> None:
+    """Its other batches are shared out evenly."""
+    seen = _observe(launch, "MeanOfLastBatch", split=(4, 4))
+    (found, *_) = judge(seen.evidence["bounded"]).findings
+    assert (found.code, found.phase, found.step) == ("mean-of-means", "loss", 2), found
+
+
+@pytest.mark.parametrize(
+    ("name", "workload", "rule"),
+    [
+        ("make_for_references", "linear", "_resource_apply_dense"),
+        ("make_for_references", "embedding", "_resource_apply_sparse"),
+        ("make_for_dense_gradients", "embedding", "_resource_apply_sparse"),
+    ],
+)
+def test_a_rule_that_tensorflow_2_asks_for_and_is_not_there_is_named(
+    launch: Launch, name: str, workload: str, rule: str
+) -> None:
+    place = rf"by {rule} \(tensorflow/python/training/optimizer.py:\d+\)"
+    words = f"one device already in applied_gradient: NotImplementedError: .*{place}"
+    with pytest.raises(BadInputError, match=words):
+        _observe(launch, name, workload=workload)
 
 
 def test_what_happens_between_two_steps_happens_once(launch: Launch) -> None:
