@@ -218,6 +218,11 @@ class Scenario:
         return self.steps * self.in_flight
 
     @property
+    def batches(self) -> int:
+        """Number of batches that are asked for: of all steps on either cluster."""
+        return max(self.scheduled, self.restore_after)
+
+    @property
     def global_batch(self) -> int:
         """Number of examples of one step."""
         return sum(self.shards)

@@ -42,6 +42,24 @@ def split_unevenly(examples: int, replicas: int) -> tuple[int, ...]:
     return tuple(s + 1 for s in sizes)
 
 
+def split_alike(sizes: tuple[int, ...], examples: int) -> tuple[int, ...]:
+    """Share out another number of examples in the proportions of a split.
+
+    Each share is rounded down, and what is left over goes to those that lost most: of
+    one example for two replicas that had 5 and 3 the second gets none.
+
+    Args:
+        sizes: The split, not all 0.
+        examples: How many there are this time.
+    """
+    wanted = [size * examples / sum(sizes) for size in sizes]
+    shares = [int(share) for share in wanted]
+    by_remainder = sorted(range(len(sizes)), key=lambda r: shares[r] - wanted[r])
+    for r in by_remainder[: examples - sum(shares)]:
+        shares[r] += 1
+    return tuple(shares)
+
+
 def shard_slices(sizes: tuple[int, ...]) -> tuple[slice, ...]:
     """Where each shard lies in the global batch, by replica."""
     ends = [sum(sizes[: r + 1]) for r in range(len(sizes))]

@@ -151,7 +151,8 @@ class Run:
         detail: Log tails and stacks that help to debug an error.
         workload: The workload; empty where the subject brings its own.
         setup: Everything else that the scenario says, and how many examples each
-            replica got (`split`), so that it can be run again.
+            replica got (`split`, and by step `resized` where a batch had another
+            size), so that it can be run again.
         staleness: Of each step in flight, how many others ended while it ran: what it
             read is at most so many updates old. Empty for one step at a time.
         details: The numbers behind it, where a report asked for them; not compared.

@@ -7,6 +7,7 @@ from typing import Any
 
 from distbench.checking.plan import Planned
 from distbench.evidence import Tier
+from distbench.trace import Trace
 from distbench.verdict import Run, Status
 
 
@@ -16,7 +17,7 @@ def make_run(
     status: Status,
     seconds: float,
     *,
-    shards: Sequence[int] = (),
+    reference: Trace | None = None,
     **others: Any,
 ) -> Run:
     """One run of a planned scenario.
@@ -26,10 +27,15 @@ def make_run(
         tier: In which it was compared.
         status: How it ended.
         seconds: How long it took.
-        shards: Examples of each replica, where it is known; else what was asked for.
+        reference: The single-device run, where there is one: it says how the batches
+            were shared out, in place of what was asked for.
         others: Further fields of `Run`.
     """
     scenario = item.scenario
+    split, resized = scenario.split, {}
+    if reference is not None:
+        split = reference.shards or split
+        resized = {str(step): list(s) for step, s in reference.resized.items()}
     return Run(
         scenario=scenario.id,
         cluster=scenario.cluster,
@@ -52,7 +58,8 @@ def make_run(
             "in_flight": scenario.in_flight,
             "partitioner": scenario.partitioner,
             "restore_partitioner": scenario.restore_partitioner,
-            "split": list(shards or scenario.split),
+            "split": list(split),
+            "resized": resized,
         },
         **others,
     )

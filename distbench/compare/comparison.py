@@ -121,7 +121,7 @@ def prove_effect(pair: Pair, evidence: Evidence) -> tuple[bool, bool]:
 
 
 def _list_plants(pair: Pair, evidence: Evidence) -> list[Array]:
-    shards = evidence.reference.shards
+    shards = evidence.reference.get_shards(pair.key.step)
     examples = max(1, sum(shards))
     with np.errstate(all="ignore"):
         change = pair.observed - pair.base

@@ -146,7 +146,7 @@ def _pair_led(evidence: Evidence, led: Led, dtype: str) -> Iterator[Pair]:
     Where each holds what one shard alone gives, against the mean over the examples.
     """
     whole = evidence.reference.get(led.key)
-    ways = list(_list_ways(led, evidence.reference.shards))
+    ways = list(_list_ways(led, evidence.reference.get_shards(led.key.step)))
     if whole is not None and evidence.lost:
         ways = [densify(whole)]
     elif whole is not None and "variable" in evidence.known:

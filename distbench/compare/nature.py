@@ -8,8 +8,9 @@ global batch on one device is not what the replicas have to add up to.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey
 
+Kind = Literal["sum", "mean"]
 Places = Mapping[tuple[str, int], Array]
 """Gradients by variable and call."""
 Margins = Mapping[tuple[str, int], float]
@@ -32,10 +34,9 @@ class Nature:
 
     Attributes:
         grouped: Whether the result depends on which examples are in a shard together.
-        weights: What replica r's value has to be, as a multiple of that of its shard
-            alone on one device: 1 where the program divides by a constant, its share
-            n_r/G where it takes a mean over what it gets. None where that is unknown,
-            as of a mean over something else than examples.
+        kind: What the program takes of the examples that it gets: a `sum`, which it may
+            divide by a constant, or their `mean`. None where that is unknown, as of a
+            mean over something else than examples.
         pulls: Of each variable the numbers a, b of a penalty with the gradient
             a θ + b sign(θ), which every shard alone has in full.
         lost: Share of a value that it loses where it computes in a narrower dtype than
@@ -45,7 +46,16 @@ class Nature:
     grouped: bool = False
     lost: float = 0.0
     pulls: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    weights: tuple[float, ...] | None = None
+    kind: Kind | None = None
+
+    def weigh(self, sizes: Sequence[int]) -> tuple[float, ...]:
+        """What each replica's value is of that of its shard alone on one device.
+
+        All of it, or a mean's share n_r/G of all examples.
+        """
+        if self.kind != "mean":
+            return (1.0,) * len(sizes)
+        return tuple(size / max(1, sum(sizes)) for size in sizes)
 
 
 def find_nature(evidence: Evidence, noise: Noise) -> Nature:
@@ -65,22 +75,24 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         for place, array in whole.items()
     }
     sizes = evidence.reference.shards
-    weights = _find_weights(evidence, noise, margins, shards)
-    pulls = None if weights is not None else _find_pulls(evidence, margins, shards)
+    kind = _find_kind(evidence, noise, margins, shards)
+    pulls = None if kind is not None else _find_pulls(evidence, margins, shards)
     grouped = not (
         _is_free_of_groups(sizes, margins, whole, shards, others)
         or _is_of_parts(evidence, margins, whole)
     )
-    if not grouped and weights is not None:
-        # A mean over words or by weights: shards count what no number of examples says.
-        counted = _add(shards, list(weights))
-        weights = weights if _agree(whole, counted, margins, len(shards)) else None
-    return Nature(
+    nature = Nature(
         grouped=grouped,
         lost=lost,
-        weights=weights if pulls is None else (1.0,) * len(sizes),
+        kind=kind if pulls is None else "sum",
         pulls=pulls or {},
     )
+    if not grouped and kind is not None:
+        # A mean over words or by weights: shards count what no number of examples says.
+        counted = _add(shards, list(nature.weigh(sizes)))
+        if not _agree(whole, counted, margins, len(shards)):
+            return replace(nature, kind=None)
+    return nature
 
 
 def _measure_lost(evidence: Evidence) -> float:
@@ -136,7 +148,7 @@ def _is_of_parts(evidence: Evidence, margins: Margins, whole: Places) -> bool:
         parts = split_parts(evidence, key)
         if not parts:
             return False
-        joined[variable, call] = join_parts(evidence, parts)
+        joined[variable, call] = join_parts(evidence.reference.shards, parts)
     # Each part is made of values of a shard and of its double.
     return _agree(whole, joined, margins, 4 * evidence.reference.replicas)
 
@@ -181,13 +193,12 @@ def _fit(whole: Places, shards: list[Places]) -> list[float] | None:
     return [float(weight) for weight in weights]
 
 
-def _find_weights(
+def _find_kind(
     evidence: Evidence, noise: Noise, margins: Margins, shards: list[Places]
-) -> tuple[float, ...] | None:
+) -> Kind | None:
     """What a doubled shard tells: a sum doubles, a mean stays as it is."""
     doubled = evidence.probes.get("doubled")
-    sizes = evidence.reference.shards
-    replica = int(np.argmax(sizes))
+    replica = int(np.argmax(evidence.reference.shards))
     once = shards[replica]
     twice = {} if doubled is None else _take(doubled, replica)
     if set(twice) != set(once):
@@ -196,11 +207,7 @@ def _find_weights(
         doubles = _doubles_on_average(evidence, noise, margins, replica)
     else:
         doubles = _doubles(once, twice, margins)
-    if doubles is None:
-        return None
-    if doubles:
-        return (1.0,) * len(sizes)
-    return tuple(size / max(1, sum(sizes)) for size in sizes)
+    return None if doubles is None else "sum" if doubles else "mean"
 
 
 def _doubles(once: Places, twice: Places, margins: Margins) -> bool | None:

@@ -44,9 +44,8 @@ def split_parts(evidence: Evidence, key: TraceKey) -> tuple[Parts, ...]:
     return tuple(found)
 
 
-def join_parts(evidence: Evidence, parts: tuple[Parts, ...]) -> Array:
-    """What the parts come to on the global batch."""
-    shards = evidence.reference.shards
+def join_parts(shards: tuple[int, ...], parts: tuple[Parts, ...]) -> Array:
+    """What the parts come to on the global batch, of shards of these sizes."""
     examples = max(1, sum(shards))
     terms = [
         part.total + size / examples * part.mean

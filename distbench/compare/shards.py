@@ -26,14 +26,14 @@ def weigh_shards(evidence: Evidence, nature: Nature) -> Evidence:
         evidence: With the whole batch as its reference.
         nature: How a replica's value follows from that of its shard.
     """
-    weights = nature.weights or (1.0,) * evidence.reference.replicas
     reference = evidence.reference
     values = dict(reference.values)
     sums: dict[TraceKey, list[Array]] = {}
-    times = _count_loss(evidence, nature, weights)
+    times = _count_loss(evidence, nature)
     for key, value in reference.values.items():
         if key.phase in ("loss", "local_gradient") and key.replica != WHOLE:
-            weight = weights[key.replica] * (times if key.phase == "loss" else 1.0)
+            weight = nature.weigh(reference.get_shards(key.step))[key.replica]
+            weight *= times if key.phase == "loss" else 1.0
             values[key] = _weigh(evidence, nature, key, value, weight)
             sums.setdefault(replace(key, replica=WHOLE), []).append(
                 densify(values[key])
@@ -110,10 +110,9 @@ def _make_penalty(evidence: Evidence, nature: Nature) -> Trace | None:
     return replace(evidence.reference, name="penalty", values=values)
 
 
-def _count_loss(
-    evidence: Evidence, nature: Nature, weights: tuple[float, ...]
-) -> float:
+def _count_loss(evidence: Evidence, nature: Nature) -> float:
     """N where the replicas report losses that are averaged, 1 where they add up."""
+    weights = nature.weigh(evidence.reference.shards)
     n = len(weights)
     if evidence.loss_reduction is not None:
         return float(n) if evidence.loss_reduction == "mean" else 1.0

@@ -181,7 +181,7 @@ def _find_ways(
         return (whole, False) if adds else (even, True) if averages else None
     if adds or not changes.info.adds_up:
         return None
-    by_size = measure(evidence.reference.shards)
+    by_size = measure(evidence.reference.get_shards(changes.key.step))
     return (by_size, True) if np.all(by_size <= allowed) else None
 
 

@@ -48,13 +48,17 @@ class Context:
 
     @property
     def shards(self) -> tuple[int, ...]:
-        """Examples of each replica."""
-        return self.evidence.reference.shards
+        """Examples of each replica in the step of the first wrong value."""
+        return self.get_shards(self.cases[0]) if self.cases else ()
 
     @property
-    def examples(self) -> int:
-        """Size of the global batch, G."""
-        return max(1, sum(self.shards))
+    def is_uneven(self) -> bool:
+        """Whether the replicas had shards of several sizes where a value is wrong."""
+        return any(len(set(self.get_shards(case))) > 1 for case in self.cases)
+
+    def get_shards(self, case: Pair) -> tuple[int, ...]:
+        """Examples of each replica in the step of a value."""
+        return self.evidence.reference.get_shards(case.key.step)
 
     @property
     def infos(self) -> Mapping[str, VariableInfo]:

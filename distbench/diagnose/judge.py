@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from distbench.diagnose.readings import Reading, list_readings, repeats
 from distbench.diagnose.stages import explain_chain
 from distbench.diagnose.turns import leave_out_turns
 from distbench.evidence import Evidence
-from distbench.trace import PHASES
+from distbench.trace import PHASES, Trace
 from distbench.verdict import Finding, Status, Worst
 
 _ALL = 0.999
@@ -46,15 +47,27 @@ def judge(evidence: Evidence) -> Judgement:
     judgement = _add(judgement, *count_examples(evidence.examples))
     if shared is not None:
         judgement = _add(judgement, shared)
-    if not rows:
-        return judgement
-    note = (
-        f"note: the rule of '{rows[0]}' gives another result if the repeated rows of a "
-        "sparse gradient are added up before; add them up in the rule itself"
-    )
-    return replace(
-        judgement, message="; ".join(filter(None, (judgement.message, note)))
-    )
+    notes = [judgement.message, _note_sizes(evidence.reference)]
+    if rows:
+        notes.append(
+            f"note: the rule of '{rows[0]}' gives another result if the repeated rows "
+            "of a sparse gradient are added up before; add them up in the rule itself"
+        )
+    return replace(judgement, message="; ".join(filter(None, notes)))
+
+
+def _note_sizes(reference: Trace) -> str:
+    """Which steps have a batch of another size than the first one."""
+    places = cast(Sequence[int], reference.notes.get("places", ()))
+    told = []
+    for step, shards in reference.resized.items():
+        place = places[step] if step < len(places) else step
+        which = f" (batch {place} of the epoch)" if place != step else ""
+        told.append(f"step {step}{which} has {' + '.join(map(str, shards))}")
+    if not told:
+        return ""
+    usual = " + ".join(map(str, reference.shards))
+    return f"note: {', '.join(told)} examples, in place of {usual}"
 
 
 def _add(judgement: Judgement, *findings: Finding) -> Judgement:

@@ -8,7 +8,7 @@ import numpy as np
 
 from distbench.compare.comparison import Judged
 from distbench.compare.led import find_leader
-from distbench.compare.nature import find_nature
+from distbench.compare.nature import Nature, find_nature
 from distbench.compare.noise import measure_noise
 from distbench.compare.values import densify
 from distbench.evidence import Evidence
@@ -51,9 +51,10 @@ def leave_out_led(
 def _are_right_alone(evidence: Evidence, replicas: Collection[int], step: int) -> bool:
     """Whether what replicas compute is their part, given what a shard alone gives."""
     noise = measure_noise(evidence)
-    weights: Sequence[float] | None = (1.0,) * evidence.observed.replicas
+    nature = Nature(kind="sum")
     if not evidence.shards_known:
-        weights = find_nature(evidence, noise).weights
+        nature = find_nature(evidence, noise)
+    weights = nature.weigh(evidence.reference.get_shards(step))
     found = [
         (key, densify(value), alone)
         for phase in _ROOTS
@@ -61,7 +62,7 @@ def _are_right_alone(evidence: Evidence, replicas: Collection[int], step: int) -
         if key.replica in replicas
         and (alone := evidence.reference.get(key)) is not None
     ]
-    if weights is None or not found:
+    if nature.kind is None or not found:
         return False
     return all(
         np.all(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +13,9 @@ from distbench.diagnose.context import Context, Hypothesis, find_shards, take_ro
 from distbench.diagnose.fit import solve_least_squares
 from distbench.trace import WHOLE, TraceKey
 
-Scale = tuple[str, str, tuple[float, ...]]
-"""Code, words, and the factor of each replica's share of the loss."""
+Shards = tuple[int, ...]
+Scale = tuple[str, str, Callable[[Shards], tuple[float, ...]]]
+"""Code, words, and the factor of each replica's share of the loss, given the shards."""
 
 
 def list_scales(context: Context) -> Iterator[Scale]:
@@ -23,51 +24,58 @@ def list_scales(context: Context) -> Iterator[Scale]:
     Right is Σ ℓ_i / G. With n_r examples a local mean is G/n_r times that; n_r = G/N
     turns it into N.
     """
-    n, g = context.replicas, context.examples
-    shares = [max(1, size) for size in context.shards]
-    by_mean = tuple(g / size for size in shares)
-    same = (1.0,) * n
+    n, g = context.replicas, count_examples(context.shards)
     yield (
         "loss-not-scaled",
         f"N = {n} times its share",
-        tuple(n * one for one in same),
+        lambda _: (float(n),) * n,
     )
     yield (
         "loss-not-scaled",
         "a mean over its own shard, not divided by the number of replicas",
-        by_mean,
+        _take_means,
     )
     yield (
         "loss-not-scaled",
         f"G = {g} times its share",
-        tuple(g * one for one in same),
+        lambda shards: (float(count_examples(shards)),) * n,
     )
     yield (
         "loss-scaled-twice",
         f"1/N = 1/{n} of its share",
-        tuple(one / n for one in same),
+        lambda _: (1 / n,) * n,
     )
     yield (
         "loss-scaled-twice",
         f"1/G = 1/{g} of its share",
-        tuple(one / g for one in same),
+        lambda shards: (1 / count_examples(shards),) * n,
     )
     yield (
         "loss-scaled-twice",
         "divided by the number of its own examples once more",
-        tuple(1 / size for size in shares),
+        lambda shards: tuple(1 / max(1, size) for size in shards),
     )
-    if len(set(shares)) > 1:
+    if context.is_uneven:
         yield (
             "mean-of-means",
             "the mean over its own shard divided by N, so that every shard weighs 1/N",
-            tuple(mean / n for mean in by_mean),
+            lambda shards: tuple(mean / n for mean in _take_means(shards)),
         )
         yield (
             "loss-scaled-twice",
             "a mean over its own shard, divided by N twice",
-            tuple(mean / n**2 for mean in by_mean),
+            lambda shards: tuple(mean / n**2 for mean in _take_means(shards)),
         )
+
+
+def count_examples(shards: Shards) -> int:
+    """Size of the global batch, G."""
+    return max(1, sum(shards))
+
+
+def _take_means(shards: Shards) -> tuple[float, ...]:
+    """How many times its share a replica's mean over its own shard is."""
+    return tuple(count_examples(shards) / max(1, size) for size in shards)
 
 
 def explain_by_scale(context: Context) -> Iterator[Hypothesis]:
@@ -75,12 +83,14 @@ def explain_by_scale(context: Context) -> Iterator[Hypothesis]:
     if not context.root:
         return
     n = context.replicas
-    for code, words, factors in list_scales(context):
-        if all(factor == 1 for factor in factors):
+    for code, words, scale in list_scales(context):
+        used = [f for case in context.cases for f in scale(context.get_shards(case))]
+        if all(factor == 1 for factor in used):
             continue
         for part in (1 / n, None) if context.evidence.penalty else (None,):
             predicted = {}
             for number, case in context.list_cases():
+                factors = scale(context.get_shards(case))
                 value = _scale_case(context, case, factors, part)
                 if value is not None:
                     predicted[number] = value
@@ -227,7 +237,8 @@ def _scale_case(
         return _add_weighted(factors, terms)
     # A program that takes means takes a shard alone for the whole batch, so that its
     # mean is what the reference has; one that divides by a constant has its share.
-    parts = [size / context.examples for size in context.shards]
+    sizes = context.get_shards(case)
+    parts = [size / count_examples(sizes) for size in sizes]
     shares, means = (
         _add_weighted([1.0] * len(terms), terms),
         _add_weighted(parts, terms),

@@ -53,7 +53,7 @@ def _list_ways(context: Context) -> Iterator[Ways]:
         1.0,
         1.0,
     )
-    if len(set(context.shards)) > 1:
+    if context.is_uneven:
         every = "so that every shard weighs 1/N"
         yield "mean-of-means", f"{share}, {mean} divided by N, {every}", 1.0, 1 / n
     twice = f"one is a mean over its own shard, the other its share; both count 1/{n}"

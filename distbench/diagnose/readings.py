@@ -44,7 +44,7 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
             "a batch, so"
         )
     # A free run has left the reference behind after its first step.
-    known = nature.weights is not None and evidence.tier != "free"
+    known = nature.kind is not None and evidence.tier != "free"
     if known and (nature.grouped or nature.lost):
         weighed = weigh_shards(evidence, nature)
         note = f"{words} each replica is compared with its own shard on one device"

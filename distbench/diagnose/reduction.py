@@ -165,11 +165,12 @@ def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
     n = context.replicas
     if context.phase not in PHASES or n == 1:
         return
-    by_size = [context.examples / (n * max(1, size)) for size in context.shards]
-    if len(set(context.shards)) > 1:
+    if context.is_uneven:
         yield Hypothesis(
             code="mean-of-means",
-            predicted=_predict_weighted(context, by_size),
+            predicted=_predict_weighted(
+                context, lambda case: _weigh_alike(context.get_shards(case))
+            ),
             detail="every shard weighs 1/N, whatever its size",
         )
     fitted = fit_weights(context)
@@ -178,17 +179,24 @@ def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
         off = np.abs(fitted - 1)
         yield Hypothesis(
             code="scale-error",
-            predicted=_predict_weighted(context, list(fitted)),
+            predicted=_predict_weighted(context, lambda _: list(fitted)),
             detail=f"the replicas' gradients weigh {words} in place of 1 each",
             replicas=tuple(int(r) for r in np.flatnonzero(2 * off > off.max())),
         )
 
 
-def _predict_weighted(context: Context, weights: Sequence[float]) -> dict[int, Array]:
+def _weigh_alike(shards: Sequence[int]) -> list[float]:
+    """Factors that let every shard weigh 1/N, from its share n_r/G."""
+    return [sum(shards) / (len(shards) * max(1, size)) for size in shards]
+
+
+def _predict_weighted(
+    context: Context, weigh: Callable[[Pair], Sequence[float]]
+) -> dict[int, Array]:
     return predict_terms(
         context,
-        lambda _, terms: sum(
-            (w * t for w, t in zip(weights, terms, strict=True)),
+        lambda case, terms: sum(
+            (w * t for w, t in zip(weigh(case), terms, strict=True)),
             np.zeros_like(terms[0]),
         ),
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from distbench.compare.nature import Nature
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.fit import Row, fit_weights, pick_features, predict_rows
@@ -14,8 +15,9 @@ from distbench.trace import WHOLE
 _NEAR = 1e-3
 """Only asks whether shards are weighed at all; the prediction has no free number."""
 
-Means = tuple[str, str, tuple[float, ...]]
-"""Code, words, and what the mean over each replica's own weights counts."""
+Means = tuple[str, str, Callable[[Sequence[int]], tuple[float, ...]]]
+"""Code, words, and what the mean over each replica's own weights counts, given the
+sizes of the shards."""
 
 
 def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
@@ -44,15 +46,15 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
     if first is None:
         return
     due = ", ".join(f"{share:.4g}" for share in first)
-    for code, words, counts in _list_means(context):
+    for code, words, count in _list_means(context):
+        predicted = {}
+        for number, terms in means.items():
+            counts = count(context.get_shards(context.cases[number]))
+            parts = [c * term for c, term in zip(counts, terms, strict=True)]
+            predicted[number] = np.sum(parts, axis=0)
         yield Hypothesis(
             code=code,
-            predicted={
-                number: np.asarray(
-                    sum(c * term for c, term in zip(counts, terms, strict=True))
-                )
-                for number, terms in means.items()
-            },
+            predicted=predicted,
             detail=f"each replica's loss is a mean over its own weights (tokens, "
             f"unmasked elements, sample weights){words}; of the weights of all "
             f"examples the shards hold {due}",
@@ -60,14 +62,14 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
 
 
 def _list_means(context: Context) -> Iterator[Means]:
-    n, g = context.replicas, context.examples
+    n = context.replicas
     even = " divided by N, so that every shard weighs 1/N"
-    yield "mean-of-means", even, (1 / n,) * n
-    by_size = tuple(size / g for size in context.shards)
-    if len(set(by_size)) > 1:
-        yield "mean-of-means", " that counts as its number of examples does", by_size
-    yield "loss-not-scaled", f", not divided by N = {n}", (1.0,) * n
-    yield "loss-scaled-twice", ", divided by N twice", (1 / n**2,) * n
+    yield "mean-of-means", even, lambda _: (1 / n,) * n
+    if context.is_uneven:
+        by_size = " that counts as its number of examples does"
+        yield "mean-of-means", by_size, Nature(kind="mean").weigh
+    yield "loss-not-scaled", f", not divided by N = {n}", lambda _: (1.0,) * n
+    yield "loss-scaled-twice", ", divided by N twice", lambda _: (1 / n**2,) * n
 
 
 def _fit_shares(context: Context, step: int) -> Array | None:

@@ -89,14 +89,15 @@ def _check_shown(run: Run, scenario: Scenario, outcome: Outcome | None) -> None:
         "a checkpoint": bool(scenario.restore_from),
         "what numbers shards of variables hold": bool(scenario.partitioner)
         and outcome is not None,
+        "batches of several sizes": bool(run.setup.get("resized")),
     }
     for what, is_needed in found.items():
         if is_needed:
             raise BadInputError(
                 f"Run '{run.scenario}' depends on {what}, which a script of its own "
                 "cannot show. Expected a finding on data(step), from the first step "
-                "on, and whole variables unless the cluster raises. 'distbench shrink' "
-                "looks for a scenario without."
+                "on, batches of one size, and whole variables unless the cluster "
+                "raises. 'distbench shrink' looks for a scenario without."
             )
 
 

@@ -190,11 +190,14 @@ class Trace:
     Attributes:
         name: What was run, for messages: `reference`, `mwms:2`, ...
         replicas: Number of replicas, N.
-        shards: Examples of each replica; the same in every step.
+        shards: Examples of each replica in the first step, and in every other one that
+            `resized` does not name.
         variables: Everything that the subject's state consists of.
         values: The arrays; read-only.
         notes: Facts about the run that diagnosis or report need, as JSON values.
         metrics: What the subject shows besides its loss.
+        resized: Examples of each replica in steps whose batch has another size, as the
+            last one of an epoch often has.
         dtypes: The dtype in which each variable, and the loss (`""`), was computed.
     """
 
@@ -205,6 +208,7 @@ class Trace:
     values: Mapping[TraceKey, Value]
     notes: Mapping[str, object] = field(default_factory=dict)
     metrics: tuple[MetricInfo, ...] = ()
+    resized: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     dtypes: Mapping[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -216,6 +220,10 @@ class Trace:
         if (loss := self.notes.get("loss_dtype")) is not None:
             dtypes[""] = str(loss)
         object.__setattr__(self, "dtypes", MappingProxyType(dtypes))
+
+    def get_shards(self, step: int) -> tuple[int, ...]:
+        """Examples of each replica in a step."""
+        return self.resized.get(step, self.shards)
 
     def get(self, key: TraceKey) -> Value | None:
         """The value under a key, or None where it was not recorded."""
@@ -284,6 +292,7 @@ def merge_traces(name: str, parts: Iterable[Trace]) -> Trace:
         values=values,
         notes=notes,
         metrics=first.metrics,
+        resized=first.resized,
     )
 
 

@@ -50,6 +50,7 @@ def write_trace(trace: Trace, folder: Path, stem: str) -> None:
         "name": trace.name,
         "replicas": trace.replicas,
         "shards": list(trace.shards),
+        "resized": {str(step): list(trace.resized[step]) for step in trace.resized},
         "variables": [asdict(v) for v in trace.variables],
         "notes": dict(trace.notes),
         "metrics": [asdict(metric) for metric in trace.metrics],
@@ -115,6 +116,11 @@ def _read(folder: Path, stem: str) -> Trace:
             MetricInfo(name=m["name"], state=tuple(m["state"]))
             for m in header["metrics"]
         ),
+        # What an older distbench wrote has one size for all steps.
+        resized={
+            int(step): tuple(shards)
+            for step, shards in header.get("resized", {}).items()
+        },
     )
 
 

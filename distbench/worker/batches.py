@@ -30,26 +30,22 @@ class Batches:
         self._draw = draw
         self._name = name
         self._drawn: dict[int, Any] = {}
-        self._examples: int | None = None
 
     def get(self, step: int) -> Any:
         """The batch of a step: a nest of NumPy arrays.
 
         Raises:
-            BadInputError: It holds other things than arrays, or another number of
-                examples than the batches before it.
+            BadInputError: It holds other things than arrays, or no example.
         """
         if step not in self._drawn:
             # A GPU may round otherwise than the CPU of the reference.
             with tf.device("/cpu:0"):
                 batch = self._draw(step)
-            examples = count_batch(batch)
-            self._examples = self._examples or examples
-            if examples != self._examples:
+            if not count_batch(batch):
                 raise BadInputError(
-                    f"data({step}) of '{self._name}' must return as many examples as "
-                    f"the steps before it. Expected: {self._examples} examples. "
-                    f"Received: {examples}. Leave out a last, smaller batch."
+                    f"data({step}) of '{self._name}' must return at least one example. "
+                    "Received: arrays without any. Ask for fewer steps with --steps, "
+                    "or give it more examples."
                 )
             self._drawn[step] = tf.nest.map_structure(np.asarray, batch)
         return self._drawn[step]

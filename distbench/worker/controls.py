@@ -7,7 +7,7 @@ SGD, whose momentum gives it a slot: some of the framework's faults are in its s
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -63,7 +63,7 @@ class ModelControl:
         stock: See `make_control`.
         wrap: See `make_control`.
         keras: The package of the model, `tf_keras` or `keras`.
-        examples: Size of the global batch.
+        examples: Sizes of the global batches, by step.
         normalised: Whether a layer keeps statistics of its inputs.
         compiled: Whether XLA compiles the step.
     """
@@ -76,7 +76,7 @@ class ModelControl:
         wrap: Made | None = None,
         *,
         keras: str,
-        examples: int,
+        examples: Sequence[int],
         normalised: bool,
         compiled: bool,
     ) -> None:
@@ -98,8 +98,9 @@ class ModelControl:
 
     def data(self, step: int) -> Any:
         """Inputs and targets."""
-        rng = np.random.default_rng((step, self._examples))
-        shapes = ((self._examples, 3), (self._examples, 2))
+        examples = self._examples[step % len(self._examples)]
+        rng = np.random.default_rng((step, examples))
+        shapes = ((examples, 3), (examples, 2))
         return tuple(rng.normal(size=shape).astype(np.float32) for shape in shapes)
 
 

@@ -8,7 +8,7 @@ from distbench.evidence import Tier
 from distbench.trace import WHOLE, Trace, TraceKey, Value
 from distbench.worker.collect import State
 from distbench.worker.failures import SubjectError
-from distbench.worker.reference import HANDED, Reference, cut_batch
+from distbench.worker.reference import HANDED, Reference
 from distbench.worker.steps import Step
 from distbench.worker.values import are_equal, are_near
 
@@ -55,8 +55,8 @@ def rerun_earlier(
             batch = reference.draw(step)
             runs = [(WHOLE, batch, whole)]
             if reference.replicas > 1:
-                shards = cut_batch(batch, reference.shards)
-                runs += [(r, part, shard) for r, part in enumerate(shards)]
+                parts = reference.sizes.cut(step, batch)
+                runs += [(r, part, shard) for r, part in enumerate(parts)]
             for replica, part, by in runs:
                 session.restore_state(state)
                 try:

@@ -59,6 +59,7 @@ class KerasModelProgram(Program):
         self.name = name_subject(factory)
         self._factory = factory
         self._batches = Batches(data, self.name)
+        self._steps = scenario.batches
         self._even = (
             0 if scenario.split else ClusterSpec.parse(scenario.cluster).replicas
         )
@@ -181,14 +182,15 @@ class KerasModelProgram(Program):
         return tf.train.Checkpoint(model=self._model)
 
     def split(
-        self, scenario: Scenario, examples: int, replicas: int
+        self, scenario: Scenario, replicas: int, step: int = 0
     ) -> tuple[int, ...]:
         """What `experimental_distribute_dataset` makes of a batch."""
+        examples = count_batch(self.data(step))
         each = -(-examples // replicas)
         shards = tuple(
             min(each, max(0, examples - replica * each)) for replica in range(replicas)
         )
-        if scenario.split not in ((), shards):
+        if not step and scenario.split not in ((), shards):
             raise BadInputError(
                 f"Scenario '{scenario.id}': Keras splits {examples} examples over "
                 f"{replicas} replicas itself. Expected the split {shards}. Received: "
@@ -203,7 +205,7 @@ class KerasModelProgram(Program):
         return ModelControl(
             *describe_control(optimizers[0], keeps_descent=keeps_descent),
             keras=name_keras(self._model) or "",
-            examples=count_batch(self.data(0)),
+            examples=[count_batch(self.data(s)) for s in range(self._steps)],
             normalised=bool(self._model.non_trainable_weights),
             compiled=self.is_compiled,
         )

@@ -8,6 +8,7 @@ got in each step, and the examples of the epoch are counted.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class Epoch:
     """What one task read.
 
     Attributes:
-        batches: By step and local replica, a nest of arrays: what is trained on.
+        batches: By batch and local replica, a nest of arrays: what is trained on.
         readers: By replica, or by worker of parameter servers, and batch: the same.
         is_whole: Whether the data set came to its end.
     """
@@ -42,16 +43,17 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GlobalBatches:
-    """The global batches of the first steps, put together from the replicas' shards.
+class GlobalBatch:
+    """What all replicas got in a step.
 
     Attributes:
-        batches: By step, as long as every replica gets as many examples as in the
-            first one.
-        shards: How many that are.
+        place: Its number in the epoch.
+        batch: The replicas' shards, put together.
+        shards: How many examples each replica got.
     """
 
-    batches: tuple[Any, ...]
+    place: int
+    batch: Any
     shards: tuple[int, ...]
 
 
@@ -115,11 +117,11 @@ def digest_examples(batch: Any) -> tuple[str, ...]:
 
 
 def write_epoch(epoch: Epoch, folder: Path, name: str, steps: int) -> None:
-    """Write the batches of the first steps, and a digest of every example."""
+    """Write the batches that may be trained on, and a digest of every example."""
     arrays = {
-        f"{step}.{replica}.{number}": array
-        for step, parts in enumerate(epoch.batches[:steps])
-        for replica, part in enumerate(parts)
+        f"{place}.{replica}.{number}": array
+        for place in _list_kept(epoch, steps)
+        for replica, part in enumerate(epoch.batches[place])
         for number, array in enumerate(tf.nest.flatten(part))
     }
     np.savez(folder / f"batches-{name}.npz", **arrays)
@@ -128,30 +130,58 @@ def write_epoch(epoch: Epoch, folder: Path, name: str, steps: int) -> None:
     (folder / f"examples-{name}.json").write_text(json.dumps(document), "utf-8")
 
 
-def read_batches(folder: Path, names: Sequence[str], like: Any) -> GlobalBatches:
-    """Put together what all replicas got in each step.
+def _list_kept(epoch: Epoch, steps: int) -> list[int]:
+    """The first batches, the first one after them of another size, and the last one.
+
+    The tasks of a cluster cannot ask each other for the sizes of their shards: that of
+    some may stay the same. An epoch ends for all with the same batch.
+    """
+    sizes = [tuple(map(count_batch, parts)) for parts in epoch.batches]
+    late = range(steps, len(sizes))
+    others = [place for place in late if sizes[place] not in sizes[:steps]][:1]
+    ends = late[-1:] if epoch.is_whole else ()
+    return sorted({*range(len(sizes))[:steps], *others, *ends})
+
+
+def read_batches(
+    folder: Path, names: Sequence[str], like: Any, steps: int
+) -> tuple[GlobalBatch, ...]:
+    """What all replicas got in each step, put together.
+
+    That is the epoch from its start. A batch of another size, as the last one often is,
+    takes the place of the last step if it comes later: what is right for many equal
+    batches need not be right for that.
 
     Args:
         folder: Where `write_epoch` left it.
         names: Of the tasks, in their order.
         like: A nest of the structure of a batch.
+        steps: How many batches are needed. Fewer come back of a shorter epoch.
     """
-    by_step: dict[int, list[list[Any]]] = {}
+    by_place: dict[int, list[list[Any]]] = {}
+    readers: Counter[int] = Counter()
     for name in names:
         with np.load(folder / f"batches-{name}.npz") as arrays:
-            for step, parts in _group(arrays).items():
-                by_step.setdefault(step, []).extend(parts)
-    shards = [
-        tuple(count_batch(parts) for parts in by_step[step]) for step in sorted(by_step)
-    ]
-    same = [found for found in shards if found == shards[0]]
-    batches = tuple(
-        tf.nest.pack_sequence_as(
-            like, [np.concatenate(p) for p in zip(*by_step[step], strict=True)]
+            for place, parts in _group(arrays).items():
+                by_place.setdefault(place, []).extend(parts)
+                readers[place] += 1
+    found = [
+        GlobalBatch(
+            place=place,
+            batch=tf.nest.pack_sequence_as(
+                like, [np.concatenate(p) for p in zip(*parts, strict=True)]
+            ),
+            shards=tuple(map(count_batch, parts)),
         )
-        for step in range(len(same))
-    )
-    return GlobalBatches(batches=batches, shards=shards[0] if shards else ())
+        for place, parts in sorted(by_place.items())
+        if readers[place] == len(names)
+    ]
+    first, late = found[:steps], found[steps:]
+    usual = {batch.shards for batch in first}
+    others = [batch for batch in late if batch.shards not in usual]
+    if others and steps > 1:
+        first[-1] = others[0]
+    return tuple(first)
 
 
 def _group(arrays: Any) -> dict[int, list[list[Any]]]:

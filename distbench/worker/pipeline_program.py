@@ -11,7 +11,7 @@ import tensorflow as tf
 from distbench.errors import BadInputError
 from distbench.scenario import Scenario
 from distbench.worker.pipeline import (
-    GlobalBatches,
+    GlobalBatch,
     iterate,
     read_batches,
     read_epoch,
@@ -27,7 +27,7 @@ class PipelineProgram(UserProgram):
     def __init__(self, subject: Any) -> None:
         super().__init__(subject)
         self._like: Any = None
-        self._given: GlobalBatches | None = None
+        self._given: tuple[GlobalBatch, ...] = ()
 
     def read_data(
         self, strategy: tf.distribute.Strategy, folder: Path, name: str, steps: int
@@ -41,36 +41,41 @@ class PipelineProgram(UserProgram):
             self._like = epoch.batches[0][0]
         write_epoch(epoch, folder, name, steps)
 
-    def take_data(self, folder: Path, names: Sequence[str]) -> None:
+    def take_data(self, folder: Path, names: Sequence[str], steps: int) -> None:
         """See `Program`."""
         if self._like is None:
             # A run that trains on what another one read has only its own pipeline to
             # tell the structure of a batch.
             self._like = next(iterate(self._subject, tf.distribute.get_strategy()))
-        self._given = read_batches(folder, names, self._like)
+        self._given = read_batches(folder, names, self._like, steps)
+
+    def find_place(self, step: int) -> int:
+        """See `Program`."""
+        return self._find(step).place
 
     def data(self, step: int) -> Any:
         """What all replicas got in a step.
 
         Raises:
-            BadInputError: The pipeline came to its end before, or gave the replicas
-                another number of examples than in the first step.
+            BadInputError: The pipeline came to its end before.
         """
-        batches = () if self._given is None else self._given.batches
-        if step >= len(batches):
-            raise BadInputError(
-                f"The pipeline of '{self.name}' must give every replica as many "
-                f"examples in step {step} as in the first one. It did so for "
-                f"{len(batches)} steps. Ask for so many with --steps, or give it more "
-                "examples."
-            )
-        return batches[step]
+        return self._find(step).batch
 
     def split(
         self,
         scenario: Scenario,  # noqa: ARG002  # the pipeline decides
-        examples: int,  # noqa: ARG002
         replicas: int,  # noqa: ARG002
+        step: int = 0,
     ) -> tuple[int, ...]:
         """What each replica got."""
-        return () if self._given is None else self._given.shards
+        return self._find(step).shards
+
+    def _find(self, step: int) -> GlobalBatch:
+        if step >= len(self._given):
+            raise BadInputError(
+                f"The pipeline of '{self.name}' must give a batch for every step. "
+                f"Expected: a batch for step {step}. Received: an epoch of "
+                f"{len(self._given)} batches. Ask for so many with --steps, or give it "
+                "more examples."
+            )
+        return self._given[step]

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.trace import Trace, TraceKey, Value
-from distbench.worker.reference import HANDED, Reference, cut_batch
+from distbench.worker.reference import HANDED, Reference
 from distbench.worker.values import are_equal
 
 _DRAWS = 48
@@ -55,19 +55,20 @@ class Probes:
         ).permutation(reference.examples)
         regrouped = tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
         largest = int(np.argmax(reference.shards))
-        shard = self._cut(batch)[largest]
+        shard = self._cut(0, batch)[largest]
         return {
-            "regrouped": self._probe("regrouped", [self._cut(regrouped)], tier),
+            "regrouped": self._probe("regrouped", [self._cut(0, regrouped)], tier),
             "doubled": self._probe("doubled", self._list_doubled(), tier),
             **self._draw_again(largest, {"once": shard, "twice": _double(shard)}),
         }
 
-    def _cut(self, batch: Any) -> list[Any]:
-        return list(cut_batch(batch, self._reference.shards))
+    def _cut(self, step: int, batch: Any) -> list[Any]:
+        return list(self._reference.sizes.cut(step, batch))
 
     def _list_doubled(self) -> Iterator[list[Any]]:
         for step in range(self._reference.scenario.steps):
-            yield [_double(shard) for shard in self._cut(self._reference.draw(step))]
+            batch = self._reference.draw(step)
+            yield [_double(shard) for shard in self._cut(step, batch)]
 
     def _probe(self, name: str, steps: Iterable[Sequence[Any]], tier: Tier) -> Trace:
         values: dict[TraceKey, Value] = {}

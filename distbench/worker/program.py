@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from distbench.errors import BadInputError
 from distbench.scenario import Scenario
-from distbench.split import split_unevenly
+from distbench.split import split_alike, split_unevenly
 from distbench.worker.controls import make_control
 from distbench.worker.families import describe_control, find_counter
 from distbench.worker.steps import ReplicaStep, ScheduledStep, Step
@@ -102,20 +102,31 @@ class Program:
             strategy: Under which it is read.
             folder: Where what was read is written to.
             name: Of the task that reads.
-            steps: How many batches are kept.
+            steps: How many batches are needed.
         """
 
-    def take_data(self, folder: Path, names: Sequence[str]) -> None:
+    def take_data(self, folder: Path, names: Sequence[str], steps: int) -> None:
         """Train on what the tasks of a cluster read, where the program has to."""
 
+    def find_place(self, step: int) -> int:
+        """Number of the batch in its epoch that a step trains on."""
+        return step
+
     def split(
-        self, scenario: Scenario, examples: int, replicas: int
+        self, scenario: Scenario, replicas: int, step: int = 0
     ) -> tuple[int, ...]:
-        """The examples of each replica: as the scenario says, or unevenly.
+        """The examples of each replica in a step.
+
+        In the first step as the scenario says, or unevenly; in one whose batch has
+        another size in the same proportions.
 
         Raises:
-            BadInputError: The scenario's shares do not add up to the global batch.
+            BadInputError: The scenario's shares do not add up to the first batch.
         """
+        examples = count_batch(self.data(step))
+        if step:
+            first = self.split(scenario, replicas)
+            return first if sum(first) == examples else split_alike(first, examples)
         if scenario.split and sum(scenario.split) != examples:
             raise BadInputError(
                 f"The split of '{self.name}' must add up to the {examples} examples of "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.scenario import Scenario
-from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value
 from distbench.trace.naming import pair_names
 from distbench.worker.batches import digest_batch
@@ -23,6 +22,7 @@ from distbench.worker.optimizer_program import OptimizerProgram
 from distbench.worker.program import count_batch
 from distbench.worker.recut import recut_shards
 from distbench.worker.session import Session
+from distbench.worker.sizes import find_sizes
 from distbench.worker.steps import Step
 from distbench.worker.taps import Fed
 from distbench.worker.values import are_equal, leaves_digits, perturb
@@ -52,7 +52,10 @@ class Reference:
         batch = self.draw(0)
         self.starts: dict[Tier, list[State]] = {}
         self.examples = count_batch(batch)
-        self.shards = program.split(scenario, self.examples, replicas)
+        with session.guard("data"):
+            self.sizes = find_sizes(program, scenario, replicas)
+        self.shards = self.sizes.first
+        session.varies = bool(self.sizes.resized)
         self._whole = session.make_step()
         self._fed_step = session.make_step()
         self._handed: list[Fed] = []
@@ -168,7 +171,7 @@ class Reference:
             session.collect_state(step, state, values, replica=WHOLE)
             session.collect_results(step, state, values)
             self._handed.append(_find_handed(values, step))
-            for replica, shard in enumerate(cut_batch(batch, self.shards)):
+            for replica, shard in enumerate(self.sizes.cut(step, batch)):
                 session.restore_state({**before, **own[replica]})
                 if self.runs_shard(step, shard):
                     session.collect_taps(step, values, replica=replica, phases=HANDED)
@@ -188,6 +191,7 @@ class Reference:
             values,
             batches=digests,
             repeats=self._repeats,
+            places=[session.program.find_place(s) for s in range(len(digests))],
             narrowest=self._narrowest,
             draws=self._draws,
         )
@@ -242,7 +246,7 @@ class Reference:
             # the rounding that there is, that of a narrower dtype in the step too.
             narrow = self._narrowest if tier == "free" else None
             start = {k: perturb(array, rng, narrow) for k, array in start.items()}
-        order = np.arange(self.examples)
+        order = np.arange(count_batch(batch))
         if _permutes(number):
             order = rng.permutation(order)
         self.session.restore_state(start)
@@ -314,6 +318,7 @@ class Reference:
             values=values,
             notes={"tier": tier, **notes},
             metrics=self.session.metrics,
+            resized=self.sizes.resized,
         )
 
 
@@ -329,12 +334,6 @@ def find_narrowest(graph: Any) -> str:
         if dtype.as_datatype_enum in seen:
             return str(dtype.name)
     return "float64"
-
-
-def cut_batch(batch: Any, shards: tuple[int, ...]) -> Iterator[Any]:
-    """The shard of each replica."""
-    for part in shard_slices(shards):
-        yield tf.nest.map_structure(lambda a, part=part: np.asarray(a)[part], batch)
 
 
 def _find_handed(values: Mapping[TraceKey, Value], step: int) -> Fed:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.trace import Trace, TraceKey, Value
-from distbench.worker.reference import HANDED, Reference, cut_batch
+from distbench.worker.reference import HANDED, Reference
 from distbench.worker.steps import Step
 from distbench.worker.values import are_equal, are_near
 
@@ -62,7 +62,7 @@ def _rerun(
     values: dict[TraceKey, Value] = {}
     with surroundings:
         for number, before in enumerate(reference.starts[tier]):
-            shards = cut_batch(reference.draw(number), reference.shards)
+            shards = reference.sizes.cut(number, reference.draw(number))
             for replica, shard in enumerate(shards):
                 session.restore_state(before)
                 reference.run_shard(number, shard, step)

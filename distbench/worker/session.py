@@ -48,6 +48,11 @@ class Session:
         task: Which task of it this is.
         tapped: Whether to observe; without, the subject runs as if the bench were
             not there, which tests compare with. What XLA compiles is never observed.
+
+    Attributes:
+        varies: Whether batches have several sizes. A step is then traced once for all
+            of them, as over a pipeline: a worker that traced anew for its own sizes
+            would wait in other collectives than those whose shards stay as they are.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class Session:
         self.board.find_shape = self.table.find_shape
         self._metrics: Mapping[str, Any] = {}
         self.tapped = tapped and not program.is_compiled
+        self.varies = False
         if self.tapped:
             for optimizer in self.optimizers:
                 install_taps(optimizer, self.board, self.table)

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.coordinator.coordinator_context import (
     get_current_dispatch_context,
 )
+from tensorflow.python.distribute.values import PerReplicaSpec
 
 from distbench.worker.intercept import hide_from_autograph
 
@@ -55,12 +56,24 @@ class ReplicaStep:
 
     def trace(self, shards: Sequence[Any]) -> tf.Graph:
         """See `Step`."""
-        batch = self._session.distribute(shards)
-        return self._function.get_concrete_function(batch).graph
+        return self._trace(self._session.distribute(shards)).graph
 
     def run(self, shards: Sequence[Any]) -> None:
         """See `Step`."""
-        self._function(self._session.distribute(shards))
+        batch = self._session.distribute(shards)
+        self._choose(batch)(batch)
+
+    def _trace(self, batch: Any) -> Any:
+        """What a batch runs: a concrete function."""
+        if self._session.varies:
+            batch = tf.nest.map_structure(_describe_any_size, batch)
+        return self._function.get_concrete_function(batch)
+
+    def _choose(self, batch: Any) -> Any:
+        """What to call with a batch."""
+        # Op by op there is no trace.
+        is_fixed = not self._session.varies or tf.config.functions_run_eagerly()
+        return self._function if is_fixed else self._trace(batch)
 
 
 class ScheduledStep(ReplicaStep):
@@ -72,16 +85,26 @@ class ScheduledStep(ReplicaStep):
             session.strategy
         )
 
-    def trace(self, shards: Sequence[Any]) -> tf.Graph:
-        """See `Step`."""
-        with trace_scheduled(self._session.strategy):
-            return super().trace(shards)
-
     def run(self, shards: Sequence[Any]) -> None:
         """See `Step`."""
         batch = self._session.distribute(shards)
-        self._coordinator.schedule(self._function, args=(batch,))
+        self._coordinator.schedule(self._choose(batch), args=(batch,))
         self._coordinator.join()
+
+    def _trace(self, batch: Any) -> Any:
+        with trace_scheduled(self._session.strategy):
+            return super()._trace(batch)
+
+
+def _describe_any_size(value: Any) -> Any:
+    """The type of a tensor, or of one for each replica, whatever its first axis."""
+    return _leave_size_open(tf.type_spec_from_value(value))
+
+
+def _leave_size_open(spec: Any) -> Any:
+    if isinstance(spec, PerReplicaSpec):
+        return PerReplicaSpec(*map(_leave_size_open, spec._value_specs))
+    return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
 
 
 @dataclass(slots=True)
@@ -140,8 +163,11 @@ class StepsInFlight:
     def run(self, batches: Sequence[Any]) -> list[Timed]:
         """Run a step on each batch and wait for all."""
         handed = [self._session.distribute([batch]) for batch in batches]
+        like = handed[0]
+        if self._session.varies:
+            like = tf.nest.map_structure(_describe_any_size, like)
         with trace_scheduled(self._session.strategy):
-            take_step = self._function.get_concrete_function(handed[0])
+            take_step = self._function.get_concrete_function(like)
         times = [Timed() for _ in batches]
         # `ClusterCoordinator.schedule` only adds that it takes no Python function, and
         # the scope of the strategy, which matters to tracing alone.

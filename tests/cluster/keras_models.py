@@ -365,3 +365,58 @@ def make_uncompiled() -> Any:
 
 
 make_uncompiled.data = data
+
+
+def _make_odd_on_servers(refuse: Any) -> Any:
+    """A model whose step is another one under parameter servers."""
+    import tensorflow as tf
+    import tf_keras as keras
+
+    class Model(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            if isinstance(
+                tf.distribute.get_strategy(), tf.distribute.ParameterServerStrategy
+            ):
+                data = refuse(data)
+            return super().train_step(data)
+
+    model = Model([keras.layers.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+def make_raising() -> Any:
+    """Raises while its step is traced."""
+
+    def refuse(data: Any) -> Any:
+        raise ValueError("not here")
+
+    return _make_odd_on_servers(refuse)
+
+
+def make_asserting() -> Any:
+    """Raises while its step runs."""
+    import tensorflow as tf
+
+    def refuse(data: Any) -> Any:
+        x, y = data
+        with tf.control_dependencies([tf.debugging.Assert(tf.size(x) < 0, ["no"])]):
+            return tf.identity(x), y
+
+    return _make_odd_on_servers(refuse)
+
+
+class Shrinking:
+    """A model whose last of three batches has three examples in place of four."""
+
+    __name__ = "Shrinking"
+
+    def __call__(self) -> Any:
+        return make_dense()
+
+    def data(self, step: int) -> Any:
+        examples = 3 if step == 2 else 4
+        return _draw(step, examples, 3), _draw(step, examples, 1)
+
+
+make_shrinking = Shrinking()

@@ -87,6 +87,8 @@ class LossInDictionary(Regression):
 
 
 class SmallerLastBatch(Regression):
+    """Correct: the last of three batches has five examples, which weigh the same."""
+
     def data(self, step):
         return draw(np.random.default_rng(step), 8 if step < 2 else 5)
 

@@ -39,10 +39,16 @@ class Trained:
 
         x, y = batch
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum((x @ self.weights - y) ** 2) / GLOBAL_BATCH
+            loss = self.average(tf.reduce_sum((x @ self.weights - y) ** 2, axis=1))
         gradient = tape.gradient(loss, self.weights)
         self.sgd.apply_gradients([(gradient, self.weights)])
         return loss
+
+    def average(self, losses: Any) -> Any:
+        """The replica's share of the mean."""
+        import tensorflow as tf
+
+        return tf.reduce_sum(losses) / GLOBAL_BATCH
 
     def variables(self) -> Any:
         return [self.weights]
@@ -64,6 +70,52 @@ class Sharded(Trained):
     def order(self, examples: Any, context: Any) -> Any:
         """The examples of a pipeline, one after the other."""
         return examples.shard(context.num_input_pipelines, context.input_pipeline_id)
+
+
+class Remainder(Trained):
+    """The last of five batches has five examples; each example weighs the same."""
+
+    examples = 37
+
+    def dataset(self) -> Any:
+        import tensorflow as tf
+
+        x, y = (np.concatenate([a, 2 * a])[: self.examples] for a in make_examples())
+        return tf.data.Dataset.from_tensor_slices((x, y)).batch(GLOBAL_BATCH)
+
+
+class RemainderOfCounted(Remainder):
+    """The mean over the examples that all replicas have in a step."""
+
+    def average(self, losses: Any) -> Any:
+        import tensorflow as tf
+
+        context = tf.distribute.get_replica_context()
+        count = tf.cast(tf.shape(losses)[0], tf.float32)
+        examples = context.all_reduce(tf.distribute.ReduceOp.SUM, count)
+        return tf.reduce_sum(losses) / examples
+
+
+class RemainderOfMeans(Remainder):
+    """The mean over the own shard, divided by N: right as long as shards are even."""
+
+    def average(self, losses: Any) -> Any:
+        import tensorflow as tf
+
+        n = tf.distribute.get_strategy().num_replicas_in_sync
+        return tf.reduce_mean(losses) / n
+
+
+class LoneRemainder(Remainder):
+    """The last batch has one example, which one replica gets."""
+
+    examples = 33
+
+
+class LoneRemainderOfMeans(RemainderOfMeans):
+    """The same: the mean over no example at all."""
+
+    examples = 33
 
 
 class Shuffled(Sharded):

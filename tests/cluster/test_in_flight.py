@@ -61,7 +61,9 @@ def time_steps(count: int):
             return super()._take(look, step, timed, batch)
 
     session = SimpleNamespace(
-        strategy=strategy, distribute=lambda shards: tf.constant(shards[0])
+        strategy=strategy,
+        varies=False,
+        distribute=lambda shards: tf.constant(shards[0]),
     )
     times = Watched(session, add).run(list(np.eye(count, dtype=np.float32)))
     return [(t.tries, t.begun, t.ended, *seen[step]) for step, t in enumerate(times)]

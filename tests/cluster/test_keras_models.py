@@ -154,6 +154,28 @@ def test_on_cpus_xla_itself_refuses_replicas(cluster: str) -> None:
     assert passed.status is Status.PASS, describe_verdict(passed)
 
 
+@LONG
+@pytest.mark.parametrize("name", ["make_asserting", "make_raising"])
+def test_what_a_step_raises_on_parameter_servers_is_its_own(name: str) -> None:
+    """As a graph is made, and as it runs on a worker: a stock model does not."""
+    (found,) = _check(name, "ps:2+1").findings
+    assert (found.code, found.origin) == ("raises", "subject")
+    assert "keras_models.py" in found.explanation
+
+
+@LONG
+def test_the_smaller_batch_that_ends_an_epoch_is_keras_doing() -> None:
+    """With three examples on two replicas; all before it are even."""
+    target = f"{MODELS}:make_shrinking"
+    (run,) = distbench.check(target, "mirrored:2", split=(2, 2)).runs
+    first = run.findings[0]
+    found = (first.code, first.phase, first.step, first.origin)
+    assert found == ("mean-of-means", "loss", 2, "framework"), run
+    passed = distbench.check(target, "mirrored:2")
+    assert passed.status is Status.PASS, describe_verdict(passed)
+    assert "step 2 has 1 + 1 examples" in passed.runs[0].message
+
+
 @pytest.mark.nightly
 def test_uneven_shards_are_weighed_alike_by_keras() -> None:
     verdict = distbench.check(f"{MODELS}:make_late", "mirrored:2", split=(5, 4))

@@ -18,9 +18,8 @@ def _count_traces(name: str) -> tuple[int, int]:
     from distbench.scenario import MODEL, Scenario
     from distbench.target import load_target, parse_target
     from distbench.worker.keras_model import _find_traced
-    from distbench.worker.program import count_batch
-    from distbench.worker.reference import cut_batch
     from distbench.worker.session import Session
+    from distbench.worker.sizes import find_sizes
     from distbench.worker.strategies import configure_runtime, make_strategy
     from distbench.worker.subjects import make_program
 
@@ -30,8 +29,7 @@ def _count_traces(name: str) -> tuple[int, int]:
     program = make_program(load_target(parse_target(f"{MODELS}:{name}")), scenario)
     task = Task(role="worker", index=0)
     session = Session(program, make_strategy(spec), spec, task)
-    batch = program.data(0)
-    shards = list(cut_batch(batch, program.split(scenario, count_batch(batch), 2)))
+    shards = list(find_sizes(program, scenario, 2).cut(0, program.data(0)))
     step = session.make_step()
     session.prepare(step, shards)
     traced = _find_traced(step._function)

@@ -30,6 +30,11 @@ def _check(name: str, cluster: str, **options):
         ("Distributed", "mwms:2"),
         ("FromFiles", "mwms:2"),
         ("Sharded", "ps:2+1"),
+        ("Remainder", "mwms:2"),
+        pytest.param("RemainderOfCounted", "mwms:3", marks=LONG),
+        pytest.param("LoneRemainder", "mwms:2", marks=LONG),
+        pytest.param("Remainder", "mirrored:2", marks=LONG),
+        pytest.param("Remainder", "ps:2+1", marks=LONG),
         pytest.param("Distributed", "ps:2+1", marks=LONG),
         pytest.param("FromUnevenFiles", "ps:2+1", marks=LONG),
         pytest.param("ShardedByHand", "mwms:2", marks=LONG),
@@ -63,12 +68,28 @@ def test_examples_that_come_twice_or_never_are_counted(
     assert not others, describe_verdict(verdict)
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("RemainderOfMeans", "mean-of-means"),
+        pytest.param("LoneRemainderOfMeans", "nonfinite", marks=LONG),
+    ],
+)
+def test_the_smaller_batch_that_ends_an_epoch_is_checked(name: str, code: str) -> None:
+    """All before it are even; it is the fifth, and takes the place of the third."""
+    (run,) = _check(name, "mirrored:2").runs
+    assert run.status is Status.FAIL, run
+    assert (run.findings[0].code, run.findings[0].step) == (code, 2)
+    assert "step 2 (batch 4 of the epoch) has" in run.message
+
+
 @pytest.mark.parametrize("cluster", ["mwms:3", pytest.param("mwms:4", marks=LONG)])
 def test_files_of_other_lengths_give_each_example_once(cluster: str) -> None:
     """In the second step of three workers one of them is at its end already."""
-    verdict = _check("FromUnevenFiles", cluster, steps=1)
+    verdict = _check("FromUnevenFiles", cluster, steps=2)
     assert verdict.status is Status.PASS, describe_verdict(verdict)
     assert len(verdict.runs[0].setup["split"]) == int(cluster[-1])
+    assert "+ 0" in verdict.runs[0].message
 
 
 @LONG
@@ -119,5 +140,5 @@ def test_orders_that_no_seed_makes_alike_lose_and_repeat_examples() -> None:
 
 
 def test_a_pipeline_that_ends_too_early_says_so() -> None:
-    with pytest.raises(BadInputError, match="for 3 steps"):
+    with pytest.raises(BadInputError, match="an epoch of 3 batches"):
         _check("Sharded", "mwms:2", steps=4)

@@ -80,21 +80,19 @@ def _find_place(spec_text: str):
 
 
 def _train_in(place, factory, scenario: Scenario, *, tapped: bool):
-    from distbench.worker.program import count_batch
-    from distbench.worker.reference import cut_batch
     from distbench.worker.session import Session
+    from distbench.worker.sizes import find_sizes
     from distbench.worker.strategies import seed_chance
     from distbench.worker.subjects import make_program
 
     seed_chance(scenario.seed)
     program = make_program(factory, scenario)
     session = Session(program, *place, tapped=tapped)
-    examples = count_batch(program.data(0))
-    shards = program.split(scenario, examples, place[1].replicas)
+    sizes = find_sizes(program, scenario, place[1].replicas)
     trained = session.make_step()
-    session.prepare(trained, list(cut_batch(program.data(0), shards)))
+    session.prepare(trained, list(sizes.cut(0, program.data(0))))
     for step in range(3):
-        session.run(trained, list(cut_batch(program.data(step), shards)))
+        session.run(trained, list(sizes.cut(step, program.data(step))))
         if tapped:
             shown: dict[Any, Any] = {}
             session.collect_results(step, session.read_state(), shown)

@@ -17,7 +17,9 @@ from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value, VariableInfo
 from distbench.verdict import Status
 
-SHARDS = (6, 4, 3)
+Shards = tuple[int, ...]
+SHARDS: Shards = (6, 4, 3)
+LAST = (3, 1, 1)
 EXAMPLES = sum(SHARDS)
 WIDTH = 12
 RATE = np.float32(0.125)
@@ -122,24 +124,26 @@ class Simulator:
 
     Args:
         compute: What one device computes of a batch.
-        weigh: Factor of replica r's loss and gradient on the cluster.
+        weigh: Factor of replica r's loss and gradient on the cluster, given the shards.
         reduce: Replica r's reduced gradient from all local ones.
         scatter: Size of the random numbers in every gradient.
         order_matters: Whether an example weighs more the later it comes.
         dropped: Share of the inputs that a seed, which is state, leaves out.
         on_cluster: What a replica computes, if that is another function.
+        last: Shards of the last of three steps, if they have other sizes.
     """
 
     def __init__(
         self,
         compute: Compute,
-        weigh: Callable[[int], float] = lambda _: 1.0,
+        weigh: Callable[[int, Shards], float] = lambda *_: 1.0,
         reduce: Callable[[list[Batch], int], Batch] = lambda parts, _: sum(parts),  # type: ignore[arg-type, return-value]  # NumPy's sum
         *,
         scatter: float = 0.0,
         order_matters: bool = False,
         dropped: float = 0.0,
         on_cluster: Compute | None = None,
+        last: Shards = SHARDS,
     ) -> None:
         self.compute = compute
         self.on_cluster = on_cluster or compute
@@ -148,6 +152,7 @@ class Simulator:
         self.scatter = scatter
         self.order_matters = order_matters
         self.dropped = dropped
+        self.last = last
         self.seed = 0
         self.rng = np.random.default_rng(3)
         self.theta = self.rng.normal(size=WIDTH).astype(np.float32)
@@ -174,9 +179,13 @@ class Simulator:
             variables=(KERNEL,),
             values=values,
             notes=notes,
+            resized={2: self.last} if self.last != SHARDS else {},
         )
 
-    def make_evidence(self, steps: int = 3) -> Evidence:
+    def find_shards(self, step: int) -> Shards:
+        return self.last if step == 2 else SHARDS
+
+    def make_evidence(self) -> Evidence:
         reference: dict[TraceKey, Value] = {}
         observed: dict[TraceKey, Value] = {}
         replay: dict[TraceKey, Value] = {}
@@ -186,12 +195,12 @@ class Simulator:
         put(reference, INITIAL, "variable", theta)
         for replica in range(len(SHARDS)):
             put(observed, INITIAL, "variable", theta, replica)
-        for step in range(steps):
+        for step in range(3):
             batch = self.draw(step)
             loss, gradient = self.run(batch, theta)
             self.put_step(reference, step, loss, gradient, theta)
             for number, twin in enumerate(twins):
-                order = np.arange(EXAMPLES)
+                order = np.arange(len(batch))
                 if number % 2 == 0:
                     order = self.rng.permutation(order)
                 near = np.nextafter(theta, np.float32(np.inf))
@@ -235,7 +244,8 @@ class Simulator:
 
     def draw(self, step: int) -> Batch:
         rng = np.random.default_rng(step)
-        return rng.normal(size=(EXAMPLES, WIDTH + 1)).astype(np.float32)
+        examples = sum(self.find_shards(step))
+        return rng.normal(size=(examples, WIDTH + 1)).astype(np.float32)
 
     def put_step(
         self,
@@ -258,7 +268,8 @@ class Simulator:
         theta: Batch,
         times: int = 1,
     ) -> None:
-        for replica, part in enumerate(shard_slices(SHARDS)):
+        shards = self.find_shards(step)
+        for replica, part in enumerate(shard_slices(shards)):
             shard = batch[part].repeat(times, axis=0)
             loss, gradient = self.run(shard, theta)
             put(values, step, "loss", loss, replica)
@@ -273,9 +284,10 @@ class Simulator:
         theta: Batch,
     ) -> None:
         parts = []
-        for replica, part in enumerate(shard_slices(SHARDS)):
+        shards = self.find_shards(step)
+        for replica, part in enumerate(shard_slices(shards)):
             loss, gradient = self.run(batch[part], theta, self.on_cluster)
-            factor = np.float32(self.weigh(replica))
+            factor = np.float32(self.weigh(replica, shards))
             put(observed, step, "loss", loss * factor, replica)
             put(observed, step, "local_gradient", gradient * factor, replica)
             parts.append(gradient * factor)
@@ -299,14 +311,18 @@ def put(
     values[key] = np.asarray(value, np.float32)
 
 
-def by_share(replica: int) -> float:
-    return SHARDS[replica] / EXAMPLES
+def by_share(replica: int, shards: Shards) -> float:
+    return shards[replica] / sum(shards)
 
 
-def find(simulator: Simulator) -> tuple[bool, tuple[float, ...] | None]:
+def by_first_share(replica: int, _: Shards) -> float:
+    return by_share(replica, SHARDS)
+
+
+def find(simulator: Simulator) -> tuple[bool, str | None]:
     evidence = simulator.make_evidence()
     nature = find_nature(evidence, measure_noise(evidence))
-    return nature.grouped, nature.weights
+    return nature.grouped, nature.kind
 
 
 @pytest.mark.parametrize(
@@ -318,33 +334,34 @@ def test_sums_and_means_over_examples_do_not_depend_on_groups(compute: Compute) 
 
 
 @pytest.mark.parametrize(
-    ("compute", "weights"),
+    ("compute", "kind"),
     [
-        (by_statistics, (1.0,) * len(SHARDS)),
-        (mean_by_statistics, tuple(map(by_share, range(len(SHARDS))))),
-        (by_statistics_with_penalty, (1.0,) * len(SHARDS)),
+        (by_statistics, "sum"),
+        (mean_by_statistics, "mean"),
+        (by_statistics_with_penalty, "sum"),
         (against_the_others, None),
     ],
 )
-def test_statistics_and_contrasts_do(
-    compute: Compute, weights: tuple[float, ...] | None
-) -> None:
-    assert find(Simulator(compute)) == (True, weights)
+def test_statistics_and_contrasts_do(compute: Compute, kind: str | None) -> None:
+    assert find(Simulator(compute)) == (True, kind)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(6)
 @pytest.mark.parametrize(
     ("simulator", "note"),
     [
         (Simulator(by_statistics), "compared with its own shard"),
         (Simulator(mean_by_statistics, by_share), "compared with its own shard"),
         (Simulator(against_the_others), "cannot be judged"),
+        (Simulator(mean_squares, by_share, last=LAST), "step 2 has 3 + 1 + 1"),
+        (Simulator(sum_squares, last=(3, 0, 0)), "step 2 has 3 + 0 + 0"),
+        (Simulator(mean_by_statistics, by_share, last=LAST), "with its own shard"),
         (Simulator(by_statistics, order_matters=True), "cannot be judged"),
         (Simulator(sum_squares, scatter=0.3), "draws random numbers"),
         (Simulator(by_statistics, scatter=0.3), "note"),
         (Simulator(sum_squares, dropped=0.3), "compared with its own shard"),
         (Simulator(mean_squares, by_share, dropped=0.3), "with its own shard"),
-        (Simulator(with_penalty, lambda _: 1.0, dropped=0.3), "cannot be judged"),
+        (Simulator(with_penalty, lambda *_: 1.0, dropped=0.3), "cannot be judged"),
         (Simulator(sum_squares), ""),
         (Simulator(sum_beside_mean, on_cluster=sum_beside_share), ""),
     ],
@@ -392,14 +409,14 @@ def lose_last(parts: list[Batch], _: int) -> Batch:
             "mean-of-means",
             "loss",
         ),
-        (Simulator(sum_beside_mean, lambda _: 1 / 3), "loss-scaled-twice", "loss"),
+        (Simulator(sum_beside_mean, lambda *_: 1 / 3), "loss-scaled-twice", "loss"),
         (
-            Simulator(mean_by_statistics, lambda _: 1 / len(SHARDS)),
+            Simulator(mean_by_statistics, lambda *_: 1 / len(SHARDS)),
             "mean-of-means",
             "loss",
         ),
         (
-            Simulator(by_statistics, lambda _: 1 / len(SHARDS)),
+            Simulator(by_statistics, lambda *_: 1 / len(SHARDS)),
             "loss-scaled-twice",
             "loss",
         ),
@@ -408,14 +425,14 @@ def lose_last(parts: list[Batch], _: int) -> Batch:
             "regularizer-not-scaled",
             "local_gradient",
         ),
-        (Simulator(by_statistics, lambda _: 1.3), "scale-error", "loss"),
+        (Simulator(by_statistics, lambda *_: 1.3), "scale-error", "loss"),
         (
-            Simulator(by_statistics, lambda r: 2.0 if r == 1 else 1.0),
+            Simulator(by_statistics, lambda r, _: 2.0 if r == 1 else 1.0),
             "scale-error",
             "loss",
         ),
         (
-            Simulator(sum_squares, lambda _: 1 / 3, scatter=0.02),
+            Simulator(sum_squares, lambda *_: 1 / 3, scatter=0.02),
             "loss-scaled-twice",
             "loss",
         ),
@@ -435,14 +452,18 @@ def lose_last(parts: list[Batch], _: int) -> Batch:
             "reduced_gradient",
         ),
         (
-            Simulator(sum_squares, lambda _: 3.0, scatter=0.02),
+            Simulator(sum_squares, lambda *_: 3.0, scatter=0.02),
             "loss-not-scaled",
             "loss",
         ),
-        (Simulator(sum_squares, lambda _: 3.0, dropped=0.3), "loss-not-scaled", "loss"),
+        (
+            Simulator(sum_squares, lambda *_: 3.0, dropped=0.3),
+            "loss-not-scaled",
+            "loss",
+        ),
         (Simulator(mean_squares, dropped=0.3), "loss-not-scaled", "loss"),
         (
-            Simulator(mean_squares, lambda _: 1 / len(SHARDS), dropped=0.3),
+            Simulator(mean_squares, lambda *_: 1 / len(SHARDS), dropped=0.3),
             "mean-of-means",
             "loss",
         ),
@@ -453,6 +474,16 @@ def test_a_wrong_one_is_named(simulator: Simulator, code: str, phase: str) -> No
     assert judgement.status is Status.FAIL
     first = judgement.findings[0]
     assert (first.code, first.phase) == (code, phase), first.explanation
+
+
+def test_what_is_wrong_with_a_last_batch_alone_is_told() -> None:
+    """Each shard counts as it does in all other batches."""
+    simulator = Simulator(mean_squares, by_first_share, last=LAST)
+    judgement = judge(simulator.make_evidence())
+    assert judgement.status is Status.FAIL
+    first = judgement.findings[0]
+    assert (first.code, first.phase, first.step) == ("scale-error", "loss", 2)
+    assert "step 2 has 3 + 1 + 1 examples, in place of 6 + 4 + 3" in judgement.message
 
 
 def test_a_twin_in_another_order_is_none_where_the_order_matters() -> None:

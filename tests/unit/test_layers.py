@@ -98,7 +98,7 @@ ALLOWED: dict[str, set[str]] = {
     "checking.stuck": {"cluster", "codes", "launch", "trace", "trace.files", "verdict"},
     "checking.controls": {*_TOP, "checking.origin"},
     "checking.plan": {"errors", "cluster", "machine", "options", "scenario"},
-    "checking.runs": {"checking.plan", "evidence", "verdict"},
+    "checking.runs": {"checking.plan", "evidence", "trace", "verdict"},
     "checking.failing": {
         *_TOP,
         "checking.controls",

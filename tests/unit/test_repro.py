@@ -220,6 +220,7 @@ def change_setup(**changes) -> Run:
         (change_setup(target="a.b:c;os"), "no name of an attribute"),
         (change_setup(restore_from="mirrored:2"), "depends on a checkpoint"),
         (make_failed(workload=PIPELINE), "depends on an input pipeline"),
+        (change_setup(resized={"2": [3, 2]}), "depends on batches of several sizes"),
         (make_failed(workload="nonsense"), "Workload 'nonsense' is not known"),
         (make_failed(workload="mlp"), "NumPy alone cannot draw"),
         (make_failed(cluster="mwms:9x"), "Cluster spec 'mwms:9x' is not known"),

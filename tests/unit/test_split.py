@@ -6,12 +6,28 @@ import pytest
 from input_checks import check_split, check_uneven
 
 from distbench.errors import BadInputError
-from distbench.split import shard_slices, split_unevenly
+from distbench.split import shard_slices, split_alike, split_unevenly
 
 
 def test_eight_examples_on_two_replicas_are_five_and_three() -> None:
     assert split_unevenly(8, 2) == (5, 3)
     assert shard_slices((5, 3)) == (slice(0, 5), slice(5, 8))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "examples", "shares"),
+    [
+        ((5, 3), 5, (3, 2)),
+        ((5, 3), 1, (1, 0)),
+        ((8, 0), 5, (5, 0)),
+        ((2, 2, 2, 2), 3, (1, 1, 1, 0)),
+        ((4, 4), 12, (6, 6)),
+    ],
+)
+def test_a_batch_of_another_size_is_shared_out_in_the_same_proportions(
+    sizes: tuple[int, ...], examples: int, shares: tuple[int, ...]
+) -> None:
+    assert split_alike(sizes, examples) == shares
 
 
 @pytest.mark.parametrize(

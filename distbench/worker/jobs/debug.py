@@ -24,7 +24,7 @@ class DebugJob:
 
     def debug(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the steps; answers how often it stopped, and what came by."""
-        session, trained, shards = self._training.prepared
+        session, trained, sizes = self._training.prepared
         stop = stop_from_json(payload["stop"])
         tier: Tier = payload["tiers"][0]
         reference = read_reference(payload, tier)
@@ -36,7 +36,7 @@ class DebugJob:
                 session.write_state(select_state(reference, tier, step))
                 debugger.step = step
                 values: dict[TraceKey, Value] = {}
-                self._training.run_step(session, trained, step, shards, values)
+                self._training.run_step(session, trained, step, sizes, values)
                 for key, value in values.items():
                     if key.phase in ("slot", "variable", "iterations"):
                         debugger.look(key, value)

@@ -35,7 +35,7 @@ class ReferenceJobs:
         scenario = scenario_from_json(payload["scenario"])
         session = self._task.make_session(payload, scenario)
         self._task.read_data(session, payload, scenario, "one")
-        self._task.take_data(session, payload)
+        self._task.take_data(session, payload, scenario)
         reference = Reference(session, scenario, payload["replicas"])
         if restored := payload.get("restored"):
             saved = f"saved-{payload['saved_by']}"

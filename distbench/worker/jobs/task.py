@@ -102,10 +102,14 @@ class Task:
         number = payload["tasks"].index(name) + 1 if name in payload["tasks"] else 0
         with session.guard("data"), draw_apart(scenario.seed, number):
             session.program.read_data(
-                session.strategy, Path(payload["folder"]), name, scenario.steps
+                session.strategy, Path(payload["folder"]), name, scenario.batches
             )
 
-    def take_data(self, session: Session, payload: Mapping[str, Any]) -> None:
+    def take_data(
+        self, session: Session, payload: Mapping[str, Any], scenario: Scenario
+    ) -> None:
         """Take what all tasks have read for the data to train on."""
         with session.guard("data"):
-            session.program.take_data(Path(payload["folder"]), payload["tasks"])
+            session.program.take_data(
+                Path(payload["folder"]), payload["tasks"], scenario.batches
+            )

@@ -17,9 +17,8 @@ from distbench.worker.batches import check_batches
 from distbench.worker.given import select_gradients, select_state
 from distbench.worker.jobs.folder import CHECKPOINT, read_reference
 from distbench.worker.jobs.task import Task
-from distbench.worker.program import count_batch
-from distbench.worker.reference import cut_batch
 from distbench.worker.session import Session
+from distbench.worker.sizes import Sizes, find_sizes
 from distbench.worker.steps import Step
 
 
@@ -29,10 +28,10 @@ class TrainingJobs:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._session: Session | None = None
-        self._prepared: tuple[Session, Step, tuple[int, ...]] | None = None
+        self._prepared: tuple[Session, Step, Sizes] | None = None
 
     @property
-    def prepared(self) -> tuple[Session, Step, tuple[int, ...]]:
+    def prepared(self) -> tuple[Session, Step, Sizes]:
         """The subject, its traced step and the shards."""
         if self._prepared is None:
             raise RuntimeError("a step was asked for before prepare")
@@ -51,12 +50,11 @@ class TrainingJobs:
         scenario = scenario_from_json(payload["scenario"])
         self._task.report_progress(phase="build")
         session = self._session or self._task.make_session(payload, scenario)
-        self._task.take_data(session, payload)
+        self._task.take_data(session, payload, scenario)
         with session.guard("data"):
+            sizes = find_sizes(session.program, scenario, self._task.spec.replicas)
             batch = session.program.data(0)
-        shards = session.program.split(
-            scenario, count_batch(batch), self._task.spec.replicas
-        )
+        session.varies = bool(sizes.resized)
         if corrected := payload.get("corrected"):
             reference = read_reference(payload, payload["tiers"][0])
             session.board.feeding = corrected
@@ -68,25 +66,25 @@ class TrainingJobs:
             _restore(session, payload)
         self._task.report_progress(phase="first step")
         trained = session.make_step()
-        session.prepare(trained, list(cut_batch(batch, shards)))
+        session.prepare(trained, list(sizes.cut(0, batch)))
         for step in range(late):
             self._task.report_progress(step=step, phase="before the restore")
-            self.run_step(session, trained, step, shards, {})
+            self.run_step(session, trained, step, sizes, {})
         if late:
             _restore(session, payload)
-        self._prepared = session, trained, shards
+        self._prepared = session, trained, sizes
         return {}
 
     def train(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the scenario on the cluster; writes this task's part of the traces."""
-        session, trained, shards = self.prepared
+        session, trained, sizes = self.prepared
         scenario = scenario_from_json(payload["scenario"])
         folder = Path(payload["folder"])
-        if list(shards) != payload["shards"]:
+        if list(sizes.first) != payload["shards"]:
             raise BadInputError(
                 f"data(0) of '{scenario.target}' must return the same batch in every "
                 f"process. Expected {sum(payload['shards'])} examples, as on one "
-                f"device. Received: {sum(shards)}."
+                f"device. Received: {sum(sizes.first)}."
             )
         self.take_names(payload)
         initial = session.read_state()
@@ -107,14 +105,14 @@ class TrainingJobs:
                     if corrected := payload.get("corrected"):
                         session.board.fed = select_gradients(reference, corrected, step)
                         session.board.set_feeds()
-                    self.run_step(session, trained, step, shards, values)
+                    self.run_step(session, trained, step, sizes, values)
             except BaseException:
                 # The steps before may tell why it failed, unless the disk is full.
                 with contextlib.suppress(OSError):
-                    trace = self._make_trace(session, tier, shards, values)
+                    trace = self._make_trace(session, tier, sizes, values)
                     write_trace(trace, folder, name)
                 raise
-            trace = self._make_trace(session, tier, shards, values)
+            trace = self._make_trace(session, tier, sizes, values)
             write_trace(trace, folder, name)
         return {}
 
@@ -126,14 +124,14 @@ class TrainingJobs:
 
     def save(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Train on the cluster and save what came of it, for another to restore."""
-        session, trained, shards = self.prepared
+        session, trained, sizes = self.prepared
         folder = Path(payload["folder"])
         for step in range(scenario_from_json(payload["scenario"]).steps):
             self._task.report_progress(step=step, phase="before the restore")
-            self.run_step(session, trained, step, shards, {})
+            self.run_step(session, trained, step, sizes, {})
         values: dict[TraceKey, Value] = {}
         session.collect_state(INITIAL, session.read_state(), values)
-        trace = self._make_trace(session, "free", shards, values)
+        trace = self._make_trace(session, "free", sizes, values)
         write_trace(trace, folder, f"saved-{self._task.name}")
         # All tasks write, since some variables are read over all of them, but only the
         # first one's is kept.
@@ -148,14 +146,14 @@ class TrainingJobs:
         session: Session,
         trained: Step,
         step: int,
-        shards: tuple[int, ...],
+        sizes: Sizes,
         values: dict[TraceKey, Value],
     ) -> None:
         """Run one step; adds to `values` what it left."""
         with session.guard("data"):
             batch = session.program.data(step)
         session.begin_step(step)
-        session.run(trained, list(cut_batch(batch, shards)))
+        session.run(trained, list(sizes.cut(step, batch)))
         session.collect_taps(step, values)
         state = session.read_state()
         session.collect_state(step, state, values)
@@ -165,17 +163,18 @@ class TrainingJobs:
         self,
         session: Session,
         tier: Tier,
-        shards: tuple[int, ...],
+        sizes: Sizes,
         values: dict[TraceKey, Value],
     ) -> Trace:
         return Trace(
             name=str(self._task.spec),
             replicas=self._task.spec.replicas,
-            shards=shards,
+            shards=sizes.first,
             variables=session.variables,
             values=dict(values),
             notes={"tier": tier, "micro_steps": session.board.count_gradients()},
             metrics=session.metrics,
+            resized=sizes.resized,
         )
 
 
