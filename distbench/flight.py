@@ -26,7 +26,8 @@ class Flight:
             each step how many had ended when it began and when it ended itself, and
             `tries`, how often it was handed to a worker.
         starts: The state from which each round starts: `INITIAL` the first, what is
-            under a round's number the one after it.
+            under a round's number the one after it. Its notes have `torn`, the roles of
+            the state that the update reads by one op, to write by another.
         orders: The state after each round in an order of reads and updates that may
             have been; one where every order gives the same.
         lost: By place in a round, the state without this one step.
@@ -47,6 +48,11 @@ class Flight:
         notes = self.observed.notes
         begun, ended = (cast(list[int], notes[name]) for name in ("begun", "ended"))
         return tuple(late - early for early, late in zip(begun, ended, strict=True))
+
+    @property
+    def torn(self) -> frozenset[str]:
+        """Roles of the state that other steps may change amid an update."""
+        return frozenset(cast(list[str], self.starts.notes.get("torn", ())))
 
     @property
     def repeated(self) -> tuple[int, ...]:

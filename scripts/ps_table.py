@@ -110,8 +110,8 @@ def make_page(document: Mapping[str, Any]) -> str:
             f"{MODES['in flight']} in flight (`counting`, what three rounds leave "
             "against all that they may leave). Behind a verdict in flight is its tier: "
             "exact where no order of the steps matters, else the envelope of "
-            "interleavings. A number is that of a note below. How a race shows is "
-            "chance, and so is whether its control shows it too, the origin."
+            "interleavings. A number is that of a note below. Whether and how a race "
+            "shows is chance; its origin is not."
         ),
         *describe_measured(document),
         *write_paragraph(

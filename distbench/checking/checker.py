@@ -228,7 +228,7 @@ class Checker:
             if control is not None:
                 # A rule of another kind may be compared in another tier.
                 shown = [f for found in control.findings.values() for f in found]
-                findings = find_origins(findings, shown, by_chance=True)
+                findings = find_origins(findings, shown, torn=control.torn)
         return make_run(
             item,
             flight.tier,

@@ -68,7 +68,9 @@ class Controls:
                 self._launch.log(f"The control of {scenario.id} failed: {error}")
                 return None
             findings = {t: judge(e).findings for t, e in seen.evidence.items()}
+            torn: frozenset[str] = frozenset()
             if seen.flight is not None:
                 findings[seen.flight.tier] = judge_flight(seen.flight).findings
-            _KNOWN[key] = Control(failure=seen.failure, findings=findings)
+                torn = seen.flight.torn
+            _KNOWN[key] = Control(failure=seen.failure, findings=findings, torn=torn)
         return _KNOWN[key]

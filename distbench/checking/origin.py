@@ -9,7 +9,7 @@ a Keras model is a stock model, trained by the same `fit`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from distbench.evidence import Evidence, Tier
@@ -30,10 +30,18 @@ _FRAME = re.compile(
 _FRAMEWORK = re.compile(r"[/\\](tensorflow|tf_keras|keras)[/\\]")
 _RUNTIME = re.compile(r"[/\\]tensorflow[/\\]python[/\\]eager[/\\]execute\.py$")
 """Where an op's own refusal comes out of C++, on a line that is no `raise`."""
+_OP_ERROR = re.compile(r"^tensorflow\.python\.framework\.errors_impl\.\w+: ", re.M)
+_STANDARD = re.compile(r"[/\\]python3\.\d+[/\\](?!site-packages|dist-packages)")
+"""What an op refuses in a thread of a coordinator comes with TensorFlow's own frames
+filtered out, so that the innermost one is of a context manager around them."""
 _NODE = re.compile(r"\s*;?\s*NodeDef: .*", re.DOTALL)
 """Each task of a collective runs an op of its own: one sends, the others receive."""
 _NUMBER = re.compile(r"(?<=\w)_\d+\b")
 """What tells the second op of a name from the first."""
+_REMOTE = re.compile(r"\s*Additional GRPC error information .*", re.DOTALL)
+"""What the worker said once more, often cut off."""
+_PATH = re.compile(r"/?\b[\w.:]+(/[\w.:]+)+")
+"""Variables, ops and devices: those of a stock model have other names."""
 _OP_MAKER = "_create_c_op"
 """Where TensorFlow says that the shapes of an op do not fit, whoever put it there."""
 
@@ -45,10 +53,13 @@ class Control:
     Attributes:
         failure: The task that failed, if one did.
         findings: By tier, where the run got to its end.
+        torn: Roles of the state that its update reads by one op, to write by another,
+            known of steps in flight: there these may lose, or double, what others did.
     """
 
     failure: TaskFailedError | None = None
     findings: Mapping[Tier, tuple[Finding, ...]] = field(default_factory=dict)
+    torn: frozenset[str] = frozenset()
 
 
 def may_be_framework(scenario: Scenario, findings: Sequence[Finding]) -> bool:
@@ -96,27 +107,39 @@ def find_origins(
     findings: Sequence[Finding],
     of_control: Sequence[Finding],
     *,
-    by_chance: bool = False,
+    torn: Collection[str] | None = None,
 ) -> tuple[Finding, ...]:
     """Lay at the framework's door what the control shows too.
+
+    With steps in flight chance decides whether a fault shows, and how: of two steps
+    that race for a variable either may be lost, or be in it once more, or both in part.
+    So what the ops of the control's update allow counts as shown.
 
     Args:
         findings: Of the subject.
         of_control: Of the control.
-        by_chance: Whether chance decides how a fault shows: of two steps that race for
-            a variable either may be lost, or be in it once more, or both in part.
+        torn: See `Control`; None for one step at a time.
     """
-    name = _name_race if by_chance else _name_place
+    name = _name_place if torn is None else _name_race
     shown = {name(finding) for finding in of_control}
+    shown |= {_RACES[role] for role in torn or ()}
     return tuple(
         replace(finding, origin="framework") if name(finding) in shown else finding
         for finding in findings
     )
 
 
+_RACES = {
+    "variable": ("race", "state"),
+    "slot": ("race", "state"),
+    "iterations": ("iterations-wrong", "iterations"),
+}
+"""What a race for state of a role shows as."""
+
+
 def _name_race(finding: Finding) -> tuple[str, str]:
     if finding.phase in ("slot", "variable"):
-        return "race", "state"
+        return _RACES[finding.phase]
     return _name_place(finding)
 
 
@@ -138,6 +161,8 @@ def is_deliberate(traceback: str) -> bool:
     last = frames[-1]
     if _RUNTIME.search(last["file"]) is not None:
         return True
+    if _STANDARD.search(last["file"]) is not None:
+        return _OP_ERROR.search(traceback) is not None
     is_framework = _FRAMEWORK.search(last["file"]) is not None
     is_raised = last["line"].startswith("raise ") and last["name"] != _OP_MAKER
     return is_framework and is_raised
@@ -153,5 +178,7 @@ def are_alike(left: TaskFailedError | None, right: TaskFailedError) -> bool:
 
 
 def _get_core(message: str) -> str:
-    """What an exception says in every task and process."""
-    return _NUMBER.sub("", _NODE.sub("", _ADDRESS.sub("", message)))
+    """What an exception says of every subject, in every task and process."""
+    for pattern in (_ADDRESS, _REMOTE, _NODE, _NUMBER):
+        message = pattern.sub("", message)
+    return _PATH.sub("/", message)

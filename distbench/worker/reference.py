@@ -25,6 +25,7 @@ from distbench.worker.session import Session
 from distbench.worker.sizes import find_sizes
 from distbench.worker.steps import Step
 from distbench.worker.taps import Fed
+from distbench.worker.torn import find_torn
 from distbench.worker.values import are_equal, leaves_digits, perturb
 
 HANDED: tuple[Phase, ...] = ("loss", "local_gradient")
@@ -68,6 +69,7 @@ class Reference:
         )
         graph = session.prepare(self._whole, [batch])
         self._narrowest, self._draws = find_narrowest(graph), find_draws(graph)
+        self.torn = find_torn(graph, session.table)
         self.initial = session.read_state()
         self._repeats = program.shards_known or self._find_repeats(batch)
         self._twins = _TWINS if self._repeats else _TWINS_OF_CHANCE

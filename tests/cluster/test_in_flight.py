@@ -69,6 +69,44 @@ def time_steps(count: int):
     return [(t.tries, t.begun, t.ended, *seen[step]) for step, t in enumerate(times)]
 
 
+def find_torn_state():
+    """On one device: what each stock rule reads by one op, to write by another."""
+    import keras
+    import tensorflow as tf
+    import tf_keras
+
+    from distbench.worker.families import find_counter
+    from distbench.worker.state import VariableTable, list_state
+    from distbench.worker.torn import find_torn
+
+    legacy, v1 = tf_keras.optimizers.legacy, tf.compat.v1.train
+    made = {
+        "legacy momentum": legacy.SGD(0.1, 0.5),
+        "legacy adam": legacy.Adam(0.1),
+        "tf_keras momentum": tf_keras.optimizers.SGD(0.1, 0.5),
+        "tf_keras adam": tf_keras.optimizers.Adam(0.1),
+        "keras 3 sgd": keras.optimizers.SGD(0.1),
+        "keras 3 adam": keras.optimizers.Adam(0.1),
+        "v1 momentum": v1.MomentumOptimizer(0.1, 0.5),
+        "v1 adam": v1.AdamOptimizer(0.1),
+    }
+    found = {}
+    for name, optimizer in made.items():
+        variable = tf.Variable([1.0, 2.0], name="x")
+        if name.startswith("keras 3"):
+            optimizer.build([variable])
+
+        def step(optimizer=optimizer, variable=variable):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(variable**2)
+            optimizer.apply_gradients([(tape.gradient(loss, variable), variable)])
+
+        graph = tf.function(step).get_concrete_function().graph
+        state = list_state([variable], [optimizer], (), find_counter)
+        found[name] = find_torn(graph, VariableTable(state))
+    return found
+
+
 def _fly(name: str, cluster: str, **options) -> Run:
     verdict = distbench.check(f"{SUBJECTS}:{name}", cluster, **options)
     [run] = verdict.runs
@@ -95,6 +133,21 @@ def test_a_fault_of_steps_in_flight_is_found_and_named(name: str) -> None:
 def test_correct_steps_in_flight_pass(name: str) -> None:
     (passed,) = run_selftest(plan_selftest([name], ["ps:2+1"])).unusual
     assert passed.status is Status.PASS, passed.found
+
+
+def test_what_other_steps_may_change_amid_an_update_is_told_by_its_ops() -> None:
+    """Which the origin of a race rests on; whether one shows is chance."""
+    found = distbench.run(find_torn_state, "one")["worker", 0]
+    assert found == {
+        "legacy momentum": [],
+        "legacy adam": [],
+        "tf_keras momentum": ["slot"],
+        "tf_keras adam": ["slot"],
+        "keras 3 sgd": ["iterations"],
+        "keras 3 adam": ["iterations", "slot"],
+        "v1 momentum": [],
+        "v1 adam": ["slot"],
+    }
 
 
 def test_what_ended_before_a_step_began_was_written() -> None:

@@ -146,7 +146,7 @@ def test_what_is_wrong_with_it_is_looked_for_without_xla(
 
 
 @LONG
-@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
+@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2", "ps:2+1"])
 def test_on_cpus_xla_itself_refuses_replicas(cluster: str) -> None:
     verdict = _check("make_compiled", cluster)
     assert {run.status for run in verdict.runs} == {Status.REFUSED}

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 from verdict_samples import make_finding
 
-from distbench.checking.origin import find_origins, may_be_framework, plan_control
+from distbench.checking.origin import (
+    are_alike,
+    find_origins,
+    is_deliberate,
+    may_be_framework,
+    plan_control,
+)
+from distbench.cluster import Task
+from distbench.launch.failure import TaskFailedError
 from distbench.scenario import Scenario
 from distbench.target import TargetRef
 
@@ -64,6 +72,90 @@ def test_of_a_race_either_outcome_is_the_same_fault() -> None:
     ours = make_finding(code="lost-update", phase="variable")
     counted = make_finding(code="iterations-wrong", phase="iterations")
     theirs = make_finding(code="unexplained", phase="slot")
-    found = find_origins((ours, counted), (theirs,), by_chance=True)
+    found = find_origins((ours, counted), (theirs,), torn=())
     assert [f.origin for f in found] == ["framework", "subject"]
     assert find_origins((ours,), (theirs,))[0].origin == "subject"
+
+
+XLA = (
+    "Detected at node {node}: Trying to access resource {variable} located in device "
+    "/job:ps/replica:0/task:0/device:CPU:0 from device /job:worker/task:{task}/device:"
+    "CPU:0 Cf. https://www.tensorflow.org/xla/known_issues [[{{{{node {node}}}}}]] "
+    "Additional GRPC error information from remote target /job:worker/task:{task} "
+    "while calling /tensorflow.eager.EagerService/Enqueue: :UNKNOWN:{rest}"
+)
+ASSERTED = "assertion failed: [{words}] [[{{{{node {node}}}}}]]"
+
+
+def fail(message: str, exception: str = "InvalidArgumentError") -> TaskFailedError:
+    return TaskFailedError(
+        "worker-0 failed",
+        task=Task(role="worker", index=0),
+        kind="subject",
+        exception=exception,
+        message=message,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        (
+            fail(XLA.format(node="Call_1", variable="a/kernel/3", task=0, rest="x...")),
+            fail(XLA.format(node="Call", variable="dense/bias/11", task=1, rest="Er")),
+            True,
+        ),
+        (
+            fail(ASSERTED.format(words="no", node="Assert/Assert")),
+            fail(ASSERTED.format(words="not so", node="Assert/Assert")),
+            False,
+        ),
+        (fail("no"), fail("no", "ValueError"), False),
+        (fail("Incompatible shapes: [3] vs. [5]"), fail("No such op"), False),
+    ],
+    ids=["names", "words", "types", "others"],
+)
+def test_two_failures_are_alike_if_names_alone_tell_them_apart(
+    ours: TaskFailedError, theirs: TaskFailedError, expected: bool
+) -> None:
+    assert are_alike(theirs, ours) is expected
+
+
+@pytest.mark.parametrize(
+    ("torn", "origins"),
+    [
+        ((), ["subject", "subject"]),
+        (("slot",), ["framework", "subject"]),
+        (("iterations",), ["subject", "framework"]),
+        (("iterations", "variable"), ["framework", "framework"]),
+    ],
+)
+def test_a_race_that_the_controls_ops_allow_need_not_show(
+    torn: tuple[str, ...], origins: list[str]
+) -> None:
+    raced = make_finding(code="extra-update", phase="variable")
+    counted = make_finding(code="iterations-wrong", phase="iterations")
+    found = find_origins((raced, counted), (), torn=torn)
+    assert [f.origin for f in found] == origins
+
+
+THREAD = """Traceback (most recent call last, the framework's frames left out):
+  File "/usr/lib/python3.11/{file}", line 145, in __exit__
+    except StopIteration:
+{error}
+"""
+OP = "tensorflow.python.framework.errors_impl.InvalidArgumentError: not there"
+
+
+@pytest.mark.parametrize(
+    ("file", "error", "expected"),
+    [
+        ("contextlib.py", OP, True),
+        ("contextlib.py", "KeyError: 'x'", False),
+        ("site-packages/mine/step.py", OP, False),
+    ],
+)
+def test_what_an_op_refuses_in_another_thread_is_deliberate(
+    file: str, error: str, expected: bool
+) -> None:
+    assert is_deliberate(THREAD.format(file=file, error=error)) is expected

@@ -38,7 +38,7 @@ class FlightJobs:
         digests = [
             digest_batch(reference.draw(step)) for step in range(scenario.scheduled)
         ]
-        notes = {**starts.notes, "batches": digests}
+        notes = {**starts.notes, "batches": digests, "torn": reference.torn}
         write_trace(replace(starts, notes=notes), folder, "starts")
         return {
             "commutes": commutes,
