@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from families_cases import CLUSTERS, FAMILIES, Case
-from measured import describe_measured, write_paragraph
+from measured import count_commits, describe_measured, write_paragraph
 
 Row = dict[str, Any]
 """One check, as it is kept."""
@@ -150,8 +150,7 @@ def _write_total(cases: Sequence[Case], rows: Sequence[Row]) -> Iterator[str]:
     statuses = Counter(row["status"] for row in rows)
     counted = ", ".join(f"{count} {status}" for status, count in statuses.most_common())
     numbers = sum(row.get("checked", 0) for row in rows)
-    commits = Counter(row["distbench"] for row in rows)
-    by = ", ".join(f"{count} by distbench {name}" for name, count in commits.items())
+    by = count_commits(rows)
     yield from write_paragraph(
         f"{len(rows)} of {len(cases)} checks made ({by}), with {numbers} comparisons: "
         f"{counted}."

@@ -8,7 +8,8 @@ import os
 import platform
 import subprocess
 import textwrap
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,12 @@ def describe_measured(document: Mapping[str, Any]) -> list[str]:
         return []
     words = ", ".join(f"{name} {value}" for name, value in place.items())
     return write_paragraph(f"Measured with {words}.")
+
+
+def count_commits(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Which rows, each with the commit that it was measured by, are whose."""
+    commits = Counter(row["distbench"] for row in rows)
+    return ", ".join(f"{count} by distbench {name}" for name, count in commits.items())
 
 
 def write_paragraph(text: str) -> list[str]:

@@ -19,8 +19,10 @@ from typing import Any
 from measured import (
     FOLDER,
     ROOT,
+    count_commits,
     describe_measured,
     describe_place,
+    find_commit,
     write_figures,
     write_paragraph,
 )
@@ -78,6 +80,7 @@ def measure(optimizer: str, partitioner: str, mode: str) -> dict[str, Any]:
         "findings": sorted({f"{f.code} ({f.origin})" for f in run.findings}),
         "message": run.message if str(run.status) != "pass" else "",
         "most_stale": max(run.staleness, default=0),
+        "distbench": find_commit(),
     }
 
 
@@ -115,7 +118,7 @@ def make_page(document: Mapping[str, Any]) -> str:
         ),
         *describe_measured(document),
         *write_paragraph(
-            f"{len(rows)} checks: "
+            f"{len(rows)} checks ({count_commits(rows)}): "
             + ", ".join(f"{number} {status}" for status, number in count.items())
             + "."
         ),
@@ -162,6 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = (
         json.loads(given.json.read_text("utf-8"))["rows"] if given.json.exists() else []
     )
+    place = describe_place()
+    del place["distbench"]  # each row says its own
     known = {(row["optimizer"], row["partitioner"], row["mode"]) for row in rows}
     for cell in (
         (optimizer, partitioner, mode)
@@ -172,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if cell not in known:
             rows.append(measure(*cell))
             print(json.dumps(rows[-1]), flush=True)
-            write_figures(given.json, {"place": describe_place(), "rows": rows})
+            write_figures(given.json, {"place": place, "rows": rows})
 
 
 if __name__ == "__main__":
