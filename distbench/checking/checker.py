@@ -17,7 +17,8 @@ from distbench.checking.origin import (
     has_sparse_gradients,
     may_be_framework,
 )
-from distbench.checking.plan import Planned, plan_scenarios
+from distbench.checking.plan import Planned, leave_one_worker, plan_scenarios
+from distbench.checking.races import find_race_origins
 from distbench.checking.runs import end_uncompared, make_run, tell_injury
 from distbench.cluster import ClusterSpec
 from distbench.details import Compared, Details
@@ -226,9 +227,14 @@ class Checker:
         if findings and may_be_framework(item.scenario, findings):
             control = self._controls.run(item.scenario, item.spec, seen.control)
             if control is not None:
-                # A rule of another kind may be compared in another tier.
-                shown = [f for found in control.findings.values() for f in found]
-                findings = find_origins(findings, shown, torn=control.torn)
+                alone = leave_one_worker(item)
+                findings = find_race_origins(
+                    findings,
+                    flight.torn,
+                    control,
+                    lambda: self._fly(alone),
+                    lambda: self._fly_control(alone, seen.control),
+                )
         return make_run(
             item,
             flight.tier,
@@ -242,6 +248,29 @@ class Checker:
             staleness=flight.staleness,
             details=self._keep(seen, flight, judgement.compared),
         )
+
+    def _fly(self, item: Planned) -> Sequence[Finding]:
+        """What is wrong with steps in flight on another cluster, if they end there.
+
+        With a task hurt on purpose there may be nobody left to end them.
+        """
+        if self._launch.injury is not None:
+            return ()
+        try:
+            seen = observe(
+                self._target, item.scenario, item.spec, self._tiers, self._launch
+            )
+        except (BadInputError, ClusterError) as error:
+            self._launch.log(f"{item.scenario.id} was tried in vain: {error}")
+            return ()
+        return () if seen.flight is None else judge_flight(seen.flight).findings
+
+    def _fly_control(
+        self, item: Planned, control: TargetRef | None
+    ) -> Sequence[Finding]:
+        found = self._controls.run(item.scenario, item.spec, control)
+        of_tiers = {} if found is None else found.findings
+        return [finding for of_tier in of_tiers.values() for finding in of_tier]
 
     def _keep(
         self,

@@ -9,7 +9,7 @@ a Keras model is a stock model, trained by the same `fit`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from distbench.evidence import Evidence, Tier
@@ -104,43 +104,19 @@ def has_sparse_gradients(evidence: Evidence) -> bool:
 
 
 def find_origins(
-    findings: Sequence[Finding],
-    of_control: Sequence[Finding],
-    *,
-    torn: Collection[str] | None = None,
+    findings: Sequence[Finding], of_control: Sequence[Finding]
 ) -> tuple[Finding, ...]:
     """Lay at the framework's door what the control shows too.
-
-    With steps in flight chance decides whether a fault shows, and how: of two steps
-    that race for a variable either may be lost, or be in it once more, or both in part.
-    So what the ops of the control's update allow counts as shown.
 
     Args:
         findings: Of the subject.
         of_control: Of the control.
-        torn: See `Control`; None for one step at a time.
     """
-    name = _name_place if torn is None else _name_race
-    shown = {name(finding) for finding in of_control}
-    shown |= {_RACES[role] for role in torn or ()}
+    shown = {_name_place(finding) for finding in of_control}
     return tuple(
-        replace(finding, origin="framework") if name(finding) in shown else finding
-        for finding in findings
+        replace(f, origin="framework") if _name_place(f) in shown else f
+        for f in findings
     )
-
-
-_RACES = {
-    "variable": ("race", "state"),
-    "slot": ("race", "state"),
-    "iterations": ("iterations-wrong", "iterations"),
-}
-"""What a race for state of a role shows as."""
-
-
-def _name_race(finding: Finding) -> tuple[str, str]:
-    if finding.phase in ("slot", "variable"):
-        return _RACES[finding.phase]
-    return _name_place(finding)
 
 
 def _name_place(finding: Finding) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
@@ -33,6 +33,12 @@ class Planned:
     scenario: Scenario
     spec: ClusterSpec
     optional: bool
+
+
+def leave_one_worker(item: Planned) -> Planned:
+    """The same steps on the first worker alone, and so one after the other."""
+    spec = replace(item.spec, workers=1)
+    return replace(item, spec=spec, scenario=replace(item.scenario, cluster=str(spec)))
 
 
 def plan_scenarios(

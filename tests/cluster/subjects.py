@@ -186,6 +186,27 @@ def make_adam():
     return legacy.Adam(0.1)
 
 
+def make_keras3_applied_again():
+    """Keras 3's count races; that some steps are applied once more does not."""
+    import keras
+
+    from distbench.samples.servers import OwnNumber, is_served
+
+    class AppliedAgain(keras.optimizers.SGD):
+        def apply(self, grads, trainable_variables=None):
+            done = super().apply(grads, trainable_variables)
+            if is_served():
+                again = tf.equal(OwnNumber("applied_again").add(1) % 3, 0)
+                for gradient, variable in zip(
+                    grads, self._trainable_variables, strict=True
+                ):
+                    change = 0.125 * tf.cast(again, tf.float32) * gradient
+                    variable.assign_sub(change)
+            return done
+
+    return AppliedAgain(0.125)
+
+
 def make_identity_aggregator():
     return legacy.SGD(0.125, momentum=0.5, gradient_aggregator=lambda pairs: pairs)
 

@@ -150,6 +150,16 @@ def test_what_other_steps_may_change_amid_an_update_is_told_by_its_ops() -> None
     }
 
 
+@LONG
+def test_what_is_wrong_with_one_worker_too_is_no_race() -> None:
+    """The stock optimizer loses counts, which would pass for a race for all of it."""
+    target = f"{SUBJECTS}:make_keras3_applied_again"
+    found = distbench.check(target, "ps:2+1", in_flight=8).findings
+    origins = {finding.code: finding.origin for finding in found}
+    assert origins["extra-update"] == "subject", found
+    assert origins.get("iterations-wrong", "framework") == "framework", found
+
+
 def test_what_ended_before_a_step_began_was_written() -> None:
     count = 12
     timed = distbench.run(time_steps, "ps:2+1", args=(count,))["chief", 0]

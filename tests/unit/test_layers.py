@@ -107,6 +107,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.runs",
         "checking.stuck",
     },
+    "checking.races": {"checking.origin", "verdict"},
     "checking.launches": {"launch", "observe", "options"},
     "checking.debugging": {*_TOP, "checking.launches", "checking.plan", "stop"},
     "checking.checker": {
@@ -117,6 +118,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.kept",
         "checking.confirm",
         "checking.origin",
+        "checking.races",
         "checking.controls",
         "checking.failing",
         "checking.runs",

@@ -68,15 +68,6 @@ def test_a_programs_control_has_the_same_kind_of_gradients(
     assert control.target == STOCK.describe()
 
 
-def test_of_a_race_either_outcome_is_the_same_fault() -> None:
-    ours = make_finding(code="lost-update", phase="variable")
-    counted = make_finding(code="iterations-wrong", phase="iterations")
-    theirs = make_finding(code="unexplained", phase="slot")
-    found = find_origins((ours, counted), (theirs,), torn=())
-    assert [f.origin for f in found] == ["framework", "subject"]
-    assert find_origins((ours,), (theirs,))[0].origin == "subject"
-
-
 XLA = (
     "Detected at node {node}: Trying to access resource {variable} located in device "
     "/job:ps/replica:0/task:0/device:CPU:0 from device /job:worker/task:{task}/device:"
@@ -119,24 +110,6 @@ def test_two_failures_are_alike_if_names_alone_tell_them_apart(
     ours: TaskFailedError, theirs: TaskFailedError, expected: bool
 ) -> None:
     assert are_alike(theirs, ours) is expected
-
-
-@pytest.mark.parametrize(
-    ("torn", "origins"),
-    [
-        ((), ["subject", "subject"]),
-        (("slot",), ["framework", "subject"]),
-        (("iterations",), ["subject", "framework"]),
-        (("iterations", "variable"), ["framework", "framework"]),
-    ],
-)
-def test_a_race_that_the_controls_ops_allow_need_not_show(
-    torn: tuple[str, ...], origins: list[str]
-) -> None:
-    raced = make_finding(code="extra-update", phase="variable")
-    counted = make_finding(code="iterations-wrong", phase="iterations")
-    found = find_origins((raced, counted), (), torn=torn)
-    assert [f.origin for f in found] == origins
 
 
 THREAD = """Traceback (most recent call last, the framework's frames left out):

@@ -5,6 +5,9 @@ Order of its phases (tensorflow/python/training/optimizer.py, 2.21): the argumen
 `_distributed_apply`, which sums with `batch_reduce_to` -> `_prepare` ->
 `_resource_apply_dense` or `_resource_apply_sparse_duplicate_indices` on every copy of
 the variable -> `_finish` -> `global_step`. Nothing happens to the sums on the way.
+`_apply_dense` and `_apply_sparse` are the rules for reference variables, which
+TensorFlow 2 makes none of (`_get_processor`): a subclass that has no others raises on
+one device already.
 Before it, `compute_gradients` divides a loss by N only for a strategy in Estimator's
 mode whose graph saw a mean last (`_scale_loss`).
 """
