@@ -61,6 +61,8 @@ def _note_sizes(reference: Trace) -> str:
     places = cast(Sequence[int], reference.notes.get("places", ()))
     told = []
     for step, shards in reference.resized.items():
+        if step >= reference.steps:
+            continue  # one that was trained before a restore
         place = places[step] if step < len(places) else step
         which = f" (batch {place} of the epoch)" if place != step else ""
         told.append(f"step {step}{which} has {' + '.join(map(str, shards))}")
