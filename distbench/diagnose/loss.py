@@ -13,6 +13,9 @@ from distbench.diagnose.context import Context, Hypothesis, find_shards, take_ro
 from distbench.diagnose.fit import solve_least_squares
 from distbench.trace import WHOLE, TraceKey
 
+_NEAR = 1e-3
+"""Only asks whether shards make up the batch; what is predicted has no free number."""
+
 Shards = tuple[int, ...]
 Scale = tuple[str, str, Callable[[Shards], tuple[float, ...]]]
 """Code, words, and the factor of each replica's share of the loss, given the shards."""
@@ -243,7 +246,10 @@ def _scale_case(
         _add_weighted([1.0] * len(terms), terms),
         _add_weighted(parts, terms),
     )
-    if measure_norm(shares - case.expected) < measure_norm(means - case.expected):
+    errors = [measure_norm(made - case.expected) for made in (shares, means)]
+    if min(errors) > _NEAR * max(map(measure_norm, (shares, means, case.expected))):
+        return None  # on one device the shards make up the batch in another way
+    if errors[0] < errors[1]:
         return _add_weighted(factors, terms)
     return _add_weighted(
         [f * part for f, part in zip(factors, parts, strict=True)], terms

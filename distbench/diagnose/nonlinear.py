@@ -250,8 +250,9 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
 
     Told from an unknown cause by three facts, each at four standard errors: no ratio,
     no relation of its size with the gradient's size, and no repetition over the steps.
+    Never where neither the cluster's step nor that of one device draws any number.
     """
-    if context.phase not in PHASES:
+    if context.phase not in PHASES or _draws_nothing(context):
         return
     predicted: dict[int, Array] = {}
     earlier: dict[tuple[int, str], Array] = {}
@@ -276,6 +277,13 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
             predicted=predicted,
             detail="every replica adds noise to its gradient before the sum",
         )
+
+
+def _draws_nothing(context: Context) -> bool:
+    """Whether it is known that no step draws random numbers."""
+    traces = (context.evidence.observed, context.evidence.reference)
+    found = [trace.notes.get("draws") for trace in traces]
+    return all(draws is not None and not draws for draws in found)
 
 
 def _is_noise_together(context: Context) -> bool:

@@ -390,6 +390,21 @@ def test_shards_that_weigh_other_than_their_examples_are_no_measure() -> None:
     assert (finding.code, finding.phase) == ("mean-of-means", "loss")
 
 
+def test_what_is_neither_a_sum_nor_a_mean_is_not_taken_apart() -> None:
+    """Replicas that hand over what their shards alone give, and no sum it is."""
+    evidence = Simulator(against_the_others).make_evidence()
+    still = {"draws": {}}
+    evidence = replace(
+        evidence,
+        observed=replace(evidence.observed, notes=still),
+        reference=replace(evidence.reference, notes=still),
+        probes={"doubled": evidence.probes["doubled"]},
+    )
+    judgement = judge(evidence)
+    assert judgement.status is Status.FAIL
+    assert {finding.code for finding in judgement.findings} == {"unexplained"}
+
+
 def lose_sum(parts: list[Batch], replica: int) -> Batch:
     return parts[replica]
 

@@ -14,6 +14,7 @@ from distbench.trace import INITIAL, Trace, TraceKey, Value
 from distbench.trace.files import write_trace
 from distbench.trace.naming import pair_names
 from distbench.worker.batches import check_batches
+from distbench.worker.draws import find_draws
 from distbench.worker.given import select_gradients, select_state
 from distbench.worker.jobs.folder import CHECKPOINT, read_reference
 from distbench.worker.jobs.task import Task
@@ -29,6 +30,7 @@ class TrainingJobs:
         self._task = task
         self._session: Session | None = None
         self._prepared: tuple[Session, Step, Sizes] | None = None
+        self._draws: Mapping[str, str] = {}
 
     @property
     def prepared(self) -> tuple[Session, Step, Sizes]:
@@ -66,7 +68,8 @@ class TrainingJobs:
             _restore(session, payload)
         self._task.report_progress(phase="first step")
         trained = session.make_step()
-        session.prepare(trained, list(sizes.cut(0, batch)))
+        graph = session.prepare(trained, list(sizes.cut(0, batch)))
+        self._draws = find_draws(graph)
         for step in range(late):
             self._task.report_progress(step=step, phase="before the restore")
             self.run_step(session, trained, step, sizes, {})
@@ -172,7 +175,11 @@ class TrainingJobs:
             shards=sizes.first,
             variables=session.variables,
             values=dict(values),
-            notes={"tier": tier, "micro_steps": session.board.count_gradients()},
+            notes={
+                "tier": tier,
+                "micro_steps": session.board.count_gradients(),
+                "draws": self._draws,
+            },
             metrics=session.metrics,
             resized=sizes.resized,
         )
