@@ -185,11 +185,12 @@ class Replay:
         """State that the same gradients lead elsewhere if the examples are others.
 
         Nothing of a workload of the bench: its optimizer sees gradients alone. What
-        does not even repeat itself depends on chance, and not on the examples.
+        does not even repeat itself depends on chance, and not on the examples. Of all
+        steps, since what starts at 0 may come back to it exactly in the first.
         """
         if self.reference.session.program.shards_known:
             return
-        fed = replace(reference, replicas=1, values=_take_reduced(reference, step=0))
+        fed = replace(reference, replicas=1, values=_take_reduced(reference))
         try:
             first, again, other = (
                 self._feed(tier, fed, "reduced_gradient", change=change)[0]
