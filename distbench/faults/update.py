@@ -7,6 +7,7 @@ from distbench.samples.lazy import legacy, tf
 from distbench.samples.optimizers import OwnRule, keras3_optimizer, optimizer
 from distbench.samples.program import TRAINED, ByHand, Program
 from distbench.samples.replicas import count_replicas, find_copy
+from distbench.unusual.stepping import CountsForItself
 
 _VARIABLES = ("table", "kernel", "bias")
 _COUNTER = ("SGD/iter",)
@@ -294,3 +295,15 @@ class LangevinNoise:
         super().update_step(gradient, variable, learning_rate)
         noise = tf.random.normal(variable.shape)
         self.assign_add(variable, 1e-3 * noise)
+
+
+@fault(
+    "update-repeated",
+    "variable",
+    ("count",),
+    like="larq/larq#629",
+)
+class CountsOnceForEachReplica(CountsForItself):
+    """Every replica adds one to an unlisted counter, which adds these up."""
+
+    aggregation = "SUM"

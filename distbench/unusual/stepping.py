@@ -6,7 +6,7 @@ import numpy as np
 
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.program import Program
-from distbench.samples.replicas import count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas, update
 from distbench.unusual.program import unusual
 
 
@@ -226,3 +226,59 @@ class MovingStatistics(Program):
         share = 0.9 * self.moving / count_replicas()
         self.moving.assign(share + 0.1 * part)
         return loss
+
+
+@unusual()
+class CountsForItself(Program):
+    """A counter that no list names leads the length of the step."""
+
+    aggregation = "ONLY_FIRST_REPLICA"
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.count = tf.Variable(
+            0.0,
+            name="count",
+            trainable=False,
+            aggregation=getattr(tf.VariableAggregation, self.aggregation),
+        )
+
+    def transform(self, gradients):
+        part = tf.minimum(1.0, (self.count + 1.0) / 16.0)
+        return [tf.convert_to_tensor(g) * part for g in gradients]
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        self.count.assign_add(tf.ones([]))
+
+
+@unusual()
+class AscendsFirst(Program):
+    """Sharpness-aware: the gradient is taken up the slope, and the step from below."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        # From 0 it goes up and comes back without rounding.
+        self.bias.assign(tf.zeros_like(self.bias))
+
+    def replica_step(self, batch):
+        _, gradients = self.differentiate(batch)
+        summed = all_reduce("sum", gradients)
+        norm = tf.linalg.global_norm(summed)
+        ways = [0.05 * gradient / norm for gradient in summed]
+        self.move(ways, 1.0)
+        loss, gradients = self.differentiate(batch)
+        # What was added rounds in another way where the sum did.
+        self.move(ways, -1.0)
+        self.apply(gradients)
+        return loss
+
+    def differentiate(self, batch):
+        with tf.GradientTape() as tape:
+            loss = self.reduce_losses(self.compute_losses(batch), batch)
+        found = tape.gradient(loss, self.trained())
+        return loss, [tf.convert_to_tensor(gradient) for gradient in found]
+
+    def move(self, ways, sign):
+        for variable, way in zip(self.trained(), ways, strict=True):
+            update(variable, lambda copy, by: copy.assign_add(sign * by), way)

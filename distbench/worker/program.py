@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -76,6 +76,10 @@ class Program:
     def variables(self) -> Sequence[Any]:
         """The model's variables, in a fixed order."""
         raise NotImplementedError
+
+    def held_variables(self) -> Iterable[Any]:
+        """What the step may read and write, whether `variables` lists it or not."""
+        return ()
 
     def names(self) -> Mapping[int, str]:
         """What to call variables, by identity, whose own names do not tell enough."""

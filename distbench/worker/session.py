@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -29,7 +30,10 @@ from distbench.worker.program import Program
 from distbench.worker.state import (
     VariableTable,
     find_held,
+    list_shards,
     list_state,
+    list_unlisted,
+    walk_variables,
     write_component,
 )
 from distbench.worker.steps import Step
@@ -149,7 +153,9 @@ class Session:
         with self.guard("first step"):
             graph = step.trace(shards)
             self._check_optimizers()
-        self.refresh_state()
+        self.refresh_state(graph)
+        with self.guard("first step"):
+            _check_values(self.table)
         return graph
 
     def run(self, step: Step, shards: Sequence[Any]) -> None:
@@ -168,9 +174,16 @@ class Session:
                 "Make it once, in build(strategy)."
             )
 
-    def refresh_state(self) -> None:
-        """List the variables anew: the first step may have made some."""
+    def refresh_state(self, graph: tf.Graph) -> None:
+        """List the variables anew: the first step may have made some.
+
+        Args:
+            graph: The traced step.
+        """
         listed, metrics = list(self.program.variables()), self.program.metrics()
+        others = (walk_variables(part) for part in (*self.optimizers, *metrics))
+        known = list_shards(itertools.chain(listed, *others))
+        listed += list_unlisted(self.program.held_variables(), graph, known)
         more = name_state(metrics, listed)
         shown = [v for metric in metrics for v in metric.variables if id(v) in more]
         self.table.replace(
@@ -299,6 +312,27 @@ class Session:
             first_replica=self.first_replica,
             replica=replica,
         )
+
+
+def _check_values(table: VariableTable) -> None:
+    """Refuse variables that the step made where their initial values are out of reach.
+
+    Keras 3 makes an optimizer's slots when it is first called. In the step of a replica
+    these get no value, and the step fails where it reads them.
+
+    Raises:
+        ValueError: A variable has no value.
+    """
+    for variable in table.state:
+        for component in variable.components:
+            shape = tf.raw_ops.VariableShape(input=component.handle)
+            if tuple(shape.numpy()) != variable.info.shape:
+                raise ValueError(
+                    f"variable '{variable.info.path}', which the step made, has no "
+                    "value: it was made inside of strategy.run. Make it before, under "
+                    "the strategy's scope; an optimizer makes its own in "
+                    "build(variables)"
+                )
 
 
 def _check_listed(program: Program, variables: Sequence[Any]) -> None:

@@ -141,7 +141,7 @@ def list_state(
     paths = [v.info.path for v in found]
     for optimizer in optimizers:
         counter = find_counter(optimizer)
-        for variable in _list_shards(walk_variables(optimizer)):
+        for variable in list_shards(walk_variables(optimizer)):
             name = _name_variable(variable)
             role = "iterations" if variable is counter else "slot"
             _register(
@@ -150,7 +150,30 @@ def list_state(
     return tuple(found)
 
 
-def _list_shards(variables: Iterable[Any]) -> Iterator[Any]:
+def list_unlisted(
+    held: Iterable[Any], graph: tf.Graph, known: Iterable[Any]
+) -> Iterator[Any]:
+    """Variables that a step uses, and that nobody has named.
+
+    What a step counts, say, leads the next one whether it is listed or not.
+
+    Args:
+        held: Where to look for them.
+        graph: The traced step.
+        known: Variables that belong to somebody else.
+    """
+    used = {id(outer) for outer, _ in graph.captures}
+    seen = {id(part) for variable in known for part in list_components(variable)}
+    for variable in list_shards(held):
+        parts = list_components(variable)
+        if not any(id(part) in seen for part in parts) and any(
+            id(part.handle) in used for part in parts
+        ):
+            seen.update(map(id, parts))
+            yield variable
+
+
+def list_shards(variables: Iterable[Any]) -> Iterator[Any]:
     """The variables, those in shards taken apart."""
     for variable in variables:
         is_sharded = isinstance(variable, tf.__internal__.distribute.ShardedVariable)
@@ -245,8 +268,12 @@ def write_component(component: Any, value: npt.NDArray[np.generic]) -> None:
     component.assign(tf.cast(tf.constant(value), component.dtype.base_dtype))
 
 
-def walk_variables(root: Any) -> Iterator[Any]:
+def walk_variables(root: Any, beyond: tuple[type, ...] = ()) -> Iterator[Any]:
     """Every variable that can be reached from an object, breadth first.
+
+    Args:
+        root: Where to begin.
+        beyond: Kinds of objects that are not looked into.
 
     Follows attributes, mappings, sequences, sets, partials, bound methods, closures and
     `tf.function`s; stops at tensors, graphs, strategies, modules and classes. An
@@ -256,7 +283,7 @@ def walk_variables(root: Any) -> Iterator[Any]:
     queue = deque([root])
     while queue:
         item = queue.popleft()
-        if id(item) in seen or isinstance(item, _LEAVES):
+        if id(item) in seen or isinstance(item, (*_LEAVES, *beyond)):
             continue
         seen.add(id(item))
         if is_variable(item):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -14,7 +14,7 @@ from distbench.worker.failures import SubjectError
 from distbench.worker.intercept import call_converted
 from distbench.worker.metrics import is_metric
 from distbench.worker.program import Program, name_subject
-from distbench.worker.state import find_held
+from distbench.worker.state import find_held, walk_variables
 
 
 class UserProgram(Program):
@@ -78,6 +78,13 @@ class UserProgram(Program):
     def variables(self) -> Sequence[Any]:
         """What the user's program lists."""
         return list(self._subject.variables())
+
+    def held_variables(self) -> Iterable[Any]:
+        """All that the user's program holds, but for generators of random numbers.
+
+        A strategy gives each replica another one, and a state of its own.
+        """
+        return walk_variables(self._subject, beyond=(tf.random.Generator,))
 
     def optimizers(self) -> Sequence[Any]:
         """One, several or none."""
