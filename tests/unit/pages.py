@@ -166,4 +166,4 @@ def _forget_times(text: str) -> str:
             is_timed and bool(line.strip())
         )
         lines.append(re.sub(r"\d+(\.\d+)?\s*$", "", line) if is_timed else line)
-    return re.sub(r"\b\d+(\.\d+)? ?s\b", "0 s", "\n".join(lines))
+    return re.sub(r"\b\d+(\.\d+)? ?s\b( \(\d+:\d\d:\d\d\))?", "0 s", "\n".join(lines))

@@ -65,6 +65,7 @@ def test_commands_and_what_they_print_are_told_apart() -> None:
         ("a ... e", "a b c d", False),
         ("took 1.5 s", "took 12 s", True),
         ("3 passed in 1.5s", "3 passed in 12.3s", True),
+        ("3 passed in 1.5s", "3 passed in 80.57s (0:01:20)", True),
         ("status  seconds\npass  1.2", "status  seconds\npass  7.0", True),
         ("status  seconds\npass  1.2", "status  seconds\nfail  1.2", False),
         ("seconds  status\n1.2 pass", "seconds  status\n1.3 pass", False),
