@@ -280,8 +280,11 @@ def _explain_failure(
 
     error = excinfo.value
     if isinstance(error, (VerdictFailedError, BadInputError, ClusterError)):
-        # The message says it all; our own source lines would only hide it.
-        report.longrepr = f"{_find_users_line(excinfo)}: {error}"
+        # The message says it all; our own source lines would only hide it. It comes
+        # first, as pytest's summary has its first line, and the place is told as
+        # below pytest's tracebacks, where editors look for it.
+        place = f"{_find_users_line(excinfo)}: {type(error).__name__}"
+        report.longrepr = f"{error}\n\n{place}"
         if isinstance(error, ClusterError) and error.detail:
             report.sections.append(("distbench: tasks", error.detail))
     elif isinstance(error, AssertionError):
