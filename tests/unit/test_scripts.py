@@ -89,5 +89,6 @@ esac"""
 
 def test_ci_calls_the_same_script() -> None:
     assert "scripts/test" in (ROOT / ".ci" / "run").read_text()
-    for path in (".ci/run", "scripts/test", "scripts/scenarios", "scripts/nightly"):
-        assert os.access(ROOT / path, os.X_OK)
+    scripts = [ROOT / "scripts" / n for n in ("test", "scenarios", "nightly", "docs")]
+    for path in (ROOT / ".ci" / "run", *scripts):
+        assert os.access(path, os.X_OK)
