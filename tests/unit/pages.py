@@ -21,6 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -71,6 +72,7 @@ def name_page(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+@cache
 def read_blocks(page: Path) -> tuple[Block, ...]:
     """The fenced blocks of a page."""
     return tuple(list_blocks(page.read_text("utf-8")))
@@ -119,6 +121,12 @@ def list_links(text: str) -> Iterator[str]:
         target = token.attrs.get("href") or token.attrs.get("src")
         if target:
             yield str(target)
+
+
+@cache
+def read_anchors(page: Path) -> frozenset[str]:
+    """The anchors of a page."""
+    return frozenset(list_anchors(page.read_text("utf-8")))
 
 
 def list_anchors(text: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from pages import (
     list_blocks,
     list_links,
     name_page,
+    read_anchors,
     read_blocks,
     read_commands,
 )
@@ -43,6 +44,11 @@ def test_a_block_has_the_comments_right_before_it() -> None:
     assert first.marks == (("first", "touch a"), ("file", "b.py"))
     assert (first.language, first.text, first.line) == ("python", "x\n", 3)
     assert second.marks == ()
+
+
+def test_anchors_are_those_that_github_gives() -> None:
+    text = "# One: two `c-d`\n\n## A, b\n\n## A, b\n\n```text\n# no\n```\n"
+    assert list(list_anchors(text)) == ["one-two-c-d", "a-b", "a-b-1"]
 
 
 def test_commands_and_what_they_print_are_told_apart() -> None:
@@ -121,4 +127,4 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.exists(), where
         assert target.is_relative_to(ROOT), where
         if anchor:
-            assert anchor in list_anchors(target.read_text("utf-8")), where
+            assert anchor in read_anchors(target), where
