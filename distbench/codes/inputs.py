@@ -32,8 +32,9 @@ CODES = (
         signature="some examples of the global batch reach no replica",
         meaning=(
             "Examples are lost on their way: a dropped remainder, a shard number "
-            "beyond "
-            "the number of pipelines, or files that auto-sharding gave to nobody."
+            "beyond the number of pipelines, files that auto-sharding gave to nobody, "
+            "or a replica that got none in a step, so that its loss and gradients are "
+            "0."
         ),
         mathematics="expected: Σ_r n_r = G\nobserved: Σ_r n_r < G",
         wrong="dataset.shard(num_workers + 1, worker_index)",

@@ -11,6 +11,7 @@ from distbench.codes import CODES
 from distbench.compare.comparison import Comparison
 from distbench.compare.pairs import TOLD, Pair
 from distbench.compare.ratio import fit_ratio
+from distbench.diagnose.alone import list_wrong
 from distbench.diagnose.context import Context
 from distbench.trace import INITIAL, WHOLE, Phase
 from distbench.verdict import Finding
@@ -70,7 +71,8 @@ def make_finding(
         ratio = fit_cases(cases)
     replicas = explained.replicas
     if replicas is None:
-        replicas = list_replicas(cases, context.replicas)
+        replicas = list_wrong(context, cases)
+        replicas = replicas or list_replicas(cases, context.replicas)
     worst = max(comparisons, key=lambda c: c.error)
     return Finding(
         code=explained.code,

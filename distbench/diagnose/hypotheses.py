@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from distbench.diagnose import (
+    alone,
     buffers,
     clipping,
     decay,
@@ -75,6 +76,7 @@ CAUSES: tuple[Explain, ...] = (
     nonlinear.explain_by_levels,
     sparse.explain_by_moved_rows,
     # From here on something is fitted to each value, or several numbers to all.
+    alone.explain_by_own_part,
     generic.explain_by_micro_steps,
     generic.explain_by_factor,
     reduction.explain_by_weights,

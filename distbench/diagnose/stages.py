@@ -230,8 +230,7 @@ def _explain_root(
         alike |= set(SCALING)
     if scaled and all(c.code in alike for c in of_loss):
         raised = tuple(
-            replace(cause, phase="loss") if cause is scaled[0] else cause
-            for cause in causes
+            _raise_cause(cause) if cause is scaled[0] else cause for cause in causes
         )
         yield from _report(context, raised, gradients)
         return
@@ -250,6 +249,18 @@ def _is_same_factor(cause: Explained, of_loss: Sequence[Explained]) -> bool:
         and None not in (other.ratio, cause.ratio)
         and bool(np.isclose(other.ratio, cause.ratio, rtol=_SAME, atol=0.0))  # type: ignore[arg-type]  # not None
         for other in of_loss
+    )
+
+
+def _raise_cause(cause: Explained) -> Explained:
+    """A cause of wrong gradients that lies in the loss already."""
+    raised = replace(cause, phase="loss")
+    if cause.code != "scale-error" or cause.ratio != 0:
+        return raised
+    return replace(
+        raised,
+        code="examples-missed",
+        detail="it is 0, and so are the gradients: no example has any part in them",
     )
 
 

@@ -1,0 +1,134 @@
+"""One replica's part of a sum that is wrong alone.
+
+Of a program nobody knows what a replica ought to have seen: it may normalise by what
+all of them count. But how its values relate to those of its shard on one device shows
+in the steps that are right, and a replica that keeps to that in a wrong step is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from distbench.compare.pairs import Pair
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.values import Array, densify, measure_size
+from distbench.diagnose.context import Context, Hypothesis, find_shards
+from distbench.trace import WHOLE
+
+_NEAR = 1e-3
+"""Only asks which replica is meant; whether anything is wrong has been decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """A wrong sum, replica by replica.
+
+    Attributes:
+        due: What each replica's part would be, as its shard and the right steps say.
+        wrong: The replicas whose part is something else; neither none nor all.
+    """
+
+    due: tuple[Array, ...]
+    wrong: tuple[int, ...]
+
+
+def find_parts(context: Context, case: Pair) -> Parts | None:
+    """Which replicas' parts of a sum are wrong; None where that is not known."""
+    if case.key.replica != WHOLE or not case.terms:
+        return None
+    shards = find_shards(context, case)
+    if not shards:
+        return None
+    factors = [_fit_factor(context, case, replica) for replica in range(len(shards))]
+    scale = _fit_scale(context, case)
+    due = tuple(scale * f * s for f, s in zip(factors, shards, strict=True))
+    wrong = tuple(
+        replica
+        for replica, (seen, expected) in enumerate(zip(case.terms, due, strict=True))
+        if not _are_near(seen, expected)
+    )
+    if not 0 < len(wrong) < len(due):
+        return None
+    held = [due[r] for r in range(len(due)) if r not in wrong]
+    if not any(map(np.any, held)):
+        return None  # a replica without examples is right whatever happened
+    return Parts(due=due, wrong=wrong)
+
+
+def list_wrong(context: Context, cases: tuple[Pair, ...]) -> tuple[int, ...]:
+    """The replicas that are wrong in sums over all of them; empty if none can tell."""
+    found = [find_parts(context, case) for case in cases]
+    wrong = {replica for parts in found if parts is not None for replica in parts.wrong}
+    return tuple(sorted(wrong)) if all(found) else ()
+
+
+def explain_by_own_part(context: Context) -> Iterator[Hypothesis]:
+    """Some replicas alone have a factor on all that they compute."""
+    if not context.root or context.evidence.shards_known:
+        return
+    found = {n: find_parts(context, case) for n, case in context.list_cases()}
+    known = {n: parts for n, parts in found.items() if parts is not None}
+    if not known or len(known) < len(found):
+        return
+    wrong = sorted({replica for parts in known.values() for replica in parts.wrong})
+    seen = [context.cases[n].terms[r].ravel() for n in known for r in wrong]
+    due = [parts.due[r].ravel() for parts in known.values() for r in wrong]
+    fit = fit_ratio(np.concatenate(seen), np.concatenate(due))
+    if fit is None:
+        return
+    names = f"replica{'s' if len(wrong) > 1 else ''} {', '.join(map(str, wrong))}"
+    yield Hypothesis(
+        code="scale-error",
+        predicted={
+            n: np.asarray(
+                sum(
+                    fit.ratio * parts.due[r] if r in wrong else term
+                    for r, term in enumerate(context.cases[n].terms)
+                )
+            )
+            for n, parts in known.items()
+        },
+        detail=f"what {names} adds is {fit.ratio:.8g} times what it should be, and the "
+        "others are right",
+        replicas=tuple(wrong),
+        ratio=fit.ratio,
+    )
+
+
+def _fit_factor(context: Context, case: Pair, replica: int) -> float:
+    """How a replica's values relate to those of its shard alone where all is right."""
+    wrong = {other.key.step for other in context.cases}
+    seen, alone = [], []
+    for key, value in context.evidence.observed.select(
+        phase=case.key.phase, replica=replica
+    ):
+        due = context.evidence.reference.get(key)
+        is_same = (key.variable, key.call) == (case.key.variable, case.key.call)
+        if is_same and key.step not in wrong and due is not None:
+            seen.append(densify(value).ravel())
+            alone.append(densify(due).ravel())
+    if not seen:
+        return 1.0
+    fit = fit_ratio(np.concatenate(seen), np.concatenate(alone))
+    return 1.0 if fit is None else fit.ratio
+
+
+def _fit_scale(context: Context, case: Pair) -> float:
+    """What the addends of a sum are multiplied by: 1/N where it is a mean."""
+    if case.key.phase != "loss":
+        return 1.0
+    raw = [
+        context.evidence.observed.get(replace(case.key, replica=replica))
+        for replica in range(len(case.terms))
+    ]
+    sizes = [np.zeros(()) if value is None else densify(value) for value in raw]
+    fit = fit_ratio(np.stack(case.terms), np.stack(sizes))
+    return 1.0 if fit is None else fit.ratio
+
+
+def _are_near(seen: Array, due: Array) -> bool:
+    size = max(measure_size(seen), measure_size(due))
+    return bool(np.all(np.abs(seen - due) <= _NEAR * size))
