@@ -9,9 +9,12 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from distbench.errors import BadInputError, ClusterError
+from distbench.launch.bootstrap import die_with_parent
+from distbench.launch.rundir import RunDirectory
 from distbench.trace import Trace
 from distbench.trace.folder import read_folder
 from distbench.verdict import Status, Verdict, verdict_from_json
@@ -100,6 +103,11 @@ def list_changes(before: Environment, after: Environment) -> list[str]:
     return [f"{name} {a} -> {b}" for name, a, b in pairs if a != b]
 
 
+def open_folder() -> RunDirectory:
+    """A folder for what checks leave; it goes with this process, whatever ends it."""
+    return RunDirectory()
+
+
 def check_under(
     environment: Environment, words: Sequence[str], folder: Path, timeout_s: float
 ) -> Ran:
@@ -153,6 +161,8 @@ def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
         text=True,
         env=_make_variables(),
         start_new_session=True,
+        # Who asked for it is gone then. Nothing else runs in the fork.
+        preexec_fn=partial(die_with_parent, os.getpid()),
     )
     try:
         _, said = process.communicate(timeout=timeout_s)

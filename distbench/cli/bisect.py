@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -52,7 +51,7 @@ def bisect(
 
     Exit codes: 0 alike, 1 not alike, 2 bad usage, 3 error of the cluster or machine.
     """
-    from distbench.environments import check_under, find_environment
+    from distbench.environments import check_under, find_environment, open_folder
     from distbench.report.table import make_console
 
     pair = {"good": find_environment(good), "bad": find_environment(bad)}
@@ -61,11 +60,10 @@ def bisect(
     words += [] if workload is None else ["--workload", workload]
     words += [] if keras is None else ["--keras", keras]
     ran: dict[str, Ran] = {}
-    with tempfile.TemporaryDirectory(prefix="distbench-bisect-") as folder:
+    with open_folder() as folder:
         for name, environment in pair.items():
             typer.echo(f"{name}: {environment.place} ...", err=True)
-            place = Path(folder) / name
-            place.mkdir()
+            place = folder.make_folder(name)
             ran[name] = check_under(environment, words, place, timeout)
     console = make_console()
     for line in _describe(pair, ran):

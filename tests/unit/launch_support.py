@@ -61,6 +61,16 @@ def check_no_leak(start: Starter, *, groups: int) -> None:
     assert server.num_fds() < 10
 
 
+def comes_true(condition: Callable[[], bool], within_s: float = 20.0) -> bool:
+    """Whether something comes true within the deadline."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 def is_gone_soon(pid: int, within_s: float = 10.0) -> bool:
     """Whether a process ends within the deadline.
 
