@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from distbench.api import check
     from distbench.call import run
+    from distbench.fault import Fault
     from distbench.recording import record
     from distbench.verdict import Finding, Run, Status, Verdict
 
-__all__ = ["Finding", "Run", "Status", "Verdict", "check", "record", "run"]
+__all__ = ["Fault", "Finding", "Run", "Status", "Verdict", "check", "record", "run"]
 
 _HOMES = {
     "check": "distbench.api",
     "record": "distbench.recording",
     "run": "distbench.call",
+    "Fault": "distbench.fault",
     "Finding": "distbench.verdict",
     "Run": "distbench.verdict",
     "Status": "distbench.verdict",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from distbench.checking.checker import check_target
 from distbench.expect import apply_expectations
+from distbench.fault import Fault
 from distbench.launch.rundir import RunDirectory
 from distbench.options import CheckOptions, Progress
 from distbench.target import TargetRef, parse_target, write_pickled_target
@@ -19,6 +21,7 @@ def check(
     path: str = "default",
     workload: str | None = None,
     tier: str | None = None,
+    faults: Iterable[Fault | str] = (),
     progress: Progress | None = None,
     **options: Any,
 ) -> Verdict:
@@ -31,6 +34,7 @@ def check(
         path: The aggregation path.
         workload: The workload for an optimizer; None takes the default ones.
         tier: The tier; None takes the default ones.
+        faults: What befalls tasks and replicas, and when; see `distbench.Fault`.
         progress: Who wants to know how far it is.
         **options: Further fields of `distbench.options.CheckOptions`.
 
@@ -44,6 +48,7 @@ def check(
         options["workloads"] = (workload,)
     if tier is not None:
         options["tiers"] = (tier,)
+    options["faults"] = tuple(map(str, faults))
     chosen = CheckOptions(clusters=(cluster,), paths=(path,), **options)
     if isinstance(subject, TargetRef):
         verdict = check_target(subject, chosen, progress)

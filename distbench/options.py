@@ -10,6 +10,7 @@ from typing import Protocol
 from distbench.cluster import ClusterSpec
 from distbench.codes import find_code
 from distbench.errors import BadInputError, make_unknown_name_error
+from distbench.fault import check_faults
 from distbench.scenario import (
     TIERS,
     Scenario,
@@ -62,6 +63,7 @@ class CheckOptions:
         partitioner: Into which shards parameter servers cut variables: `fixed:2`,
             `min:BYTES:SHARDS` or `max:BYTES`; None leaves them whole.
         restore_partitioner: The same of the cluster `restore_from`.
+        faults: Texts of what befalls tasks and replicas, see `distbench.Fault`.
         examples: Size of the global batch of a workload; 0 leaves it to the bench.
         details: Whether runs keep the numbers that a report shows of them.
         keep: Where the traces of each scenario go; None removes them with the run.
@@ -89,6 +91,7 @@ class CheckOptions:
     in_flight: int = 1
     partitioner: str | None = None
     restore_partitioner: str | None = None
+    faults: tuple[str, ...] = ()
     examples: int = 0
     details: bool = False
     keep: Path | None = None
@@ -107,6 +110,13 @@ class CheckOptions:
         check_restore_partitioner(
             self.restore_partitioner or "", self.restore_from or ""
         )
+        for cluster in self.clusters:
+            check_faults(
+                self.faults,
+                ClusterSpec.parse(cluster),
+                steps=self.steps * self.in_flight,
+                in_flight=self.in_flight,
+            )
         for path in self.paths:
             check_path(path)
         for tier in self.tiers:

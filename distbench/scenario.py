@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, make_unknown_name_error
+from distbench.fault import Fault, check_faults
 from distbench.split import split_unevenly
 
 Tier = Literal["exact", "bounded", "free"]
@@ -97,6 +98,7 @@ class Scenario:
         partitioner: Into which shards parameter servers cut variables, see
             `parse_partitioner`; empty leaves them whole.
         restore_partitioner: The same of the cluster `restore_from`.
+        faults: Texts of what befalls its tasks and replicas, see `distbench.Fault`.
     """
 
     target: str
@@ -116,6 +118,7 @@ class Scenario:
     in_flight: int = 1
     partitioner: str = ""
     restore_partitioner: str = ""
+    faults: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.target:
@@ -137,6 +140,12 @@ class Scenario:
         if self.restore_from:
             ClusterSpec.parse(self.restore_from)
         check_restore_after(self.restore_after, self.restore_from, self.steps)
+        check_faults(
+            self.faults,
+            ClusterSpec.parse(self.cluster),
+            steps=self.scheduled,
+            in_flight=self.in_flight,
+        )
 
     def _check_split(self, spec: ClusterSpec) -> None:
         if not self.split and not self.examples:
@@ -180,6 +189,8 @@ class Scenario:
             parts.append(self.partitioner)
         if self.in_flight > 1:
             parts += [str(self.in_flight), "in", "flight"]
+        if self.faults:
+            parts += ["with", *self.faults]
         return "-".join(parts)
 
     @property
@@ -193,6 +204,11 @@ class Scenario:
     def spec(self) -> ClusterSpec:
         """The parsed cluster spec."""
         return ClusterSpec.parse(self.cluster)
+
+    @property
+    def injected(self) -> tuple[Fault, ...]:
+        """The parsed faults."""
+        return tuple(map(Fault.parse, self.faults))
 
     @property
     def shards(self) -> tuple[int, ...]:
@@ -346,7 +362,8 @@ def scenario_from_json(text: str) -> Scenario:
         document: dict[str, Any] = json.loads(text)
         if document.pop("schema") != _SCHEMA:
             raise KeyError("schema")
-        document["split"] = tuple(document["split"])
+        for name in ("split", "faults"):
+            document[name] = tuple(document[name])
         return Scenario(**document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, BadInputError):

@@ -74,6 +74,7 @@ def make_start(scenario: Scenario, run: Run) -> CheckOptions:
         in_flight=scenario.in_flight,
         partitioner=scenario.partitioner or None,
         restore_partitioner=scenario.restore_partitioner or None,
+        faults=scenario.faults,
         examples=0 if is_brought else scenario.examples,
     )
 

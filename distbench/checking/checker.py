@@ -185,7 +185,7 @@ class Checker:
                 worst=judgement.worst,
                 findings=findings,
                 references=judgement.references,
-                message=judgement.message,
+                message=tell_injury(seen.injury, judgement.message),
                 details=self._keep(seen, evidence, judgement.compared),
             )
 

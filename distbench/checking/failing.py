@@ -53,11 +53,18 @@ class Failing:
                 tiers,
                 Status.FAIL,
                 seconds=seen.seconds,
+                message=tell_injury(seen.injury, ""),
                 detail=describe_recent(failure),
                 findings=(self._find_mismatch(item, seen, failure),),
             )
             return
-        if failure.kind != "subject" or seen.injury:
+        # What a task was done explains whatever is raised then; wrong numbers are
+        # there for the subject to cope with.
+        injected = item.scenario.injected
+        is_hurt = bool(seen.injury) and not (
+            injected and all(fault.task is None for fault in injected)
+        )
+        if failure.kind != "subject" or is_hurt:
             yield from end_uncompared(
                 item,
                 tiers if seen.injury else self._tiers,
@@ -86,6 +93,7 @@ class Failing:
             tiers,
             Status.FAIL,
             seconds=seen.seconds,
+            message=tell_injury(seen.injury, ""),
             detail=failure.traceback,
             findings=(finding,),
         )

@@ -88,7 +88,8 @@ def plan_control(
     """
     # Whether a race shows is chance: twice as many rounds show it rather.
     rounds = scenario.steps * (2 if scenario.in_flight > 1 else 1)
-    scenario = replace(scenario, target=control.describe(), steps=rounds)
+    # What the bench injects is nobody's mistake: the control goes without.
+    scenario = replace(scenario, target=control.describe(), steps=rounds, faults=())
     if scenario.workload not in (PROGRAM, PIPELINE):
         return scenario  # the control of a model is a model
     dense = "overflow" if overflows else "linear"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
+from distbench.fault import Fault
 from distbench.machine import Machine
 from distbench.options import CheckOptions
 from distbench.scenario import MODEL, PIPELINE, PROGRAM, WORKLOADS, Scenario
@@ -74,6 +75,11 @@ def plan_scenarios(
             "pipeline is read before any step is taken. "
             f"Received: in_flight={options.in_flight}."
         )
+    if kind == "model" and any(Fault.parse(f).kind == "drop" for f in options.faults):
+        raise BadInputError(
+            f"Keras hands '{target}' its batches itself, so none can be kept from a "
+            "replica. Expected an optimizer or a train program with a drop fault."
+        )
     before = ""
     if options.restore_from is not None:
         before = str(_resolve(options.restore_from, machine))
@@ -97,6 +103,7 @@ def plan_scenarios(
                 in_flight=options.in_flight,
                 partitioner=options.partitioner or "",
                 restore_partitioner=options.restore_partitioner or "",
+                faults=tuple(str(Fault.parse(text)) for text in options.faults),
                 examples=options.examples if workload in WORKLOADS else 0,
             ),
             spec=spec,

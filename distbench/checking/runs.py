@@ -58,6 +58,7 @@ def make_run(
             "in_flight": scenario.in_flight,
             "partitioner": scenario.partitioner,
             "restore_partitioner": scenario.restore_partitioner,
+            "faults": list(scenario.faults),
             "split": list(split),
             "resized": resized,
         },
@@ -80,4 +81,4 @@ def end_uncompared(
 
 def tell_injury(injury: str, message: str) -> str:
     """A run's message, after what was done to one of its tasks on purpose."""
-    return f"On purpose {injury}. {message}" if injury else message
+    return f"On purpose {injury}. {message}".strip() if injury else message

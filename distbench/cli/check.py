@@ -114,6 +114,14 @@ def check(
             metavar="KIND", help="The same of the cluster that --restore-from names."
         ),
     ] = None,
+    fault: Annotated[
+        Names,
+        typer.Option(
+            metavar="FAULT",
+            help="What befalls a task or replica at a step: kill:worker:1@2, "
+            "delay=0.5:ps:0@1, drop:replica:1@2, nan:replica:1@2; may be repeated.",
+        ),
+    ] = None,
     expect: Annotated[
         Names,
         typer.Option(
@@ -195,6 +203,7 @@ def check(
         in_flight=in_flight,
         partitioner=partitioner,
         restore_partitioner=restore_partitioner,
+        faults=_distinct(fault),
         timeout_s=timeout,
         memory_gib=memory_limit,
         engine=engine,

@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from distbench.cluster import Task
 from distbench.launch.channel import EXIT_CHANNEL_CLOSED, BenchChannel, Message
-from distbench.launch.failure import TaskFailedError, collect_stacks, read_tail
+from distbench.launch.failure import StackRequest, TaskFailedError, read_tail
 from distbench.launch.process import ExitStatus, TaskProcess
 
 _STACKS_S = 1.0
+_INJECTED = "injected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,7 @@ def make_failure(
     members: Iterable[Member],
     waiting: tuple[Task, ...],
     stacks: Mapping[Task, str],
+    cause: str = "",
 ) -> TaskFailedError:
     """The error for a task that raised, is in trouble, or whose process ended.
 
@@ -117,6 +119,7 @@ def make_failure(
         members: The whole group.
         waiting: Who had not answered.
         stacks: Python stacks of those that lived.
+        cause: What was done to the culprit on purpose; empty for nothing.
     """
     members = tuple(members)
     failure = culprit.failure or {}
@@ -126,6 +129,9 @@ def make_failure(
     place = f", last at {culprit.place}" if culprit.place else ""
     if failure:
         what, why = f"raised {failure['exception']}", f": {failure['message']}"
+    elif cause:
+        what = culprit.trouble.words if culprit.trouble is not None else str(ended)
+        why = f": the injected {cause}."
     elif culprit.trouble is not None:
         what, why = culprit.trouble.words, culprit.trouble.advice
     elif ended.code == EXIT_CHANNEL_CLOSED:
@@ -139,8 +145,7 @@ def make_failure(
     return TaskFailedError(
         f"Task {culprit.task} of '{name}' {what} in job {job!r}{place}{why}",
         task=culprit.task,
-        kind=failure.get("kind")
-        or ("died" if culprit.trouble is None else culprit.trouble.kind),
+        kind=failure.get("kind") or (_INJECTED if cause else _name_kind(culprit)),
         exception=failure.get("exception", ""),
         message=failure.get("message", ""),
         traceback=failure.get("traceback", ""),
@@ -153,6 +158,10 @@ def make_failure(
         waiting=waiting,
         **_gather_detail(members, culprit, stacks),
     )
+
+
+def _name_kind(culprit: Member) -> str:
+    return "died" if culprit.trouble is None else culprit.trouble.kind
 
 
 def make_timeout(
@@ -187,14 +196,23 @@ def make_timeout(
     )
 
 
-def ask_for_stacks(members: Iterable[Member]) -> dict[Task, str]:
-    """Python stacks of the tasks that live and did not raise."""
+def ask_for_stacks(members: Iterable[Member]) -> Callable[[], dict[Task, str]]:
+    """Ask tasks that live and did not raise for their Python stacks.
+
+    Returns:
+        A function that waits for the stacks of those of whom that still holds.
+    """
     asked = [m for m in members if m.exit is None and m.failure is None]
-    return collect_stacks(
-        {m.task: m.process for m in asked},
-        {m.task: m.stacks for m in asked},
-        timeout_s=_STACKS_S,
+    request = StackRequest(
+        {m.task: m.process for m in asked}, {m.task: m.stacks for m in asked}
     )
+
+    def wait() -> dict[Task, str]:
+        left = {m.task for m in asked if m.exit is None and m.failure is None}
+        stacks = request.wait(_STACKS_S)
+        return {task: text for task, text in stacks.items() if task in left}
+
+    return wait
 
 
 def _gather_detail(

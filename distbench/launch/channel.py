@@ -5,9 +5,10 @@ reading EOF, whatever killed it: no heartbeat and no timeout is needed.
 
 Bench to task, after the start message (`distbench.launch.bootstrap`):
 `{"job": name, "payload": {...}}`, `{"give_up": true}` to a task that waits for others
-(it fails then, and says in what it waited), and `{"exit": true}` as the polite end.
+(it fails then, and says in what it waited), `{"go_on": true}` to a task that waits
+with its progress, and `{"exit": true}` as the polite end.
 
-Task to bench: `{"event": "progress", "step": 3, "phase": "loss"}`,
+Task to bench: `{"event": "progress", "step": 3, "phase": "loss", "waits": false}`,
 `{"event": "finished", "result": {...}}` and `{"event": "failed", "kind": "subject",
 "exception": "ValueError", "message": ..., "traceback": ..., "step": ..., "phase": ...,
 "replica": ...}`.
@@ -117,6 +118,7 @@ class TaskChannel:
         self._sock = sock
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._write_lock = threading.Lock()
+        self._may_go_on = threading.Semaphore(0)
         self.step: int | None = None
         self.phase: str | None = None
         self.give_up: Callable[[], None] = lambda: None
@@ -137,12 +139,26 @@ class TaskChannel:
             end_at_once()
 
     def report_progress(
-        self, *, step: int | None = None, phase: str | None = None
+        self,
+        *,
+        step: int | None = None,
+        phase: str | None = None,
+        waits: bool = False,
     ) -> None:
-        """Tell the bench how far this task has come; shown when something fails."""
+        """Tell the bench how far this task has come; shown when something fails.
+
+        Args:
+            step: The step that begins; None is the last one.
+            phase: What is done in it.
+            waits: Whether to wait until the bench has taken it in: whatever it does to
+                a task at this step is done by then.
+        """
         self.step = self.step if step is None else step
         self.phase = phase
-        self.send({"event": "progress", "step": self.step, "phase": self.phase})
+        told = {"event": "progress", "step": self.step, "phase": self.phase}
+        self.send({**told, "waits": waits})
+        if waits:
+            self._may_go_on.acquire()
 
     def _read(self) -> None:
         try:
@@ -152,6 +168,8 @@ class TaskChannel:
                     if "give_up" in message:
                         # Whatever that waits for, EOF must still be seen here.
                         threading.Thread(target=self.give_up, daemon=True).start()
+                    elif "go_on" in message:
+                        self._may_go_on.release()
                     else:
                         self._inbox.put(message)
         except OSError as error:

@@ -31,7 +31,8 @@ class TaskFailedError(ClusterError):
         task: The task that is to blame.
         kind: What the task's `classify` said (`subject`, `input`, `refused`, `port`,
             `bench`, `peer` where a peer was gone, `collective`), `died` where the
-            process ended, `stopped`, `memory`, or `timeout`.
+            process ended, `stopped`, `memory`, `injected` where it was hurt on
+            purpose, or `timeout`.
         exception: Name of the exception's type, or `""`.
         message: The exception's text, or `""`.
         traceback: The exception's traceback, or `""`.
@@ -117,38 +118,60 @@ def read_tail(path: Path, lines: int = TAIL_LINES) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def collect_stacks(
-    processes: Mapping[Task, TaskProcess],
-    files: Mapping[Task, Path],
-    *,
-    timeout_s: float,
-    clock: Callable[[], float] = time.monotonic,
-) -> dict[Task, str]:
-    """Ask living tasks for the Python stacks of all their threads.
+class StackRequest:
+    """Asks living tasks for the Python stacks of all their threads.
 
     The dump is made by a signal handler in C, so it works for a task that waits inside
-    TensorFlow. A stopped task is continued, or it could not answer. A task that gives
-    no answer in time is left out.
+    TensorFlow.
+
+    Args:
+        processes: Whom to ask.
+        files: Where each of them writes its stacks.
+        clock: Monotonic time in seconds.
     """
-    before = {task: _measure_file(files[task]) for task in processes}
-    for process in processes.values():
-        process.send_signal(signal.SIGUSR1)
-        process.send_signal(signal.SIGCONT)
-    deadline = clock() + timeout_s
-    sizes = before
-    while processes and clock() < deadline:
-        time.sleep(_POLL_S)
-        last, sizes = sizes, {task: _measure_file(files[task]) for task in processes}
-        # The handler writes a dump in many small pieces and marks no end.
-        if sizes == last and all(sizes[task] > before[task] for task in sizes):
-            break
-    stacks: dict[Task, str] = {}
-    for task in processes:
-        with contextlib.suppress(FileNotFoundError):
-            dump = files[task].read_bytes()[before[task] :].decode(errors="replace")
-            if text := trim_stacks(dump):
-                stacks[task] = text
-    return stacks
+
+    def __init__(
+        self,
+        processes: Mapping[Task, TaskProcess],
+        files: Mapping[Task, Path],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._processes = processes
+        self._files = files
+        self._clock = clock
+        self._before = self._measure()
+        self._asked_s = clock()
+        for process in processes.values():
+            process.send_signal(signal.SIGUSR1)
+
+    def wait(self, timeout_s: float) -> dict[Task, str]:
+        """What they answer; a task that gives no answer in time is left out.
+
+        A stopped task is continued now, or it could not answer.
+
+        Args:
+            timeout_s: How long they may take, from when they were asked.
+        """
+        for process in self._processes.values():
+            process.send_signal(signal.SIGCONT)
+        deadline = self._asked_s + timeout_s
+        sizes = self._before
+        while self._processes and self._clock() < deadline:
+            time.sleep(_POLL_S)
+            last, sizes = sizes, self._measure()
+            # The handler writes a dump in many small pieces and marks no end.
+            if sizes == last and all(sizes[t] > self._before[t] for t in sizes):
+                break
+        stacks: dict[Task, str] = {}
+        for task, file in self._files.items():
+            with contextlib.suppress(FileNotFoundError):
+                dump = file.read_bytes()[self._before[task] :]
+                if text := trim_stacks(dump.decode(errors="replace")):
+                    stacks[task] = text
+        return stacks
+
+    def _measure(self) -> dict[Task, int]:
+        return {task: _measure_file(file) for task, file in self._files.items()}
 
 
 def trim_stacks(dump: str) -> str:

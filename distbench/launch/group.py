@@ -25,14 +25,14 @@ from distbench.launch.blame import (
     make_timeout,
     make_unreachable,
 )
-from distbench.launch.failure import read_tail
+from distbench.launch.events import TICK_S, Events, OnProgress
+from distbench.launch.failure import TaskFailedError, read_tail
 from distbench.launch.forkclient import ForkServer
-from distbench.launch.injury import Injurer, Injury
-from distbench.launch.process import ExitStatus, kill_processes
-from distbench.launch.watch import LOOK_S, Watch
+from distbench.launch.injury import Injury
+from distbench.launch.process import kill_processes
+from distbench.launch.watch import Watch
 
 Payload = Mapping[str, Any]
-OnProgress = Callable[[Task, int | None, str | None], None]
 
 GRACE_S = 0.3
 """How long a task's death may come in after its peers' errors and still be the cause.
@@ -44,8 +44,6 @@ _PEER_GRACE_S = 1.0
 """The same where all that is known is that a task lost a peer."""
 _GIVE_UP_S = 1.0
 """How long tasks have to say in what they wait for each other."""
-_EXIT_STATUS_S = 1.0
-_TICK_S = 0.05
 _POLITE_S = 2.0
 _TERMINATE_S = 0.2
 """Short: TensorFlow takes SIGTERM for the notice of a preemption and lives on."""
@@ -74,16 +72,10 @@ class Group:
     ) -> None:
         self._name = name
         self._members = {member.task: member for member in members}
-        self._server = server
         self._clock = clock
-        self._watch = watch or Watch(clock=clock)
-        self._broken: list[Member] = []
-        self._selector = selectors.DefaultSelector()
-        for member in self._members.values():
-            self._selector.register(member.channel, selectors.EVENT_READ, member)
-        if server is not None:
-            self._selector.register(server, selectors.EVENT_READ, None)
-        self._injurer: Injurer | None = None
+        self._events = Events(
+            self._members.values(), server=server, watch=watch, clock=clock
+        )
         self.tasks = tuple(self._members)
         self.attempts = 1
         self.first: dict[Task, dict[str, Any]] = {}
@@ -92,7 +84,7 @@ class Group:
             self,
             _release_all,
             tuple(self._members.values()),
-            self._selector,
+            self._events.selector,
             release,
             os.getpid(),
         )
@@ -106,14 +98,17 @@ class Group:
         """The last lines of each task's output, also after the tasks were ended."""
         return {task: read_tail(member.log) for task, member in self._members.items()}
 
-    def injure(self, injury: Injury) -> None:
-        """Have a task hurt during the jobs that follow, which does not end them."""
-        self._injurer = Injurer(injury, self.tasks)
+    def injure(self, *injuries: Injury) -> None:
+        """Have tasks hurt during the jobs that follow.
+
+        A job goes on as long as nobody waits for what such a task would return.
+        """
+        self._events.injure(injuries)
 
     @property
     def injury(self) -> str:
-        """What was done to a task so far, in words; empty for nothing."""
-        return "" if self._injurer is None else self._injurer.told
+        """What was done to tasks so far, in words; empty for nothing."""
+        return self._events.injurer.told
 
     @property
     def closed(self) -> bool:
@@ -178,7 +173,7 @@ class Group:
                 member.result = None
                 member.channel.send(
                     {"job": job, "payload": own},
-                    timeout_s=max(_TICK_S, deadline - self._clock()),
+                    timeout_s=max(TICK_S, deadline - self._clock()),
                 )
 
         def wait() -> dict[Task, dict[str, Any]]:
@@ -225,112 +220,49 @@ class Group:
     ) -> None:
         everyone = self._members.values()
         while True:
-            self._pump(deadline - self._clock(), on_progress)
-            culprit = self._find_culprit() if self._broken else None
-            waiting = tuple(t for t in tasks if self._members[t].result is None)
-            if culprit is not None:
-                stacks = ask_for_stacks(everyone)
-                if culprit.collective is not None:
-                    self._ask_to_give_up(waiting)
-                raise make_failure(self._name, job, culprit, everyone, waiting, stacks)
+            self._events.pump(deadline - self._clock(), on_progress)
+            if self._events.broken:
+                raise self._blame(job, tasks)
+            waiting = self._list_waiting(tasks)
             if not waiting:
                 return
             if self._clock() >= deadline:
-                stacks = ask_for_stacks(everyone)
+                stacks = ask_for_stacks(everyone)()
                 self._ask_to_give_up(waiting)
                 raise make_timeout(
                     self._name, job, timeout_s, everyone, waiting, stacks
                 )
+
+    def _blame(self, job: str, tasks: Iterable[Task]) -> TaskFailedError:
+        """The error for the task that failed first, of those that are broken."""
+        everyone = self._members.values()
+        asked = None
+        if all(member.lost_peer for member in self._events.broken):
+            # The cause may take its time, and a task that cannot answer as well.
+            asked = ask_for_stacks(everyone)
+        culprit = self._find_culprit()
+        waiting = self._list_waiting(tasks)
+        stacks = (asked or ask_for_stacks(everyone))()
+        if culprit.collective is not None:
+            self._ask_to_give_up(waiting)
+        cause = self._events.injurer.name_cause(culprit.task)
+        return make_failure(self._name, job, culprit, everyone, waiting, stacks, cause)
+
+    def _list_waiting(self, tasks: Iterable[Task]) -> tuple[Task, ...]:
+        """Who has not answered yet."""
+        return tuple(task for task in tasks if self._members[task].result is None)
 
     def _ask_to_give_up(self, tasks: Iterable[Task]) -> None:
         """Have those that wait for each other say in what."""
         asked = [self._members[task] for task in tasks]
         for member in asked:
             if member.failure is None and member.exit is None:
-                member.channel.send({"give_up": True}, timeout_s=_TICK_S)
+                member.channel.send({"give_up": True}, timeout_s=TICK_S)
         until = self._clock() + _GIVE_UP_S
         while (left := until - self._clock()) > 0:
             if all(m.failure or m.result or m.exit for m in asked):
                 return
-            self._pump(left)
-
-    def _pump(self, timeout_s: float, on_progress: OnProgress | None = None) -> None:
-        """Take in what has happened, or what happens next within the timeout."""
-        # Nobody tells of a task that is stopped, nor of the exit of a spawned one whose
-        # channel a child of its own holds open; and a status comes after the EOF.
-        is_ending = any(m.eof_at_s is not None for m in self._alive())
-        timeout_s = min(timeout_s, _TICK_S if is_ending else LOOK_S)
-        for key, _ in self._selector.select(max(0.0, timeout_s)):
-            if key.data is not None:
-                self._read(key.data, on_progress)
-            elif self._server is not None:
-                self._server.read_exits()
-                if self._server.dead:
-                    self._selector.unregister(key.fileobj)
-        for member in self._alive():
-            self._check_exit(member, on_progress)
-        for member, trouble in self._watch.find_trouble(self._alive()):
-            is_held = self._injurer is not None and self._injurer.holds(member.task)
-            if member.trouble is None and member.failure is None and not is_held:
-                member.trouble = trouble
-                self._broken.append(member)
-
-    def _alive(self) -> list[Member]:
-        return [member for member in self._members.values() if member.exit is None]
-
-    def _read(self, member: Member, on_progress: OnProgress | None) -> None:
-        for message in member.channel.receive():
-            event = message["event"]
-            if event == "finished":
-                member.result = message["result"]
-            elif event == "failed":
-                member.failure = message
-                self._broken.append(member)
-            else:
-                member.step, member.phase = message["step"], message["phase"]
-                self._injure(member)
-                if on_progress is not None:
-                    on_progress(member.task, member.step, member.phase)
-        if member.channel.at_eof and member.eof_at_s is None:
-            member.eof_at_s = self._clock()
-            self._selector.unregister(member.channel)
-
-    def _check_exit(self, member: Member, on_progress: OnProgress | None) -> None:
-        member.exit = member.process.poll()
-        if member.exit is None:
-            overdue = (
-                member.eof_at_s is not None
-                and self._clock() > member.eof_at_s + _EXIT_STATUS_S
-            )
-            if not overdue:
-                return
-            member.exit = ExitStatus(because="it closed its channel and lives on")
-        # What it said before it died counts first.
-        self._read(member, on_progress)
-        known = member.failure is not None or member.trouble is not None
-        if not (known or self._takes_death(member)):
-            self._broken.append(member)
-
-    def _injure(self, member: Member) -> None:
-        if self._injurer is None:
-            return
-        blow = self._injurer.follow(member.step, member.phase)
-        if blow is not None:
-            self._members[blow.task].process.send_signal(blow.number)
-
-    def _takes_death(self, member: Member) -> bool:
-        """Whether a death is meant, and nobody waits for what the task would return."""
-        injurer = self._injurer
-        if injurer is None or member.result is None:
-            return False
-        if injurer.restarts(member.task) and member.restart is not None:
-            if member.eof_at_s is None:
-                self._selector.unregister(member.channel)
-            member.channel.close()
-            member.channel, member.process = member.restart()
-            member.exit = member.eof_at_s = None
-            self._selector.register(member.channel, selectors.EVENT_READ, member)
-        return injurer.takes_death(member.task)
+            self._events.pump(left)
 
     def _find_culprit(self) -> Member:
         """Who is to blame: one that died before those that complain.
@@ -339,38 +271,37 @@ class Group:
         peer is gone.
         """
         begin = self._clock()
-        while not (died := [m for m in self._broken if m.failure is None]):
-            own = [m for m in self._broken if not m.lost_peer]
+        while not (died := [m for m in self._events.broken if m.failure is None]):
+            own = [m for m in self._events.broken if not m.lost_peer]
             until = begin + (GRACE_S if own else _PEER_GRACE_S)
             left = until - self._clock()
-            if left <= 0 or len(self._broken) == len(self._members):
+            if left <= 0 or len(self._events.broken) == len(self._members):
                 return (own or [self._find_unreachable()])[0]
-            self._pump(left)
+            self._events.pump(left)
         return min(died, key=lambda m: m.exit.order if m.exit else 0)
 
     def _find_unreachable(self) -> Member:
         """Where all complain of lost peers: the one that they name, if it lives."""
-        names = [member.peer for member in self._broken]
+        names = [member.peer for member in self._events.broken]
         for member in self._members.values():
             is_alive = member.failure is None and member.exit is None
             if is_alive and str(member.task) in names:
-                member.trouble = make_unreachable(self._broken)
+                member.trouble = make_unreachable(self._events.broken)
                 return member
-        return self._broken[0]
+        return self._events.broken[0]
 
     def _end(self, *, polite: bool) -> None:
-        if self._injurer is not None:
-            self._injurer.end()
+        self._events.injurer.end()
         try:
             if polite:
-                for member in self._alive():
-                    member.channel.send({"exit": True}, timeout_s=_TICK_S)
+                for member in self._events.list_alive():
+                    member.channel.send({"exit": True}, timeout_s=TICK_S)
                 self._wait_ended(_POLITE_S)
             for number, wait_s in (
                 (signal.SIGTERM, _TERMINATE_S),
                 (signal.SIGKILL, _KILL_S),
             ):
-                for member in self._alive():
+                for member in self._events.list_alive():
                     member.process.signal_group(number)
                 self._wait_ended(wait_s)
         finally:
@@ -378,8 +309,8 @@ class Group:
 
     def _wait_ended(self, timeout_s: float) -> None:
         deadline = self._clock() + timeout_s
-        while self._alive() and (left := deadline - self._clock()) > 0:
-            self._pump(left)
+        while self._events.list_alive() and (left := deadline - self._clock()) > 0:
+            self._events.pump(left)
 
 
 def _assign_payloads(

@@ -18,6 +18,7 @@ from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.blame import Member
 from distbench.launch.channel import BenchChannel, Message
+from distbench.launch.events import OnProgress
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.forkclient import (
     DEFAULT_CHECK,
@@ -26,7 +27,7 @@ from distbench.launch.forkclient import (
     UnfitError,
     get_fork_server,
 )
-from distbench.launch.group import Group, OnProgress
+from distbench.launch.group import Group
 from distbench.launch.ports import lease_ports
 from distbench.launch.process import TaskProcess, kill_processes
 from distbench.launch.rundir import RunDirectory

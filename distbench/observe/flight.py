@@ -16,6 +16,7 @@ from distbench.launch.group import Group
 from distbench.observe.launching import (
     ONE,
     Launch,
+    list_injuries,
     list_trainers,
     make_opening,
     make_payload,
@@ -82,8 +83,7 @@ def observe_flight(
                     control = target_from_json(answer["control"])
                 tier = "exact" if answer["commutes"] else "bounded"
                 wait_prepared()
-                if launch.injury is not None:
-                    cluster.injure(launch.injury)
+                cluster.injure(*list_injuries(scenario, launch))
                 try:
                     cluster.call("fly", payload, timeout_s=left(), tasks=trainers)
                 finally:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec, Task
+from distbench.fault import Fault
 from distbench.launch.group import Group
 from distbench.launch.injury import Injury
 from distbench.launch.rundir import RunDirectory
@@ -40,7 +42,7 @@ class Launch:
             what the machine can spare.
         rerun: Whether one device runs the shards in other graphs even where all
             replicas repeat them bit by bit.
-        injury: What is done to a task of a cluster with steps in flight.
+        injury: What is done to a task, beyond the faults of a scenario.
     """
 
     directory: RunDirectory
@@ -108,7 +110,50 @@ def make_payload(
         "scenario": scenario_to_json(scenario),
         "folder": str(folder),
         "tasks": [str(task) for task in list_trainers(spec)],
+        # Whoever begins such a step waits until the fault is done.
+        "waits": [fault.step for fault in scenario.injected if fault.task is not None],
     }
+
+
+def list_injuries(scenario: Scenario, launch: Launch) -> tuple[Injury, ...]:
+    """What is to be done to tasks on purpose."""
+    own = () if launch.injury is None else (launch.injury,)
+    faults = [fault for fault in scenario.injected if fault.task is not None]
+    return (*own, *map(_make_injury, faults))
+
+
+def _make_injury(fault: Fault) -> Injury:
+    is_killed = fault.kind in ("kill", "restart")
+    return Injury(
+        number=signal.SIGKILL if is_killed else signal.SIGSTOP,
+        step=fault.step,
+        task=fault.task,
+        restarts=fault.kind == "restart",
+        until_step=fault.until,
+        for_s=fault.amount,
+        name=f"fault {fault}",
+    )
+
+
+def tell_injuries(scenario: Scenario, done: str) -> str:
+    """What was done on purpose, in words: to tasks, and to what replicas train on.
+
+    Args:
+        scenario: What was run.
+        done: What was done to tasks, as their group says.
+    """
+    told = [done] if done else []
+    told += [_WORDS[f.kind].format(f) for f in scenario.injected if f.task is None]
+    return ", ".join(told)
+
+
+_WORDS = {
+    "drop": "replica {0.rank} got no examples in step {0.step}",
+    "nan": "replica {0.rank} got NaN in its gradients in step {0.step}",
+    "scale": "replica {0.rank} got its gradients times {0.amount:g} in step {0.step}",
+    "flip": "replica {0.rank} got bit {0.amount:g} of its first gradient flipped in "
+    "step {0.step}",
+}
 
 
 def list_trainers(spec: ClusterSpec) -> tuple[Task, ...]:

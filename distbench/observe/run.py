@@ -16,9 +16,11 @@ from distbench.observe.flight import observe_flight
 from distbench.observe.launching import (
     ONE,
     Launch,
+    list_injuries,
     list_trainers,
     make_opening,
     make_payload,
+    tell_injuries,
 )
 from distbench.observe.observation import Observation, name_logs
 from distbench.observe.reading import read_evidence
@@ -72,6 +74,7 @@ def observe(
 
     control: TargetRef | None = None
     found: tuple[Tier, ...] = ()
+    injury = ""
     with one or launch.start_cluster(ONE, opening) as one:
         environment = dict(next(iter(one.first.values()))["environment"])
         try:
@@ -99,7 +102,11 @@ def observe(
                     "tiers": list(found),
                 }
                 wait_prepared()
-                cluster.call("train", payload, timeout_s=left(), tasks=trainers)
+                cluster.injure(*list_injuries(scenario, launch))
+                try:
+                    cluster.call("train", payload, timeout_s=left(), tasks=trainers)
+                finally:
+                    injury = tell_injuries(scenario, cluster.injury)
         except TaskFailedError as error:
             return Observation(
                 failure=error,
@@ -109,6 +116,7 @@ def observe(
                 folder=folder,
                 logs={str(task): text for task, text in error.log_tails.items()},
                 tiers=found,
+                injury=injury,
             )
         replayed = one.call("replay", payload, timeout_s=left())
         replies = next(iter(replayed.values()))
@@ -126,4 +134,5 @@ def observe(
         folder=folder,
         logs=name_logs(one, cluster),
         tiers=found,
+        injury=injury,
     )

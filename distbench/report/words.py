@@ -133,6 +133,8 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
         words += ["--tier", run.tier]
     if run.workload in WORKLOADS:
         words += ["--workload", run.workload]
+    for fault in run.setup.get("faults", options.faults):
+        words += ["--fault", str(fault)]
     for name, show in _OPTIONS.items():
         value = run.setup.get(name, getattr(options, name))
         if name == "split":

@@ -90,6 +90,7 @@ def _check_shown(run: Run, scenario: Scenario, outcome: Outcome | None) -> None:
         "what numbers shards of variables hold": bool(scenario.partitioner)
         and outcome is not None,
         "batches of several sizes": bool(run.setup.get("resized")),
+        "an injected fault": bool(scenario.faults),
     }
     for what, is_needed in found.items():
         if is_needed:
@@ -155,6 +156,7 @@ def read_scenario(verdict: Verdict, run: Run) -> Scenario:
         ),
     }
     split = _take(run, setup.get("split"), "split", list)
+    faults = _take(run, setup.get("faults", []), "faults", list)
     keras, jit = setup.get("keras"), setup.get("jit")
     return Scenario(
         **texts,
@@ -166,6 +168,7 @@ def read_scenario(verdict: Verdict, run: Run) -> Scenario:
         restore_after=_take(run, setup.get("restore_after", 0), "restore_after", int),
         in_flight=_take(run, setup.get("in_flight", 1), "in_flight", int),
         jit=None if jit is None else _take(run, jit, "jit", bool),
+        faults=tuple(_take(run, fault, "faults", str) for fault in faults),
         split=tuple(_take(run, size, "split", int) for size in split),
     )
 

@@ -18,6 +18,7 @@ from distbench.worker.batches import digest_batch
 from distbench.worker.collect import State
 from distbench.worker.draws import find_draws
 from distbench.worker.failures import SubjectError
+from distbench.worker.left_out import LeftOut
 from distbench.worker.optimizer_program import OptimizerProgram
 from distbench.worker.program import count_batch
 from distbench.worker.recut import recut_shards
@@ -71,6 +72,7 @@ class Reference:
         self._narrowest, self._draws = find_narrowest(graph), find_draws(graph)
         self.torn = find_torn(graph, session.table)
         self.initial = session.read_state()
+        self._left_out = LeftOut(session, scenario.injected)
         self._repeats = program.shards_known or self._find_repeats(batch)
         self._twins = _TWINS if self._repeats else _TWINS_OF_CHANCE
 
@@ -109,7 +111,8 @@ class Reference:
         """One step on the global batch."""
         self.session.program.replicas = 1
         self.session.begin_step(step)
-        self.session.run(self._whole, [batch])
+        by = self._left_out.find_whole(step, batch) or self._whole
+        self.session.run(by, [batch])
 
     def run_shard(self, step: int, batch: Any, by: Step | None = None) -> None:
         """One step on a shard, as one of N replicas computes its loss.
@@ -123,17 +126,22 @@ class Reference:
         self.session.begin_step(step)
         self.session.run(by or self.shard_step, [batch])
 
-    def runs_shard(self, step: int, batch: Any) -> bool:
+    def runs_shard(self, step: int, batch: Any, by: Step | None = None) -> bool:
         """One step on a shard; False where a program takes a whole batch alone.
 
         A step that updates several times goes on from the updates of the global batch,
         as every replica does: what is due of its later gradients is that.
+
+        Args:
+            step: Its number.
+            batch: The shard.
+            by: What runs it; None is what runs any.
         """
         board = self.session.board
         board.fed = self._handed[step]
         try:
-            if not board.fed:
-                self.run_shard(step, batch)
+            if by is not None or not board.fed:
+                self.run_shard(step, batch, by)
                 return True
             board.feeding = "reduced_gradient"
             with self.session.guard("step"):
@@ -175,7 +183,8 @@ class Reference:
             self._handed.append(_find_handed(values, step))
             for replica, shard in enumerate(self.sizes.cut(step, batch)):
                 session.restore_state({**before, **own[replica]})
-                if self.runs_shard(step, shard):
+                by = self._left_out.find_shard(step, replica)
+                if self.runs_shard(step, shard, by):
                     session.collect_taps(step, values, replica=replica, phases=HANDED)
                     own[replica] = self._read_own()
                     alone = {**own[replica], **self._read_led(values)}

@@ -163,6 +163,12 @@ class Session:
         with self.guard("step"):
             step.run(shards)
 
+    def has_replica(self, number: int) -> bool:
+        """Whether a replica is one of this task's."""
+        is_apart = self.spec.kind == "mwms"
+        own = self.spec.replicas_per_worker if is_apart else self.spec.replicas
+        return 0 <= number - self.first_replica < own
+
     def _check_optimizers(self) -> None:
         """Refuse an optimizer that the first step made: it was not observed."""
         now = list(self.program.optimizers())

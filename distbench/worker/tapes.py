@@ -26,7 +26,14 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
         result = original(target, sources, *a, **k)
         if tf.distribute.get_replica_context() is None:
             return result
-        pairs = zip(tf.nest.flatten(sources), tf.nest.flatten(result), strict=False)
+        flat = tf.nest.flatten(sources)
+        if board.corruption is not None:
+            given = [
+                board.corrupt_gradient(value) if table.has(source) else value
+                for source, value in zip(flat, tf.nest.flatten(result), strict=True)
+            ]
+            result = tf.nest.pack_sequence_as(result, given)
+        pairs = zip(flat, tf.nest.flatten(result), strict=False)
         known = [(source, value) for source, value in pairs if table.has(source)]
         board.remember_target(target, trains=bool(known))
         for source, value in known:

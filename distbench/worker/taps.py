@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +20,15 @@ from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from distbench.trace import Phase, SparseRows, Value
+
+
+class Corruption(Protocol):
+    """What changes gradients on purpose."""
+
+    def change(self, replica: int, gradient: Any) -> Any:
+        """What a tape of a replica gives in the place of a gradient."""
+        ...
+
 
 Fed = dict[tuple[int, Phase, str], Value]
 """What to put in the place of what flows past, by call, phase and variable."""
@@ -82,6 +91,7 @@ class TapBoard:
         feeding: The phase at which `fed` replaces what flows past, if any.
         fed: What to feed, by call, phase and variable.
         watch: Told of each value as it comes by.
+        corruption: What changes gradients as tapes give them, if anything does.
     """
 
     def __init__(
@@ -105,6 +115,7 @@ class TapBoard:
         self.feeding: Phase | None = None
         self.fed: Fed = {}
         self.watch: Callable[[TapPoint, Any], None] = _look_away
+        self.corruption: Corruption | None = None
 
     # --- where we are -----------------------------------------------------------
 
@@ -181,6 +192,12 @@ class TapBoard:
             self.failed_phase = self._reached.get(self.failed_replica, "loss")
 
     # --- gradients from the tape --------------------------------------------------
+
+    def corrupt_gradient(self, gradient: Any) -> Any:
+        """What a tape of this replica gives in the place of a gradient."""
+        if self.corruption is None or gradient is None or self._is_between:
+            return gradient
+        return self.corruption.change(self.find_replica(), gradient)
 
     def remember_gradient(self, variable: str, gradient: Any) -> None:
         """Keep a gradient that a tape gave, until its optimizer is called."""

@@ -16,8 +16,7 @@ import pytest
 from launch_support import FIRST, SECOND, TIMEOUT_S
 
 from distbench.cluster import Task
-from distbench.launch import blame
-from distbench.launch import group as group_module
+from distbench.launch import blame, events
 from distbench.launch import watch as watch_module
 from distbench.launch.blame import Member
 from distbench.launch.channel import BenchChannel, Message
@@ -100,7 +99,7 @@ def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[M
         clock = options.get("clock", time.monotonic)
         if "clock" in options:
             # Its time passes by being asked for, and not while the loop waits.
-            monkeypatch.setattr(group_module, "LOOK_S", 0.0)
+            monkeypatch.setattr(events, "LOOK_S", 0.0)
         script = {"look": lambda pid: None, "room_bytes": 1, **options.pop("watch", {})}
         watch = Watch(clock=clock, **script)
         return Group("scripted", members, watch=watch, **options)

@@ -23,6 +23,13 @@ TASKS = (CHIEF, *WORKERS, SERVER)
 ON_FIRST, ON_SECOND = "in flight on worker-0", "in flight on worker-1"
 
 
+KILLED = Blow(task=SERVER, number=signal.SIGKILL)
+
+
+def make_injurer(*injuries: Injury) -> Injurer:
+    return Injurer(injuries, TASKS, lambda: 0.0)
+
+
 @pytest.fixture
 def start() -> Iterator[Starter]:
     with RunDirectory() as directory, open_starter(directory) as starter:
@@ -30,12 +37,11 @@ def start() -> Iterator[Starter]:
 
 
 def test_a_task_is_hit_once_as_soon_as_the_step_is_reported() -> None:
-    injury = Injury(number=signal.SIGKILL, step=3, task=SERVER)
-    injurer = Injurer(injury, TASKS)
-    assert injurer.follow(None, "build") is None
-    assert injurer.follow(2, ON_FIRST) is None
-    assert injurer.follow(4, ON_SECOND) == Blow(task=SERVER, number=signal.SIGKILL)
-    assert injurer.follow(5, ON_FIRST) is None
+    injurer = make_injurer(Injury(number=signal.SIGKILL, step=3, task=SERVER))
+    assert injurer.follow(CHIEF, None, "build") == []
+    assert injurer.follow(CHIEF, 2, ON_FIRST) == []
+    assert injurer.follow(CHIEF, 4, ON_SECOND) == [KILLED]
+    assert injurer.follow(CHIEF, 5, ON_FIRST) == []
     assert injurer.told == "ps-0 was sent SIGKILL with step 4"
     assert injurer.takes_death(SERVER)
     assert not injurer.takes_death(CHIEF)
@@ -45,17 +51,59 @@ def test_a_task_is_hit_once_as_soon_as_the_step_is_reported() -> None:
 
 def test_the_worker_of_a_step_is_hit() -> None:
     injury = Injury(number=signal.SIGSTOP, step=5, runs=3, until_step=7)
-    injurer = Injurer(injury, TASKS)
-    assert injurer.follow(2, ON_FIRST) is None
-    assert injurer.follow(3, ON_SECOND) is None
-    assert injurer.follow(4, ON_FIRST) is None
-    found = injurer.follow(5, ON_FIRST)
-    assert found == Blow(task=WORKERS[1], number=signal.SIGSTOP)
-    assert injurer.follow(6, ON_FIRST) is None
-    found = injurer.follow(7, ON_FIRST)
-    assert found == Blow(task=WORKERS[1], number=signal.SIGCONT)
-    assert injurer.follow(8, ON_FIRST) is None
+    injurer = make_injurer(injury)
+    assert injurer.follow(CHIEF, 2, ON_FIRST) == []
+    assert injurer.follow(CHIEF, 3, ON_SECOND) == []
+    assert injurer.follow(CHIEF, 4, ON_FIRST) == []
+    found = injurer.follow(CHIEF, 5, ON_FIRST)
+    assert found == [Blow(task=WORKERS[1], number=signal.SIGSTOP)]
+    assert injurer.follow(CHIEF, 6, ON_FIRST) == []
+    found = injurer.follow(CHIEF, 7, ON_FIRST)
+    assert found == [Blow(task=WORKERS[1], number=signal.SIGCONT)]
+    assert injurer.follow(CHIEF, 8, ON_FIRST) == []
     assert not injurer.takes_death(WORKERS[1])
+
+
+def test_a_task_that_reports_steps_is_hit_at_its_own() -> None:
+    injury = Injury(number=signal.SIGKILL, step=1, task=WORKERS[1], name="kill it")
+    injurer = make_injurer(injury)
+    assert injurer.follow(WORKERS[0], 1, "bounded") == []
+    assert injurer.name_cause(WORKERS[1]) == ""
+    found = injurer.follow(WORKERS[1], 1, "bounded")
+    assert found == [Blow(task=WORKERS[1], number=signal.SIGKILL)]
+    assert injurer.name_cause(WORKERS[1]) == "kill it"
+    assert injurer.name_cause(WORKERS[0]) == ""
+
+
+def test_a_delay_ends_by_the_clock_and_comes_again_with_its_step() -> None:
+    now = [0.0]
+    injury = Injury(number=signal.SIGSTOP, step=1, task=WORKERS[0], for_s=2.0)
+    injurer = Injurer([injury], TASKS, lambda: now[0])
+    for begin in (0.0, 10.0):
+        now[0] = begin
+        assert injurer.list_due() == []
+        found = injurer.follow(WORKERS[0], 1, "exact")
+        assert found == [Blow(task=WORKERS[0], number=signal.SIGSTOP)]
+        assert injurer.holds(WORKERS[0])
+        assert injurer.next_s == begin + 2
+        now[0] = begin + 2
+        assert injurer.list_due() == [Blow(task=WORKERS[0], number=signal.SIGCONT)]
+        assert not injurer.holds(WORKERS[0])
+        assert injurer.follow(WORKERS[0], 2, "exact") == []
+    assert injurer.told == (
+        "worker-0 was sent SIGSTOP with step 1 and went on after 2 s"
+    )
+
+
+def test_two_injuries_are_followed_side_by_side() -> None:
+    injurer = make_injurer(
+        Injury(number=signal.SIGKILL, step=2, task=SERVER),
+        Injury(number=signal.SIGSTOP, step=2, task=WORKERS[0]),
+    )
+    blows = injurer.follow(CHIEF, 2, ON_FIRST)
+    assert blows == [KILLED, Blow(task=WORKERS[0], number=signal.SIGSTOP)]
+    # Nobody said that it goes on.
+    assert not injurer.holds(WORKERS[0])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +123,7 @@ def test_an_injury_that_cannot_be_is_refused(fields: dict, match: str) -> None:
 def test_a_task_of_another_cluster_is_refused() -> None:
     other = Task(role="ps", index=7)
     with pytest.raises(BadInputError, match="Expected one of chief-0"):
-        Injurer(Injury(number=signal.SIGKILL, step=1, task=other), TASKS)
+        make_injurer(Injury(number=signal.SIGKILL, step=1, task=other))
 
 
 def _coordinate(group: Group, victim: Task, states: list[str]) -> None:
@@ -117,6 +165,28 @@ def test_a_worker_that_is_stopped_goes_on(start: Starter) -> None:
     group.injure(Injury(number=signal.SIGSTOP, step=1, task=WORKERS[1], until_step=2))
     _coordinate(group, WORKERS[1], ["", "T", "S"])
     assert len(group.call("echo", {}, timeout_s=TIMEOUT_S)) == 4
+
+
+def test_who_waits_with_its_progress_is_hit_before_it_goes_on(start: Starter) -> None:
+    group = start("mwms:2")
+    task = WORKERS[1]
+    group.injure(
+        Injury(number=signal.SIGKILL, step=1, task=task, name="fault kill:worker:1@1")
+    )
+    words = r"worker-1.*SIGKILL.*step 1.*: the injected fault kill:worker:1@1\."
+    with pytest.raises(TaskFailedError, match=words) as failed:
+        group.call("take_steps", {"waits": [1]}, timeout_s=TIMEOUT_S)
+    assert (failed.value.task, failed.value.kind) == (task, "injected")
+
+
+def test_a_task_that_is_delayed_ends_nothing(start: Starter) -> None:
+    group = start("mwms:2")
+    injury = Injury(number=signal.SIGSTOP, step=1, task=WORKERS[1], for_s=0.1)
+    group.injure(injury)
+    group.call("take_steps", {"waits": [1]}, timeout_s=TIMEOUT_S)
+    assert (
+        group.injury == "worker-1 was sent SIGSTOP with step 1 and went on after 0.1 s"
+    )
 
 
 def test_a_coordinator_that_is_killed_ends_the_job(start: Starter) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from distbench.evidence import Tier
+from distbench.scenario import scenario_from_json
 from distbench.stop import stop_from_json
 from distbench.trace import TraceKey, Value
 from distbench.worker.debugger import Debugger
 from distbench.worker.given import select_state
+from distbench.worker.injected import FaultySteps
 from distbench.worker.jobs.folder import read_reference
 from distbench.worker.jobs.task import Task
 from distbench.worker.jobs.training import TrainingJobs
@@ -29,6 +31,7 @@ class DebugJob:
         tier: Tier = payload["tiers"][0]
         reference = read_reference(payload, tier)
         self._training.take_names(payload)
+        faulty = FaultySteps(session, scenario_from_json(payload["scenario"]).injected)
         with Debugger(stop, reference, payload["terminal"]) as debugger:
             session.board.watch = debugger.watch
             for step in range(stop.step + 1):
@@ -36,7 +39,8 @@ class DebugJob:
                 session.write_state(select_state(reference, tier, step))
                 debugger.step = step
                 values: dict[TraceKey, Value] = {}
-                self._training.run_step(session, trained, step, sizes, values)
+                by = faulty.find(step) or trained
+                self._training.run_step(session, by, step, sizes, values)
                 for key, value in values.items():
                     if key.phase in ("slot", "variable", "iterations"):
                         debugger.look(key, value)

@@ -59,7 +59,9 @@ class FlightJobs:
             scenario,
             starts,
             lambda step, worker: self._task.report_progress(
-                step=step, phase=f"in flight on worker-{worker}"
+                step=step,
+                phase=f"in flight on worker-{worker}",
+                waits=step in payload["waits"],
             ),
         )
         write_trace(flown, folder, "flown")

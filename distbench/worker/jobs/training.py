@@ -16,6 +16,7 @@ from distbench.trace.naming import pair_names
 from distbench.worker.batches import check_batches
 from distbench.worker.draws import find_draws
 from distbench.worker.given import select_gradients, select_state
+from distbench.worker.injected import FaultySteps
 from distbench.worker.jobs.folder import CHECKPOINT, read_reference
 from distbench.worker.jobs.task import Task
 from distbench.worker.session import Session
@@ -90,6 +91,7 @@ class TrainingJobs:
                 f"device. Received: {sum(sizes.first)}."
             )
         self.take_names(payload)
+        faulty = FaultySteps(session, scenario.injected)
         initial = session.read_state()
         for tier in payload["tiers"]:
             session.restore_state(initial)
@@ -102,13 +104,15 @@ class TrainingJobs:
             name = f"{kind}-{tier}-{self._task.name}"
             try:
                 for step in range(scenario.steps):
-                    self._task.report_progress(step=step, phase=tier)
+                    waits = step in payload["waits"]
+                    self._task.report_progress(step=step, phase=tier, waits=waits)
                     if tier != "free" or step == 0:
                         session.write_state(select_state(reference, tier, step))
                     if corrected := payload.get("corrected"):
                         session.board.fed = select_gradients(reference, corrected, step)
                         session.board.set_feeds()
-                    self.run_step(session, trained, step, sizes, values)
+                    by = faulty.find(step) or trained
+                    self.run_step(session, by, step, sizes, values)
             except BaseException:
                 # The steps before may tell why it failed, unless the disk is full.
                 with contextlib.suppress(OSError):
