@@ -8,8 +8,8 @@ a task may fill, and some runs get a network or a hostname of their own.
     scripts/reliability --times 5        # docs/measured/reliability.json
     scripts/reliability --only SIGKILL   # the faults whose names match
     scripts/reliability --add            # more runs, beside those that were kept
-    scripts/reliability --add --only 'four suites' --times 5
-    scripts/reliability --add --only 'a thousand' --times 1
+    scripts/reliability --add --only 'four suites'   # until there are a thousand
+    scripts/reliability --add --only 'a thousand'
     scripts/reliability --page           # docs/reliability.md, from the figures
 """
 
@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from measured import FOLDER, ROOT, describe_place, find_commit, write_figures
 from reliability_bench import BENCHES, BenchCase, run_bench
 from reliability_page import write_page
 from reliability_program import Program
+from reliability_runs import list_runs
 
 from distbench.checking.controls import Controls
 from distbench.checking.failing import Failing
@@ -73,6 +74,7 @@ class TaskCase:
         status: What the run has to end with.
         at_deadline: Whether nothing but the deadline can tell.
         memory_gib: The limit of each task.
+        enough: It counts nothing.
     """
 
     injury: str
@@ -81,6 +83,7 @@ class TaskCase:
     status: str = "error"
     at_deadline: bool = False
     memory_gib: float | None = None
+    enough: int = 0
 
     @property
     def name(self) -> str:
@@ -257,8 +260,10 @@ def run_case(case: TaskCase | BenchCase, folder: Path) -> Row:
     return {**row, **left_behind, "distbench": find_commit()}
 
 
-def run_all(cases: list[TaskCase | BenchCase], times: int) -> Iterator[Row]:
-    """Run every case so many times, in turns."""
+def run_all(
+    cases: Sequence[TaskCase | BenchCase], times: int, rows: Sequence[Row]
+) -> Iterator[Row]:
+    """Run what `list_runs` says."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if _is_apart():
@@ -266,9 +271,8 @@ def run_all(cases: list[TaskCase | BenchCase], times: int) -> Iterator[Row]:
             subprocess.run(mount, check=True)
         os.environ["TMPDIR"] = name
         tempfile.tempdir = None
-        for _ in range(times):
-            for case in cases:
-                yield run_case(case, folder)
+        for case in list_runs(cases, times, rows):
+            yield run_case(case, folder)
         if _is_apart():
             subprocess.run(["umount", "-l", name], check=True)
 
@@ -309,7 +313,7 @@ def main() -> int:
     rows: list[Row] = []
     if chosen.add and FIGURES.exists():
         rows = json.loads(FIGURES.read_text(encoding="utf-8"))["rows"]
-    for row in run_all(cases, chosen.times):
+    for row in run_all(cases, chosen.times, rows):
         rows.append(row)
         mark = "ok" if row["right"] and not row["left"] else "WRONG"
         print(f"{mark:5} {row['seconds']:6.2f} s  {row['case']}", flush=True)

@@ -17,6 +17,7 @@ _NAMES = (
     "leftovers",
     "reliability_program",
     "reliability_crowd",
+    "reliability_runs",
     "reliability_many",
     "reliability_bench",
     "reliability_page",

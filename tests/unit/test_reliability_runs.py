@@ -1,0 +1,42 @@
+"""How often the cases of scripts/reliability are run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from imported_scripts import import_scripts
+
+with import_scripts("reliability_runs") as _scripts:
+    list_runs = _scripts["reliability_runs"].list_runs
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    enough: int = 0
+
+
+PLAIN, COUNTING = Case("plain"), Case("counting", enough=10)
+
+
+def play(rows: list[dict[str, Any]], each: int) -> list[str]:
+    names = []
+    for case in list_runs([PLAIN, COUNTING], 2, rows):
+        names.append(case.name)
+        counts = {"clusters": each, "failed": 0} if case.enough else {}
+        rows.append({"case": case.name, "counts": counts})
+    return names
+
+
+def test_what_counts_is_run_until_it_is_enough() -> None:
+    assert play([], each=4) == ["plain", "plain", "counting", "counting", "counting"]
+
+
+def test_what_was_counted_before_is_not_run_again() -> None:
+    before = [{"case": "counting", "counts": {"clusters": 8}}, {"case": "plain"}]
+    assert play(before, each=4) == ["plain", "plain", "counting"]
+
+
+def test_a_run_that_counts_nothing_is_the_last() -> None:
+    assert play([], each=0) == ["plain", "plain", "counting"]
