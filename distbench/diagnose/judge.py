@@ -47,7 +47,11 @@ def judge(evidence: Evidence) -> Judgement:
     judgement = _add(judgement, *count_examples(evidence.examples))
     if shared is not None:
         judgement = _add(judgement, shared)
-    notes = [judgement.message, _note_sizes(evidence.reference)]
+    notes = [
+        judgement.message,
+        _note_sizes(evidence.reference),
+        _note_left_out(evidence.reference),
+    ]
     if rows:
         notes.append(
             f"note: the rule of '{rows[0]}' gives another result if the repeated rows "
@@ -70,6 +74,19 @@ def _note_sizes(reference: Trace) -> str:
         return ""
     usual = " + ".join(map(str, reference.shards))
     return f"note: {', '.join(told)} examples, in place of {usual}"
+
+
+def _note_left_out(reference: Trace) -> str:
+    """Which examples of a Keras model no replica gets."""
+    counts = cast(Sequence[int], reference.notes.get("left_out", ()))
+    total = sum(counts)
+    if not total:
+        return ""
+    examples = sum(sum(reference.get_shards(step)) for step in range(len(counts)))
+    return (
+        f"note: {total} of {total + examples} examples are left out, so that shards "
+        "are even; fit counts uneven ones alike, which --split shows"
+    )
 
 
 def _add(judgement: Judgement, *findings: Finding) -> Judgement:

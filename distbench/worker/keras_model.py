@@ -166,16 +166,19 @@ class KerasModelProgram(Program):
     def data(self, step: int) -> Any:
         """The user's global batch, cut to a multiple of the replicas."""
         batch = _make_tuples(self._batches.get(step))
-        if not self._even:
-            return batch
         examples = count_batch(batch)
-        kept = examples - examples % self._even
+        kept = examples - self.count_left_out(step)
         if not kept:
             raise BadInputError(
                 f"data({step}) of '{self.name}' must return at least one example per "
-                f"replica. Expected: {self._even} or more. Received: {examples}."
+                f"replica. Expected: {self._even} or more. Received: {examples}. With "
+                "--split a replica may get none."
             )
         return tf.nest.map_structure(lambda array: array[:kept], batch)
+
+    def count_left_out(self, step: int) -> int:
+        """See `Program`."""
+        return count_batch(self._batches.get(step)) % self._even if self._even else 0
 
     def make_checkpoint(self) -> tf.train.Checkpoint:
         """The model, which holds its optimizers."""

@@ -112,6 +112,10 @@ class Program:
     def take_data(self, folder: Path, names: Sequence[str], steps: int) -> None:
         """Train on what the tasks of a cluster read, where the program has to."""
 
+    def count_left_out(self, step: int) -> int:  # noqa: ARG002  # nothing by default
+        """Examples of a batch that no replica gets, so that shards are even."""
+        return 0
+
     def find_place(self, step: int) -> int:
         """Number of the batch in its epoch that a step trains on."""
         return step

@@ -203,6 +203,7 @@ class Reference:
             batches=digests,
             repeats=self._repeats,
             places=[session.program.find_place(s) for s in range(len(digests))],
+            left_out=[session.program.count_left_out(s) for s in range(len(digests))],
             narrowest=self._narrowest,
             draws=self._draws,
         )

@@ -174,6 +174,7 @@ def test_the_smaller_batch_that_ends_an_epoch_is_keras_doing() -> None:
     passed = distbench.check(target, "mirrored:2")
     assert passed.status is Status.PASS, describe_verdict(passed)
     assert "step 2 has 1 + 1 examples" in passed.runs[0].message
+    assert "1 of 11 examples are left out" in passed.runs[0].message
 
 
 @pytest.mark.nightly

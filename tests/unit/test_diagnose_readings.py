@@ -491,6 +491,14 @@ def test_a_wrong_one_is_named(simulator: Simulator, code: str, phase: str) -> No
     assert (first.code, first.phase) == (code, phase), first.explanation
 
 
+def test_examples_that_no_replica_gets_are_told() -> None:
+    evidence = Simulator(sum_squares).make_evidence()
+    notes = {**evidence.reference.notes, "left_out": [2, 0, 1]}
+    reference = replace(evidence.reference, notes=notes)
+    judgement = judge(replace(evidence, reference=reference))
+    assert "3 of 42 examples are left out" in judgement.message
+
+
 def test_what_is_wrong_with_a_last_batch_alone_is_told() -> None:
     """Each shard counts as it does in all other batches."""
     simulator = Simulator(mean_squares, by_first_share, last=LAST)
