@@ -54,6 +54,10 @@ def _needs_keras_variables(row: Mapping[str, Any]) -> bool:
     return "'ResourceVariable' object has no attribute 'path'" in row["message"]
 
 
+def _places_repeated_rows(row: Mapping[str, Any]) -> bool:
+    return row["status"] == "skipped" and "GatherV2" in row["message"]
+
+
 def _updates_for_each(row: Mapping[str, Any]) -> bool:
     codes = {(f["code"], f["origin"]) for f in row["findings"]}
     return codes == {("update-repeated", "framework")}
@@ -108,6 +112,16 @@ KNOWN: tuple[Known, ...] = (
         "optimizers of Keras 3 take them. With `exclude_embeddings=False` it does "
         "not ask.",
         fits=_needs_keras_variables,
+    ),
+    Known(
+        title="Raises on repeated rows",
+        says="`update_step` in keras/src/optimizers/rmsprop.py, centred, takes a root "
+        "of a variance that slices of one row make negative, and "
+        "`indexed_slices_union_indices_and_values` in "
+        "keras/src/backend/tensorflow/sparse.py then adds up their places: it raises "
+        "on one device already.",
+        fits=_places_repeated_rows,
+        entry="keras3_repeated_rows.py",
     ),
     Known(
         title="Updates once per replica",
