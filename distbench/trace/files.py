@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, fields
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
 
 from distbench.errors import BadInputError
 from distbench.trace import (
@@ -25,26 +22,28 @@ from distbench.trace import (
     Value,
     VariableInfo,
 )
+from distbench.trace.packing import Packer, Unpacker
 
-SCHEMA = "distbench/trace/1"
+SCHEMA = "distbench/trace/2"
 """What a trace's JSON says that it is."""
+_KEY = tuple(field.name for field in fields(TraceKey))
 
 
 def write_trace(trace: Trace, folder: Path, stem: str) -> None:
     """Write `stem.npz` and `stem.json` into a folder."""
-    arrays: dict[str, npt.NDArray[np.generic]] = {}
+    packer = Packer()
     index: list[dict[str, object]] = []
-    for number, key in enumerate(sorted(trace.values, key=lambda key: key.order)):
+    for key in sorted(trace.values, key=lambda key: key.order):
         value = trace.values[key]
-        entry: dict[str, object] = {"key": asdict(key)}
+        entry: dict[str, object] = {name: getattr(key, name) for name in _KEY}
         if isinstance(value, SparseRows):
-            entry["shape"] = list(value.shape)
-            arrays[f"{number}.indices"] = value.indices
-        array = value.values if isinstance(value, SparseRows) else value
-        entry["dtype"] = array.dtype.name
-        arrays[f"{number}.values"] = _to_plain(array)
+            entry["rows"] = packer.add(value.indices)
+            entry["dense_shape"] = list(value.shape)
+            entry["values"] = packer.add(value.values)
+        else:
+            entry["values"] = packer.add(value)
         index.append(entry)
-    _write_renamed(folder / f"{stem}.npz", lambda path: _save_npz(path, arrays))
+    _write_renamed(folder / f"{stem}.npz", packer.write)
     header = {
         "schema": SCHEMA,
         "name": trace.name,
@@ -86,22 +85,20 @@ def _read(folder: Path, stem: str) -> Trace:
         )
     values: dict[TraceKey, Value] = {}
     notes = dict(header["notes"])
-    with (
-        (folder / f"{stem}.npz").open("rb") as file,
-        np.load(file, allow_pickle=False) as arrays,
-    ):
-        for number, entry in enumerate(header["index"]):
-            array = _from_plain(arrays[f"{number}.values"], entry["dtype"])
-            if (entry["key"]["phase"], entry["key"]["variable"]) == ("loss", ""):
-                notes["loss_dtype"] = entry["dtype"]
-            if "shape" in entry:
-                values[TraceKey(**entry["key"])] = SparseRows(
-                    indices=arrays[f"{number}.indices"],
-                    values=array,
-                    shape=tuple(entry["shape"]),
-                )
-            else:
-                values[TraceKey(**entry["key"])] = array
+    arrays = Unpacker(folder / f"{stem}.npz")
+    for entry in header["index"]:
+        key = TraceKey(**{name: entry[name] for name in _KEY})
+        array = arrays.take(entry["values"])
+        if (key.phase, key.variable) == ("loss", ""):
+            notes["loss_dtype"] = entry["values"]["dtype"]
+        if "rows" in entry:
+            values[key] = SparseRows(
+                indices=arrays.take(entry["rows"]),  # type: ignore[arg-type]  # int64
+                values=array,
+                shape=tuple(entry["dense_shape"]),
+            )
+        else:
+            values[key] = array
     return Trace(
         name=header["name"],
         replicas=header["replicas"],
@@ -122,23 +119,6 @@ def _read(folder: Path, stem: str) -> Trace:
             for step, shards in header.get("resized", {}).items()
         },
     )
-
-
-def _to_plain(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """NumPy's file format has no bfloat16: its bits travel as integers."""
-    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
-
-
-def _from_plain(array: npt.NDArray[np.generic], dtype: str) -> npt.NDArray[np.generic]:
-    if dtype != "bfloat16":
-        return array
-    # A bfloat16 is the upper half of a float32, so widening it is exact.
-    return (array.astype(np.uint32) << 16).view(np.float32)
-
-
-def _save_npz(path: Path, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
-    with path.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]  # keyword is allow_pickle
 
 
 def _write_renamed(path: Path, write: Callable[[Path], object]) -> None:

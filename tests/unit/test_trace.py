@@ -87,8 +87,47 @@ def test_an_empty_trace_and_a_scalar_come_back(tmp_path: Path) -> None:
 
 def test_a_file_of_another_schema_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text('{"schema": "other"}')
-    with pytest.raises(BadInputError, match="distbench/trace/1"):
+    with pytest.raises(BadInputError, match="distbench/trace/2"):
         read_trace(tmp_path, "t")
+
+
+def test_equal_contents_are_stored_once(tmp_path: Path) -> None:
+    kept = np.arange(10_000.0)
+    copies = {key(replica=r): kept.copy() for r in range(8)}
+    others = {key(variable="o", replica=r): kept + r for r in range(1, 3)}
+    write_trace(make_trace({**copies, **others}), tmp_path, "t")
+    assert 3 * kept.nbytes < (tmp_path / "t.npz").stat().st_size < 4 * kept.nbytes
+    back = read_trace(tmp_path, "t")
+    for name, array in {**copies, **others}.items():
+        np.testing.assert_array_equal(back.values[name], array, strict=True)
+
+
+def test_zeros_of_another_sign_or_dtype_are_kept_apart(tmp_path: Path) -> None:
+    values = {
+        key(variable=f"{number}"): array
+        for number, array in enumerate(
+            [
+                np.zeros(2, np.float32),
+                -np.zeros(2, np.float32),
+                np.zeros(2, np.int32),
+                np.zeros((2, 1), np.float32),
+                np.zeros((0, 3), np.float32),
+            ]
+        )
+    }
+    write_trace(make_trace(values), tmp_path, "t")
+    back = read_trace(tmp_path, "t")
+    for name, array in values.items():
+        found = back.values[name]
+        assert isinstance(found, np.ndarray)
+        assert found.tobytes() == array.tobytes()
+        np.testing.assert_array_equal(found, array, strict=True)
+
+
+def test_what_is_no_number_is_bad_input(tmp_path: Path) -> None:
+    strings = np.array([b"a"], object)
+    with pytest.raises(BadInputError, match=r"keeps numbers.*Python objects"):
+        write_trace(make_trace({key(): strings}), tmp_path, "t")
 
 
 def test_writing_leaves_no_temporary_files(tmp_path: Path) -> None:
@@ -101,7 +140,7 @@ def test_writing_leaves_no_temporary_files(tmp_path: Path) -> None:
     [
         ("t.json", b"no JSON"),
         ("t.json", b"[]"),
-        ("t.json", b'{"schema": "distbench/trace/1"}'),
+        ("t.json", b'{"schema": "distbench/trace/2"}'),
         ("t.npz", b"no archive"),
         ("t.npz", b""),
     ],
@@ -119,7 +158,7 @@ def test_a_damaged_trace_is_bad_input(
 def test_a_trace_that_would_run_code_is_bad_input(tmp_path: Path) -> None:
     write_trace(make_trace({key(): np.zeros(2)}), tmp_path, "t")
     harmful = np.array([Harmful(tmp_path / "harm")], dtype=object)
-    np.savez(tmp_path / "t.npz", **{"0.values": harmful})
+    np.savez(tmp_path / "t.npz", float64=harmful)
     with pytest.raises(BadInputError, match="cannot be read"):
         read_trace(tmp_path, "t")
     assert not (tmp_path / "harm").exists()
