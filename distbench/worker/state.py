@@ -260,12 +260,16 @@ def _unwrap_cast(variable: Any) -> Any:
 
 def read_component(component: Any) -> npt.NDArray[np.generic]:
     """A copy of a plain variable's value."""
-    return np.array(component.read_value().numpy())
+    # What `read_value` adds to the op is for graphs, and costs as much again.
+    dtype = component.dtype.base_dtype
+    value = tf.raw_ops.ReadVariableOp(resource=component.handle, dtype=dtype)
+    return np.asarray(value.numpy())
 
 
 def write_component(component: Any, value: npt.NDArray[np.generic]) -> None:
     """Set a plain variable, outside of any replica."""
-    component.assign(tf.cast(tf.constant(value), component.dtype.base_dtype))
+    given = tf.cast(tf.constant(value), component.dtype.base_dtype)
+    component.assign(given, read_value=False)
 
 
 def walk_variables(root: Any, beyond: tuple[type, ...] = ()) -> Iterator[Any]:

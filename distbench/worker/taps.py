@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from distbench.trace import Phase, SparseRows, Value
+from distbench.worker.state import read_component
 
 
 class Corruption(Protocol):
@@ -37,6 +39,12 @@ _EMPTY = (0,) * 7
 
 
 def _make_empty(dtype: tf.DType) -> tf.Tensor:
+    # Asked for at every tap after every step.
+    return _keep_empty(dtype) if tf.executing_eagerly() else tf.zeros(_EMPTY, dtype)
+
+
+@cache
+def _keep_empty(dtype: tf.DType) -> tf.Tensor:
     return tf.zeros(_EMPTY, dtype)
 
 
@@ -123,7 +131,11 @@ class TapBoard:
         """Global number of the replica that the calling code runs for."""
         context = tf.distribute.get_replica_context()
         if context is not None:
-            return int(tf.get_static_value(context.replica_id_in_sync_group) or 0)
+            # The public property makes an op, in the user's graph, whenever it is
+            # asked; what it makes it of is a number, but for what TPUs run.
+            known = context._replica_id_in_sync_group
+            known = tf.get_static_value(known) if tf.is_tensor(known) else known
+            return int(known or 0)
         # In an update: the number within this task under the mirrored strategies; a
         # device's name under CentralStorage and parameter servers, which update one
         # copy.
@@ -337,7 +349,7 @@ class TapBoard:
         """
         values: dict[TapPoint, Value] = {}
         for point, sinks in self._sinks.items():
-            arrays = [np.array(sink.numpy()) for sink in sinks]
+            arrays = [read_component(sink) for sink in sinks]
             if arrays[0].shape == _EMPTY:
                 continue
             for sink in sinks:

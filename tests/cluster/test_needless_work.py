@@ -80,3 +80,35 @@ def test_no_replay_is_asked_for_what_a_replica_keeps_for_itself(
     path: str, counts: bool
 ) -> None:
     assert list(distbench.run(_differs, "one", args=(path,)).values()) == [counts]
+
+
+def _count_replica_ids(file: str) -> dict[bool, int]:
+    """Runs in a task: ops that tell a replica its number, without taps and with."""
+    from distbench.cluster import ClusterSpec
+    from distbench.scenario import PROGRAM, Scenario
+    from distbench.target import load_target, parse_target
+    from distbench.worker.session import Session
+    from distbench.worker.sizes import find_sizes
+    from distbench.worker.strategies import configure_runtime, make_strategy
+    from distbench.worker.user_program import UserProgram
+
+    spec = ClusterSpec.parse("mirrored:2@cpu")
+    scenario = Scenario(target=file, workload=PROGRAM, cluster="mirrored:2")
+    configure_runtime(spec, 0)
+    strategy = make_strategy(spec)
+    counts = {}
+    for tapped in (False, True):
+        program = UserProgram(load_target(parse_target(f"{file}:Program"))())
+        session = Session(program, strategy, spec, spec.tasks[0], tapped=tapped)
+        sizes = find_sizes(program, scenario, spec.replicas)
+        shards = list(sizes.cut(0, program.data(0)))
+        graph = session.prepare(session.make_step(), shards)
+        counts[tapped] = sum("replica_id" in op.name for op in graph.get_operations())
+    return counts
+
+
+def test_taps_ask_for_no_number_of_a_replica_in_the_graph() -> None:
+    """Each of them was an op of the user's graph, and a tenth of the tracing."""
+    subjects = str(Path(__file__).with_name("subjects.py"))
+    (counts,) = distbench.run(_count_replica_ids, "one", args=(subjects,)).values()
+    assert counts[True] == counts[False]
