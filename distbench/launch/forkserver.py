@@ -19,8 +19,6 @@ from __future__ import annotations
 import array
 import contextlib
 import ctypes
-import gc
-import importlib
 import json
 import os
 import select
@@ -32,7 +30,12 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from distbench.launch.bootstrap import die_with_parent, resolve_entry, run_task
+from distbench.launch.bootstrap import (
+    die_with_parent,
+    import_all,
+    resolve_entry,
+    run_task,
+)
 
 PACKET_BYTES = 1 << 16
 """No packet is longer: descriptors and pids are all that travels here."""
@@ -211,16 +214,12 @@ def main(control_fd: int) -> None:
     with socket.socket(fileno=control_fd) as control:
         orders = json.loads(control.recv(PACKET_BYTES))
         try:
-            for module in orders["preload"]:
-                importlib.import_module(module)
+            import_all(orders["preload"])
             unfit = resolve_entry(orders["check"])()
         except BaseException:  # noqa: BLE001 - it crosses to the bench
             report: dict[str, object] = {"failed": traceback.format_exc()[-8000:]}
         else:
             report = {"unfit": unfit} if unfit else {"ready": True}
-        # Frozen objects are not visited by the collector, so tasks share their pages.
-        gc.collect()
-        gc.freeze()
         control.send(json.dumps(report).encode())
         if "ready" in report:
             _Server(control).serve()
