@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
-import tf_keras
+
+from distbench.samples.lazy import legacy, tf
 
 TOLD = "DISTBENCH_RELIABILITY_TOLD"
 """Variable with the file that tells when `Stalls` began to wait."""
@@ -52,7 +52,7 @@ class Program:
         self._kernel = tf.Variable(np.ones((3, 2), np.float32), name="kernel")
         self._bias = tf.Variable(np.zeros(2, np.float32), name="bias")
         self._injured = tf.Variable(False, trainable=False, name="injured")
-        self._optimizer = tf_keras.optimizers.legacy.SGD(0.0625)
+        self._optimizer = legacy.SGD(0.0625)
 
     def variables(self) -> list[Any]:
         """What trains."""

@@ -37,10 +37,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             )
 
 
-def pytest_collection_finish() -> None:
-    """Spare the garbage collector what stays until the end: modules, items, fixtures.
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Have one worker run all tests that share what is made once for their module.
 
-    It would look through all of that again and again, for 8 % of the tests' time.
+    With `--dist loadgroup`; else each worker makes it again, from clusters of its own.
     """
+    if not isinstance(item, pytest.Function):
+        return
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    if any(f.scope == "module" for found in fixtures for f in found):
+        item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+# Collecting makes what stays until the end: modules, items, fixtures. The collector of
+# garbage would look through all of that again and again, then and while tests run.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from here on, but not in what has been made so far."""
     gc.collect()
     gc.freeze()
+    gc.enable()
