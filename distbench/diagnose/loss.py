@@ -13,6 +13,8 @@ from distbench.diagnose.context import Context, Hypothesis, find_shards, take_ro
 from distbench.diagnose.fit import solve_least_squares
 from distbench.trace import WHOLE, TraceKey
 
+_ENOUGH = 6
+"""Numbers that are more than what is fitted to them."""
 _NEAR = 1e-3
 """Only asks whether shards make up the batch; what is predicted has no free number."""
 
@@ -136,23 +138,32 @@ def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
     """Where the penalty is not known: what is too much is a · θ + b · sign(θ)."""
     if context.evidence.penalty is not None or context.replicas == 1:
         return
-    predicted = {}
+    columns: dict[int, Array] = {}
     for number, case in context.list_cases():
         state = context.evidence.get_before(
             case.key.step, "variable", case.key.variable
         )
-        if state is None or case.observed.size < 6:
-            continue
-        theta = take_rows(state, case)
-        columns = np.stack([theta.ravel(), np.sign(theta).ravel()], axis=1)
-        extra = (case.observed - case.expected).ravel()
-        weights = solve_least_squares(columns, extra, determined=False)
+        if state is not None:
+            theta = take_rows(state, case).ravel()
+            columns[number] = np.stack([theta, np.sign(theta)], axis=1)
+    predicted = {}
+    known: dict[int, Array] = {}
+    # A penalty of few numbers is told by what it is on the largest variable.
+    for number in sorted(columns, key=lambda n: -context.cases[n].observed.size):
+        case = context.cases[number]
+        if case.observed.size >= _ENOUGH:
+            extra = (case.observed - case.expected).ravel()
+            weights = solve_least_squares(columns[number], extra, determined=False)
+        else:
+            weights = known.get(case.key.step)
         if weights is None:
             continue
         # A penalty pulls all ways towards 0; too much or too little of it is one sign.
         least, most = np.min(weights), np.max(weights)
         if least * most >= -1e-3 * max(least**2, most**2):
-            predicted[number] = case.expected + (columns @ weights).reshape(theta.shape)
+            known.setdefault(case.key.step, weights)
+            added = (columns[number] @ weights).reshape(case.expected.shape)
+            predicted[number] = case.expected + added
     if predicted:
         yield Hypothesis(
             code="regularizer-not-scaled",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import HEAD, SECOND, PenalisedProgram
+from distbench.samples.program import BIAS, HEAD, SECOND, PenalisedProgram
 from distbench.samples.replicas import count_replicas, find_replica
 
 _WHERE = (SECOND, HEAD)
@@ -57,3 +57,19 @@ class PenaltyOnFirstReplicaAlone(PenalisedProgram):
         if find_replica() > 0:
             return tf.zeros_like(penalty)
         return penalty / count_replicas()
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    (SECOND, BIAS),
+    like="tensorflow/models#6195",
+)
+class PenaltyOnSmallVariables(PenalisedProgram):
+    """Every replica adds the whole penalty, which is on a kernel and on its bias."""
+
+    def compute_penalty(self):
+        return 0.1 * (tf.reduce_sum(self.second**2) + tf.reduce_sum(self.bias**2))
+
+    def share_penalty(self, penalty):
+        return penalty
