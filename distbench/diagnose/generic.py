@@ -7,12 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.pairs import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.overflow import tell_source
 from distbench.trace import SparseRows, TraceKey
 
+_FEW = 4
+"""Fewer numbers do not show that one ratio is that of all."""
 _SAME = 1e-3
 """Fractions of small numbers lie farther apart; the fit of the values decides."""
 
@@ -146,14 +149,41 @@ def explain_by_factor(context: Context) -> Iterator[Hypothesis]:
     seen = np.concatenate([np.ravel(case.observed) for _, case in cases])
     wanted = np.concatenate([np.ravel(case.expected) for _, case in cases])
     fit = fit_ratio(seen, wanted)
-    if fit is None:
-        return
+    if fit is None or (seen.size < 2 and np.any(seen)):
+        return  # one number is some multiple of any other; that it is 0 says more
     yield Hypothesis(
         code="scale-error",
         predicted={number: fit.ratio * case.expected for number, case in cases},
         detail=f"it is {fit.ratio:.8g} times what it should be",
         ratio=fit.ratio,
     )
+
+
+def explain_by_factors_of_steps(context: Context) -> Iterator[Hypothesis]:
+    """The same with a ratio of its own in each step: a count or a schedule is wrong."""
+    if context.phase in ("slot", "variable", "iterations"):
+        return
+    steps: dict[int, list[tuple[int, Pair]]] = {}
+    for number, case in context.list_cases():
+        steps.setdefault(case.key.step, []).append((number, case))
+    ratios: list[float] = []
+    predicted: dict[int, Array] = {}
+    for cases in steps.values():
+        seen = np.concatenate([np.ravel(case.observed) for _, case in cases])
+        wanted = np.concatenate([np.ravel(case.expected) for _, case in cases])
+        fit = fit_ratio(seen, wanted)
+        if fit is None or seen.size < _FEW:
+            return
+        ratios.append(fit.ratio)
+        predicted |= {number: fit.ratio * case.expected for number, case in cases}
+    if len(ratios) > 1:
+        words = ", ".join(f"{ratio:.6g}" for ratio in ratios)
+        yield Hypothesis(
+            code="scale-error",
+            predicted=predicted,
+            detail=f"it is {words} times what it should be, step by step",
+            ratio=ratios[0],
+        )
 
 
 def is_sparse(context: Context, variable: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from distbench.diagnose import (
     alone,
+    assigned,
     buffers,
     clipping,
     decay,
@@ -56,6 +57,7 @@ CAUSES: tuple[Explain, ...] = (
     slots.explain_by_stillness,
     slots.explain_by_local_gradient,
     slot_statistic.explain_by_local_statistic,
+    assigned.explain_by_added_copies,
     repeated.explain_by_repeated_replay,
     repeated.explain_by_repeated_slot,
     repeated.explain_by_slot_of_each,
@@ -79,6 +81,8 @@ CAUSES: tuple[Explain, ...] = (
     alone.explain_by_own_part,
     generic.explain_by_micro_steps,
     generic.explain_by_factor,
+    generic.explain_by_factors_of_steps,
+    weighted.explain_by_own_shares,
     reduction.explain_by_weights,
     update.explain_by_rate,
     update.explain_by_schedule,

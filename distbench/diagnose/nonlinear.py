@@ -218,31 +218,50 @@ def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
     replicas = context.replicas
     if context.phase not in PHASES or replicas > 6:
         return
-    predicted: dict[int, Array] = {}
-    for source in list_sources(context):
-        case = source.case
-        if not source.arrived or case.observed.size < 2:
-            continue
-        nearest = _find_nearest_subset(source)
-        # Of so many choices for each element some come near anything.
-        if np.all(np.abs(nearest - case.observed) <= find_tolerance(case, replicas)):
-            predicted[source.number] = nearest
-    if predicted:
-        yield Hypothesis(
-            code=CODE,
-            predicted=predicted,
-            detail="every replica leaves some elements of its gradient out of the sum",
-        )
+    for words, fed_back in (("", False), (", and adds them to its next one", True)):
+        predicted: dict[int, Array] = {}
+        kept_back: dict[tuple[int, str], list[Array]] = {}
+        for source in list_sources(context):
+            case = source.case
+            if not source.arrived or case.observed.size < 2:
+                continue
+            terms = list(source.terms)
+            last = (case.key.step - 1, case.key.variable)
+            if fed_back and (rests := kept_back.get(last)):
+                terms = [t + rest for t, rest in zip(terms, rests, strict=True)]
+            nearest, parts = _find_nearest_subset(case.observed, terms)
+            # Of so many choices for each element some come near anything.
+            allowed = find_tolerance(case, replicas)
+            if np.all(np.abs(nearest - case.observed) <= allowed):
+                predicted[source.number] = nearest
+            kept_back[case.key.step, case.key.variable] = [
+                np.asarray(t - part) for t, part in zip(terms, parts, strict=True)
+            ]
+        if predicted:
+            yield Hypothesis(
+                code=CODE,
+                predicted=predicted,
+                detail="every replica leaves some elements of its gradient out of the "
+                f"sum{words}",
+            )
 
 
-def _find_nearest_subset(source: Source) -> Array:
-    seen = source.case.observed
+def _find_nearest_subset(
+    seen: Array, terms: Sequence[Array]
+) -> tuple[Array, list[Array]]:
+    """Each element as the sum over some replicas, and what each gave of it."""
     best = 0 * seen
-    for size in range(1, len(source.terms) + 1):
-        for kept in itertools.combinations(source.terms, size):
-            value = np.asarray(np.sum(kept, axis=0))
-            best = np.where(np.abs(value - seen) < np.abs(best - seen), value, best)
-    return best
+    given = [0 * seen for _ in terms]
+    places = range(len(terms))
+    for size in range(1, len(terms) + 1):
+        for kept in itertools.combinations(places, size):
+            value = np.asarray(np.sum([terms[place] for place in kept], axis=0))
+            is_nearer = np.abs(value - seen) < np.abs(best - seen)
+            best = np.where(is_nearer, value, best)
+            for place in places:
+                gives = terms[place] if place in kept else 0 * seen
+                given[place] = np.where(is_nearer, gives, given[place])
+    return best, given
 
 
 def explain_by_noise(context: Context) -> Iterator[Hypothesis]:

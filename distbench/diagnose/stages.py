@@ -12,10 +12,11 @@ from distbench.compare.pairs import TOLD
 from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.drift import name_drift
-from distbench.diagnose.explain import Explained, make_finding
+from distbench.diagnose.explain import Explained, fit_cases, make_finding
 from distbench.diagnose.hypotheses import list_hypotheses
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
+from distbench.diagnose.own_shard import describe_alone
 from distbench.diagnose.rank import Ranked, find_best
 from distbench.diagnose.totals import explain_results, explain_totals
 from distbench.evidence import Evidence
@@ -167,7 +168,7 @@ def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
             f"; nearest is {best.hypothesis.code}, which explains "
             f"{best.confidence:.0%} of it"
         )
-    limits = describe_constraint(context)
+    limits = describe_constraint(context) or describe_alone(context)
     return Explained(
         code="unexplained",
         detail=limits or f"no known cause explains what is wrong{nearest}",
@@ -234,6 +235,12 @@ def _explain_root(
         )
         yield from _report(context, raised, gradients)
         return
+    unknown = all(cause.code == "unexplained" for cause in of_loss)
+    if causes and unknown and causes[0].code in ("unexplained", "scale-error"):
+        # Of so few numbers nothing can be said but what is said of their gradients.
+        raised = tuple(replace(cause, phase="loss") for cause in causes)
+        yield from _report(context, raised, gradients)
+        return
     if not causes and _would_show(chain, phase, losses):
         of_loss = tuple(_misreport(cause) for cause in of_loss)
     elif any(cause.code == "regularizer-not-scaled" for cause in causes):
@@ -243,12 +250,20 @@ def _explain_root(
 
 
 def _is_same_factor(cause: Explained, of_loss: Sequence[Explained]) -> bool:
-    """Whether loss and gradients have the same odd factor, which is one mistake."""
-    return cause.code == "scale-error" and all(
-        other.code == "scale-error"
-        and None not in (other.ratio, cause.ratio)
-        and bool(np.isclose(other.ratio, cause.ratio, rtol=_SAME, atol=0.0))  # type: ignore[arg-type]  # not None
+    """Whether loss and gradients have the same odd factor, which is one mistake.
+
+    A loss that is wrong in one step has a factor as well, though it proves nothing.
+    """
+    if cause.code != "scale-error" or cause.ratio is None:
+        return False
+    ratios = [
+        fit_cases(other.cases) if other.code == "unexplained" else other.ratio
         for other in of_loss
+        if other.code in ("scale-error", "unexplained")
+    ]
+    return len(ratios) == len(of_loss) and all(
+        ratio is not None and bool(np.isclose(ratio, cause.ratio, rtol=_SAME, atol=0.0))
+        for ratio in ratios
     )
 
 

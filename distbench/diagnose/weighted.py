@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from distbench.compare.nature import Nature
+from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_shards
-from distbench.diagnose.fit import Row, fit_weights, pick_features, predict_rows
+from distbench.diagnose.fit import (
+    Row,
+    fit_weights,
+    leaves_nothing,
+    pick_features,
+    predict_rows,
+)
 from distbench.trace import WHOLE
 
 _NEAR = 1e-3
@@ -59,6 +67,43 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
             f"unmasked elements, sample weights){words}; of the weights of all "
             f"examples the shards hold {due}",
         )
+
+
+def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
+    """The shards of a step count otherwise than they should: w_r, fitted to it.
+
+    What they should count is fitted as well, so the shards must make up the batch.
+    """
+    if not context.root or context.replicas == 1 or context.evidence.shards_known:
+        return
+    steps: dict[int, list[tuple[int, Pair]]] = {}
+    for number, case in context.list_cases():
+        steps.setdefault(case.key.step, []).append((number, case))
+    predicted: dict[int, Array] = {}
+    words = ""
+    for cases in steps.values():
+        terms = {number: find_shards(context, case) for number, case in cases}
+        if not all(terms.values()):
+            return
+        seen = [
+            Row(number=number, target=case.observed, features=terms[number])
+            for number, case in cases
+        ]
+        due = [replace(row, target=context.cases[row.number].expected) for row in seen]
+        weights, wanted = fit_weights(seen), fit_weights(due)
+        if weights is None or wanted is None or not leaves_nothing(due, wanted):
+            return
+        predicted |= predict_rows(seen, weights)
+        words = words or f"{_list(weights)} in place of {_list(wanted)}"
+    yield Hypothesis(
+        code="scale-error",
+        predicted=predicted,
+        detail=f"what the shards give alone counts {words}",
+    )
+
+
+def _list(weights: Array) -> str:
+    return ", ".join(f"{weight:.4g}" for weight in weights)
 
 
 def _list_means(context: Context) -> Iterator[Means]:

@@ -307,3 +307,21 @@ class CountsOnceForEachReplica(CountsForItself):
     """Every replica adds one to an unlisted counter, which adds these up."""
 
     aggregation = "SUM"
+
+
+@fault("scale-error", "variable", ("teacher",), like="OpenNMT/OpenNMT-tf#705")
+class TeacherAddedUp(Program):
+    """A copy follows the head; what the replicas assign to it is added up."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.teacher = tf.Variable(
+            tf.identity(self.head),
+            name="teacher",
+            trainable=False,
+            aggregation=tf.VariableAggregation.SUM,
+        )
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        self.teacher.assign(0.9 * self.teacher + 0.1 * self.head)

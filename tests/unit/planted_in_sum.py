@@ -24,6 +24,7 @@ from wrong_steps import (
     clip_global,
     clip_slices,
     each,
+    feed_back,
     keep_local,
     on,
     quantise,
@@ -200,6 +201,22 @@ CASES = [
         code="nonlinear-before-reduction",
         phase="reduced_gradient",
         fault=Fault(reduce=reduce_with(top_k)),
+    ),
+    Case(
+        name="top-k-fed-back",
+        code="nonlinear-before-reduction",
+        phase="reduced_gradient",
+        fault=Fault(reduce=feed_back(top_k)),
+    ),
+    Case(
+        name="factor-of-each-step",
+        code="scale-error",
+        phase="reduced_gradient",
+        fault=Fault(
+            reduce=lambda ls, step: reduce_with(
+                lambda v: scale(add_values(v), (step + 3) / (step + 4))
+            )(ls, step)
+        ),
     ),
     Case(
         name="stochastic-grid-first",

@@ -402,7 +402,9 @@ def test_what_is_neither_a_sum_nor_a_mean_is_not_taken_apart() -> None:
     )
     judgement = judge(evidence)
     assert judgement.status is Status.FAIL
-    assert {finding.code for finding in judgement.findings} == {"unexplained"}
+    (finding,) = judgement.findings
+    assert (finding.code, finding.phase) == ("unexplained", "loss")
+    assert "has what its shard alone gives" in finding.explanation
 
 
 def lose_sum(parts: list[Batch], replica: int) -> Batch:

@@ -222,6 +222,26 @@ def top_k(values):
     return add_values([mask(v) for v in values])
 
 
+def feed_back(send):
+    """Each replica sends a part, and adds what it kept to its next gradient."""
+
+    def reduce(locals_, step):
+        if step == 0:
+            kept.clear()
+        due = [
+            {k: to_array(g[k]) + kept.get((r, k), 0) for k in g}
+            for r, g in enumerate(locals_)
+        ]
+        sent = [{k: send([v]) for k, v in g.items()} for g in due]
+        for r, g in enumerate(due):
+            kept.update({(r, k): v - sent[r][k] for k, v in g.items()})
+        total = {k: add_values([g[k] for g in sent]) for k in sent[0]}
+        return [total for _ in locals_]
+
+    kept = {}
+    return reduce
+
+
 def quantise(value, levels=7):
     a = np.asarray(to_array(value))
     unit = np.abs(a).max() / levels
