@@ -1,0 +1,235 @@
+"""The cases of scripts/benchmark.py: one registration for each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from benchmark_program import measure_memory, measure_steps, train
+from benchmark_rival import TensorFlowRunner
+from measure_check import SUBJECT, check_cold, check_warm
+
+import distbench
+
+Samples = Mapping[str, list[float]]
+Side = Callable[[], float]
+_MIB = 1 << 20
+_SERIES = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is measured side by side.
+
+    Attributes:
+        name: What `--only` takes.
+        title: What it is, for the page.
+        measure: Takes the number of rounds; returns a sample of each side for each.
+            The first side is what the others are divided by.
+        rounds: How many.
+        unit: Of the samples.
+    """
+
+    name: str
+    title: str
+    measure: Callable[[int], Samples]
+    rounds: int = 7
+    unit: str = "s"
+
+
+def take_turns(sides: Mapping[str, Side], rounds: int) -> Samples:
+    """Samples of all sides in turn; the first round, which warms up, is left out."""
+    samples: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(rounds + 1):
+        for name, side in sides.items():
+            taken = side()
+            if number:
+                samples[name].append(taken)
+    return samples
+
+
+def time_call(function: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+def time_python(code: str) -> float:
+    """Seconds that a new Python takes for a line of code."""
+    command = [sys.executable, "-c", code]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return time_call(
+        lambda: subprocess.run(
+            command, check=True, timeout=300, env=environment, capture_output=True
+        )
+    )
+
+
+_HELP = (
+    "import sys; sys.argv = ['distbench', '--help']\n"
+    "from distbench.cli import main; main()"
+)
+_IMPORTS = {
+    "python alone": partial(time_python, "pass"),
+    "import distbench": partial(time_python, "import distbench"),
+    "distbench --help": partial(time_python, _HELP),
+}
+_COLD = {
+    "distbench check": partial(time_call, partial(check_cold, "mwms:2")),
+    "import tensorflow, tf_keras": partial(time_python, "import tensorflow, tf_keras"),
+}
+_WARM = {
+    f"on {spec}": partial(time_call, partial(check_warm, spec))
+    for spec in ("one", "mirrored:2", "mwms:2", "mwms:4", "ps:2+1")
+}
+
+
+def measure_fresh(workers: int, rounds: int) -> Samples:
+    """Three steps on a cluster: here, and by TensorFlow's runner and its pool."""
+    with ExitStack() as stack:
+        fresh, pool = (
+            stack.enter_context(TensorFlowRunner(kind, workers))
+            for kind in ("run", "pool")
+        )
+        sides = {
+            "fresh processes": partial(_run, workers),
+            "multi_process_runner.run": fresh.measure,
+            "MultiProcessPoolRunner, warm": pool.measure,
+        }
+        return take_turns(sides, rounds)
+
+
+def measure_series(workers: int, rounds: int) -> Samples:
+    """Many in a row, each in fresh processes, and in the processes of one pool."""
+    with TensorFlowRunner("pool", workers) as pool:
+        pool.measure()
+        sides = {
+            "fresh processes": partial(_run_series, partial(_run, workers)),
+            "MultiProcessPoolRunner": partial(_run_series, pool.measure),
+        }
+        return take_turns(sides, rounds)
+
+
+def measure_workers(workers: int, rounds: int) -> Samples:
+    """The same scenario on more workers."""
+    return take_turns({"fresh processes": partial(_run, workers)}, rounds)
+
+
+def _run(workers: int) -> float:
+    return time_call(lambda: distbench.run(train, f"mwms:{workers}", timeout_s=600))
+
+
+def _run_series(side: Side) -> float:
+    return sum(side() for _ in range(_SERIES))
+
+
+def measure_task_memory(workers: int, rounds: int) -> Samples:
+    """Memory of each worker, and of a process that imports TensorFlow by itself."""
+    names = ("a task, private", "a task, shared")
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    alone: list[float] = []
+    folder = str(Path(__file__).parent)
+    code = (
+        f"import sys; sys.path.insert(0, {folder!r})\n"
+        "from benchmark_program import measure_memory; print(measure_memory()[0])"
+    )
+    for _ in range(rounds):
+        found = distbench.run(measure_memory, f"mwms:{workers}", timeout_s=600)
+        for name, kind in zip(names, zip(*found.values(), strict=True), strict=True):
+            samples[name] += [size / _MIB for size in kind]
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        alone.append(int(done.stdout.split()[-1]) / _MIB)
+    return {**samples, "a process of its own, private": alone}
+
+
+def measure_taps(layers: tuple[int, int, int], rounds: int) -> Samples:
+    """Steps of a network on two replicas, in turn without and with taps."""
+    found = distbench.run(
+        measure_steps, "mirrored:2", args=(layers, rounds), timeout_s=600
+    )
+    samples: Samples = found["worker", 0]
+    return samples
+
+
+def _list_cases() -> tuple[Case, ...]:
+    runs = "a fresh cluster, three steps of one variable"
+    return (
+        Case(
+            name="imports",
+            title="what starts often",
+            measure=partial(take_turns, _IMPORTS),
+        ),
+        Case(
+            name="cold",
+            title=f"`distbench check {Path(SUBJECT).name}` on `mwms:2`, from the shell",
+            measure=partial(take_turns, _COLD),
+            rounds=5,
+        ),
+        Case(
+            name="warm",
+            title="one more check of it in the same process",
+            measure=partial(take_turns, _WARM),
+            rounds=5,
+        ),
+        *(
+            Case(
+                name=f"fresh-{n}",
+                title=f"{n} workers: {runs}",
+                measure=partial(measure_fresh, n),
+                rounds=5,
+            )
+            for n in (2, 4, 8)
+        ),
+        Case(
+            name="series",
+            title=f"{_SERIES} in a row on 2 workers: {runs}",
+            measure=partial(measure_series, 2),
+            rounds=3,
+        ),
+        *(
+            Case(
+                name=f"workers-{n}",
+                title=f"{n} workers: {runs}",
+                measure=partial(measure_workers, n),
+                rounds=3,
+            )
+            for n in (16, 32, 64)
+        ),
+        Case(
+            name="memory",
+            title="memory after three steps, 4 workers",
+            measure=partial(measure_task_memory, 4),
+            rounds=3,
+            unit="MiB",
+        ),
+        *(
+            Case(
+                name=f"taps-{size}",
+                title=f"a step of an MLP of {size} parameters, batch 256, 2 replicas",
+                measure=partial(measure_taps, layers),
+                rounds=20,
+            )
+            for size, layers in (
+                ("1e4", (64, 128, 10)),
+                ("1e6", (512, 1600, 100)),
+                ("1e7", (1024, 5000, 1000)),
+            )
+        ),
+    )
+
+
+CASES = _list_cases()

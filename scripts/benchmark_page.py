@@ -1,0 +1,69 @@
+"""docs/performance.md from the figures of scripts/benchmark.py."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmark_cases import CASES
+from measured import describe_measured, write_paragraph
+
+
+def make_page(document: Mapping[str, Any]) -> str:
+    """The page that shows the rows that there are, in the order of the cases."""
+    rows = {row["case"]: row for row in document["rows"]}
+    lines = [
+        "<!-- Written by scripts/benchmark.py from docs/measured. -->",
+        "",
+        "# Performance",
+        "",
+        *write_paragraph(
+            "What the bench costs, beside what else there is. The sides of a case take "
+            "turns in one run, and a ratio is the median of the rounds' ratios to the "
+            "first side, with the quartiles: it holds on a busy machine as well, which "
+            "seconds do not. The rivals are TensorFlow's own test code: "
+            "`multi_process_runner.run` starts processes that import TensorFlow, and "
+            "`MultiProcessPoolRunner` keeps its processes, and what a test left in "
+            "them, for the next one."
+        ),
+        *write_paragraph(
+            "`scripts/benchmark` measures the cases that have no figures yet, and "
+            "writes this page."
+        ),
+        *describe_measured(document),
+    ]
+    for case in CASES:
+        if case.name in rows:
+            lines += _list_case(case.title, case.unit, rows[case.name]["samples"])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _list_case(
+    title: str, unit: str, samples: Mapping[str, Sequence[float]]
+) -> Iterator[str]:
+    yield f"## {title[0].upper()}{title[1:]}"
+    yield ""
+    yield f"| | median, {unit} | least and most | ratio | quartiles |"
+    yield "|---|---:|---:|---:|---:|"
+    first, *_ = samples.values()
+    for name, taken in samples.items():
+        middle = statistics.median(taken)
+        line = f"| {name} | {middle:.3g} | {min(taken):.3g} to {max(taken):.3g} |"
+        if taken is first:
+            yield f"{line} | |"
+            continue
+        if len(taken) != len(first):  # a task each, and a process a round
+            yield f"{line} {middle / statistics.median(first):.2f} | |"
+            continue
+        ratios = [one / base for one, base in zip(taken, first, strict=True)]
+        low, high = _find_quartiles(ratios)
+        yield f"{line} {statistics.median(ratios):.2f} | {low:.2f} to {high:.2f} |"
+    yield ""
+
+
+def _find_quartiles(ratios: Sequence[float]) -> tuple[float, float]:
+    if len(ratios) == 1:
+        return ratios[0], ratios[0]
+    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return low, high

@@ -1,0 +1,151 @@
+"""What the processes of scripts/benchmark.py run; TensorFlow is imported there."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+_STEPS = 3
+_EXAMPLES = 256
+_HALVES = (slice(_EXAMPLES // 2), slice(_EXAMPLES // 2, _EXAMPLES))
+
+
+def train() -> float:
+    """Three steps of one variable on all workers; returns where it ended."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        variable = tf.Variable(1.0)
+
+    def replica_step() -> None:
+        context = tf.distribute.get_replica_context()
+        gradient = context.all_reduce(
+            "sum", 2.0 * variable / strategy.num_replicas_in_sync
+        )
+        variable.assign_sub(0.125 * gradient)
+
+    @tf.function
+    def step() -> None:
+        strategy.run(replica_step)
+
+    for _ in range(_STEPS):
+        step()
+    return float(variable.numpy())
+
+
+def measure_memory() -> tuple[int, int]:
+    """Bytes that this process has for itself, and that it shares, after three steps."""
+    import os
+
+    if "TF_CONFIG" in os.environ:
+        train()
+    else:
+        import tensorflow as tf
+
+        tf.function(lambda: tf.reduce_sum(tf.ones([2]) * 2.0))()
+    sizes = {"Private": 0, "Shared": 0}
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]:
+        name, size, *_ = line.split()
+        kind = name.partition("_")[0]
+        if kind in sizes and name.endswith(("_Clean:", "_Dirty:")):
+            sizes[kind] += int(size) * 1024
+    return sizes["Private"], sizes["Shared"]
+
+
+def measure_steps(layers: tuple[int, int, int], rounds: int) -> dict[str, list[float]]:
+    """Seconds of steps without taps, with taps, and with taps that are read.
+
+    Args:
+        layers: Units of the input, of the hidden layer and of the output.
+        rounds: How many steps of each.
+    """
+    import tensorflow as tf
+
+    from distbench.cluster import ClusterSpec
+    from distbench.worker.session import Session
+    from distbench.worker.user_program import UserProgram
+
+    spec = ClusterSpec.parse("mirrored:2@cpu")
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    program = Network(layers)
+    batch = program.data(0)
+    shards = [tuple(part[half] for part in batch) for half in _HALVES]
+    sides: dict[str, tuple[Session, Any, bool]] = {}
+    for name, tapped, is_read in (
+        ("without taps", False, False),
+        ("with all taps", True, False),
+        ("with all taps, read", True, True),
+    ):
+        session = Session(
+            UserProgram(Network(layers)), strategy, spec, spec.tasks[0], tapped=tapped
+        )
+        step = session.make_step()
+        session.prepare(step, shards)
+        session.run(step, shards)
+        sides[name] = session, step, is_read
+    samples: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, (session, step, is_read) in sides.items():
+            begin = time.perf_counter()
+            session.run(step, shards)
+            if is_read:
+                session.collect_taps(0, {})
+            samples[name].append(time.perf_counter() - begin)
+    return samples
+
+
+class Network:
+    """An MLP with one hidden layer, trained by Adam.
+
+    Args:
+        layers: Units of the input, of the hidden layer and of the output.
+    """
+
+    loss_reduction = "sum"
+
+    def __init__(self, layers: tuple[int, int, int]) -> None:
+        self._layers = layers
+
+    def build(self, strategy: Any) -> None:
+        """Make the kernels and the optimizer."""
+        del strategy
+        import tensorflow as tf
+        from tf_keras.optimizers import legacy
+
+        inputs, hidden, outputs = self._layers
+        self._kernels = [
+            tf.Variable(tf.random.stateless_normal(shape, [1, seed]) * 0.01)
+            for seed, shape in enumerate([(inputs, hidden), (hidden, outputs)])
+        ]
+        self._optimizer = legacy.Adam(1e-3)
+
+    def variables(self) -> list[Any]:
+        """Both kernels."""
+        return self._kernels
+
+    def optimizer(self) -> Any:
+        """Adam."""
+        return self._optimizer
+
+    def data(self, step: int) -> tuple[Any, Any]:
+        """The same number of examples in every step."""
+        import numpy as np
+
+        rng = np.random.default_rng(step)
+        features = rng.normal(size=(_EXAMPLES, self._layers[0]))
+        labels = rng.normal(size=(_EXAMPLES, self._layers[2]))
+        return features.astype(np.float32), labels.astype(np.float32)
+
+    def replica_step(self, batch: Any) -> Any:
+        """A step as users write it."""
+        import tensorflow as tf
+
+        features, labels = batch
+        with tf.GradientTape() as tape:
+            hidden = tf.nn.relu(features @ self._kernels[0])
+            loss = tf.reduce_sum((hidden @ self._kernels[1] - labels) ** 2) / _EXAMPLES
+        gradients = tape.gradient(loss, self._kernels)
+        self._optimizer.apply_gradients(zip(gradients, self._kernels, strict=True))
+        return loss
