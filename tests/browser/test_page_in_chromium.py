@@ -299,3 +299,19 @@ def test_a_long_report_is_usable(browser, write):
     assert list_shown(browser, "details.run") == ["run-124"]
     assert list_complaints(browser) == []
     assert time.monotonic() - start_s < 60
+
+
+@pytest.mark.parametrize("width", [600, 1000])
+def test_nothing_is_wider_than_the_window(page: Path, width: int) -> None:
+    """A long command scrolls by itself, and takes no text out of sight."""
+    with open_browser(width) as browser:
+        open_page(browser, page)
+        browser.execute_script(
+            "document.querySelector('article.finding .command code').append("
+            "' --more-of-it'.repeat(40))"
+        )
+        beyond = browser.execute_script(
+            "const { scrollWidth, clientWidth } = document.documentElement;"
+            "return scrollWidth - clientWidth;"
+        )
+        assert beyond <= 0
