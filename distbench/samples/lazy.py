@@ -19,6 +19,10 @@ class LazyModule:
     def __getattr__(self, attribute: str) -> Any:
         return getattr(importlib.import_module(self._name), attribute)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What pickle makes without a name would ask itself for one without end.
+        return LazyModule, (self._name,)
+
 
 tf: Any = LazyModule("tensorflow")
 keras: Any = LazyModule("tf_keras")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from distbench.errors import BadInputError
+from distbench.samples.lazy import LazyModule
 from distbench.target import (
     TargetRef,
     load_target,
@@ -163,3 +165,8 @@ def test_what_cannot_be_pickled_is_named(tmp_path: Path) -> None:
     file = (tmp_path / "open").open("w")
     with file, pytest.raises(BadInputError, match=r"<lambda>.*cannot be sent"):
         write_pickled_target(lambda: file, tmp_path)
+
+
+def test_a_module_that_is_imported_late_may_be_pickled() -> None:
+    late = pickle.loads(pickle.dumps(LazyModule("json")))
+    assert late.dumps([1]) == "[1]"
