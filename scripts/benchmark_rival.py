@@ -7,7 +7,9 @@ the settings of Abseil, out of the bench.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +44,8 @@ class TensorFlowRunner:
             stderr=subprocess.DEVNULL,
             text=True,
             env=environment,
+            # Its processes outlive it where it is killed, so all of them are ended.
+            start_new_session=True,
         )
 
     def measure(self) -> float:
@@ -73,7 +77,10 @@ class TensorFlowRunner:
         try:
             self._process.wait(_TIMEOUT_S if kind is None else 1)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            pass
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
 
