@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import os
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "measured"
 """The figures that docs/detection.md is written from."""
 _PACKAGES = ("tensorflow", "tf-keras", "numpy")
+_MEASURES = ("distbench", "scripts", "scenarios", "pyproject.toml")
 _CHECKED_WITH = ("tensorflow", "tf-keras", "keras")
 """Packages another version of which may change a verdict."""
 
@@ -52,16 +54,23 @@ def write_paragraph(text: str) -> list[str]:
     return [*lines, ""]
 
 
-def find_commit() -> str:
-    """The commit of this checkout."""
+@functools.cache
+def find_commit(root: Path = ROOT) -> str:
+    """The commit of a checkout, as it is when this is asked for the first time.
+
+    It ends in `-dirty` if what measures was changed since; figures and pages, which the
+    scripts write, do not measure.
+    """
+    commit = _ask_git(root, "rev-parse", "--short", "HEAD")
+    changed = _ask_git(root, "status", "--porcelain", "--", *_MEASURES)
+    return (commit or "unknown") + ("-dirty" if changed else "")
+
+
+def _ask_git(root: Path, *arguments: str) -> str:
     done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        ["git", *arguments], cwd=root, capture_output=True, text=True, check=False
     )
-    return done.stdout.strip() or "unknown"
+    return done.stdout.strip()
 
 
 def read_rows(path: Path, now: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -1,0 +1,49 @@
+"""What measuring scripts say of the commit that they measured."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from imported_scripts import import_scripts
+
+
+@pytest.fixture(scope="module")
+def measured() -> Iterator[Any]:
+    with import_scripts("measured") as found:
+        yield found["measured"]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository with a package, a figure and one commit."""
+    for name in ("distbench", "docs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("as committed", "utf-8")
+    identity = ("-c", "user.name=anyone", "-c", "user.email=anyone@example.org")
+    for words in (("init", "-q"), ("add", "."), (*identity, "commit", "-qm", "All")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def test_figures_that_are_written_leave_a_commit_clean(
+    measured: Any, checkout: Path
+) -> None:
+    (checkout / "docs" / "file").write_text("new figures", "utf-8")
+    assert measured.find_commit(checkout).isalnum()
+
+
+def test_another_program_than_the_commits_is_told(
+    measured: Any, checkout: Path
+) -> None:
+    (checkout / "distbench" / "file").write_text("changed", "utf-8")
+    assert measured.find_commit(checkout).endswith("-dirty")
+
+
+def test_without_a_repository_the_commit_is_unknown(
+    measured: Any, tmp_path: Path
+) -> None:
+    assert measured.find_commit(tmp_path) == "unknown"
