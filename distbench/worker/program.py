@@ -179,15 +179,20 @@ def count_batch(batch: Any) -> int:
     Raises:
         BadInputError: The arrays have first axes of different lengths, or none.
     """
-    arrays = [np.asarray(array) for array in tf.nest.flatten(batch)]
-    lengths = {array.shape[0] if array.ndim else -1 for array in arrays}
+    leaves = tf.nest.flatten(batch)
+    shapes = [np.asarray(leaf).shape for leaf in leaves]
+    lengths = {shape[0] if shape else -1 for shape in shapes}
     if len(lengths) != 1 or -1 in lengths:
-        shapes = [str(array.shape) for array in arrays]
-        if len(shapes) > _SHAPES_SHOWN:
-            shapes[_SHAPES_SHOWN:] = ["..."]
+        received = [
+            type(leaf).__name__ + (f" of shape {shape}" if shape else "")
+            for leaf, shape in zip(leaves, shapes, strict=True)
+        ]
+        if len(received) > _SHAPES_SHOWN:
+            received[_SHAPES_SHOWN:] = ["..."]
         raise BadInputError(
-            "data(step) must return NumPy arrays whose first axis counts the examples. "
-            f"Received, as arrays, the shapes [{', '.join(shapes)}]."
+            "data(step) must return NumPy arrays whose first axis counts the examples, "
+            "all as many; a tf.data.Dataset goes into dataset() or "
+            f"dataset_fn(input_context). Received: {', '.join(received) or 'nothing'}."
         )
     return lengths.pop()
 

@@ -231,6 +231,11 @@ class WithoutStep(Program):
     replica_step = None
 
 
+class WithDataset(Program):
+    def data(self, step):
+        return tf.data.Dataset.from_tensor_slices(super().data(step))
+
+
 class WithArgument(Program):
     def __init__(self, path):
         self.path = path

@@ -151,6 +151,10 @@ def test_a_dtype_that_the_collectives_lack_is_refused() -> None:
         ("WithoutVariables", "Train program 'WithoutVariables' lacks variables"),
         ("WithoutStep", "no optimizer.*train program lacks replica_step"),
         ("WithArgument", "one device already in build: TypeError.*'path'"),
+        (
+            "WithDataset",
+            r"must return NumPy arrays.*dataset\(\).*Received: \w*Dataset\.",
+        ),
         ("made_optimizer", "made already.*callable without arguments"),
         ("SUBJECT", "has no attribute 'SUBJECT'"),
     ],
