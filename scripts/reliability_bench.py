@@ -24,6 +24,8 @@ from reliability_many import KINDS, SCENARIOS
 from reliability_program import TOLD
 
 _STARTS_S = 180.0
+_QUOTED = 600
+"""Characters that are kept of what was said."""
 _PROGRAM = Path(__file__).with_name("reliability_program.py")
 _CHECK = [
     sys.executable,
@@ -116,18 +118,27 @@ def run_bench(case: BenchCase, folder: Path, mark: str) -> dict[str, Any]:
             end = time.monotonic()
             output.seek(0)
             said = output.read().decode(errors="replace")
-    right = code in case.codes and bool(re.search(case.said, said, re.DOTALL))
+    match = re.search(case.said, said, re.DOTALL)
+    right = code in case.codes and match is not None
     lines = [line for line in said.splitlines() if line.strip()]
     return {
         "case": case.name,
         "how": case.how,
         "kind": "event" if case.interfere else "",
         "status": f"exit code {code}",
-        "said": " ".join(lines)[-600:] if case.said or not right else "",
+        "said": _quote(said, match) if case.said or not right else "",
         "counts": _read_counts(lines) if case.counts else {},
         "right": right,
         "seconds": round(end - begin, 2),
     }
+
+
+def _quote(said: str, match: re.Match[str] | None) -> str:
+    """What was said from the line on that was waited for; without one, the last."""
+    if match is None:
+        return " ".join(said.split())[-_QUOTED:]
+    begin = said.rfind("\n", 0, match.start()) + 1
+    return " ".join(said[begin:].split())[:_QUOTED]
 
 
 def _read_counts(lines: list[str]) -> dict[str, Any]:
@@ -255,7 +266,7 @@ BENCHES = (
     BenchCase(
         name="a TMPDIR that is full",
         how="a disk of 64 kB",
-        said="TMPDIR",
+        said=r"disk\s+is\s+full.*TMPDIR",
         codes=(3,),
         command=_RIGHT,
         around='ip link set lo up; mount -t tmpfs -o size=64k tmpfs "$TMPDIR"',

@@ -5,7 +5,9 @@ files come from `distbench selftest --json`, `distbench selftest --random N --js
 `scripts/sensitivity` and `scripts/soak`. The first two are long; what the page needs of
 them is kept by
 
-    python scripts/write_detection.py --selftest FILE --random FILE
+    python scripts/write_detection.py --selftest FILE [FILE ...] --random FILE
+
+A selftest may be done in parts, each on other clusters (`-c`), side by side.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from faults_page import list_random, list_selftest
 from figures_page import list_sensitivity, list_soak
 from measured import FOLDER, ROOT, describe_place, write_figures, write_paragraph
 
-from distbench.selftest.matrix import COLUMNS
+from distbench.selftest.matrix import COLUMNS, score_to_json
+from distbench.selftest.score import Cell, Passed, Score
+from distbench.verdict import Status
 
 PAGE = ROOT / "docs" / "detection.md"
 SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
@@ -53,6 +57,24 @@ def make_page(documents: Mapping[str, Mapping[str, Any]]) -> str:
         if name in documents:
             lines += make(documents[name])
     return "\n".join(lines).rstrip() + "\n"
+
+
+def join_selftests(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The document of all cells of several."""
+    faults, unusual = (
+        [
+            {**cell, "found": tuple(cell["found"]), "status": Status(cell["status"])}
+            for document in documents
+            for cell in document[name]
+        ]
+        for name in ("faults", "unusual")
+    )
+    score = Score(
+        faults=tuple(Cell(**cell) for cell in faults),
+        unusual=tuple(Passed(**cell) for cell in unusual),
+    )
+    joined: dict[str, Any] = json.loads(score_to_json(score))
+    return joined
 
 
 def shorten_selftest(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,16 +114,16 @@ def _drop(cell: Mapping[str, Any]) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Keep what is new, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--selftest", type=Path, metavar="FILE")
+    parser.add_argument("--selftest", type=Path, metavar="FILE", nargs="+", default=[])
     parser.add_argument("--random", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
-    for name, file, shorten in (
-        ("selftest", options.selftest, shorten_selftest),
-        ("random", options.random, shorten_random),
-    ):
-        if file is not None:
-            document = json.loads(file.read_text("utf-8"))
-            write_figures(FOLDER / f"{name}.json", shorten(document))
+    if options.selftest:
+        parts = [json.loads(file.read_text("utf-8")) for file in options.selftest]
+        kept = shorten_selftest(join_selftests(parts))
+        write_figures(FOLDER / "selftest.json", kept)
+    if options.random is not None:
+        drawn = json.loads(options.random.read_text("utf-8"))
+        write_figures(FOLDER / "random.json", shorten_random(drawn))
     documents = {
         name: json.loads(path.read_text("utf-8"))
         for name in SECTIONS

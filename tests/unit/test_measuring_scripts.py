@@ -451,6 +451,14 @@ def test_the_page_tells_what_was_missed(scripts: Any) -> None:
     assert "## Faults drawn at random" not in page
 
 
+def test_parts_of_a_selftest_are_joined(scripts: Any) -> None:
+    right, wrong = make_cell(), make_cell(cluster="mwms:4", code=False)
+    parts = [make_document(right), make_document(wrong)]
+    joined = scripts["write_detection"].join_selftests(parts)
+    assert joined == make_document(right, wrong)
+    assert joined["shares"]["code"] == 0.5
+
+
 def test_the_page_counts_what_was_drawn(scripts: Any) -> None:
     script = scripts["write_detection"]
     cells = [make_cell(fault="fault_3"), make_cell(fault="fault_4", phase=False)]
