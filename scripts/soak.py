@@ -151,8 +151,10 @@ def _draw_unusual(
     replicas: int,
     settings: Mapping[str, int],
 ) -> Draw:
-    # Each brings its workload or data.
-    kinds = {name: KINDS[name] for name in _MIRROR}
+    # Each brings its workload or data. What is correct where one process makes all
+    # replicas need not be so where each worker makes its own.
+    own = {ClusterSpec.parse(spec).kind for spec in sample.clusters}
+    kinds = {name: KINDS[name] for name in _MIRROR if name in own}
     return Draw(
         target=sample.target,
         workload=sample.workload or PROGRAM,

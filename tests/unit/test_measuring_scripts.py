@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from imported_scripts import import_scripts
 
+from distbench.cluster import ClusterSpec
 from distbench.compare.comparison import Comparison
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
@@ -582,12 +583,16 @@ def test_figures_are_written_a_line_each(scripts: Any, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]
 
 
-def test_unusual_programs_are_drawn_on_strategies_that_mirror(scripts: Any) -> None:
-    targets = {sample.target for sample in UNUSUAL}
-    draws = [scripts["soak"].draw_run(3, number) for number in range(300)]
-    unusual = [draw for draw in draws if draw.target in targets]
-    assert unusual
+def test_unusual_programs_are_drawn_on_strategies_they_are_for(scripts: Any) -> None:
+    kinds = {
+        sample.target: {ClusterSpec.parse(spec).kind for spec in sample.clusters}
+        for sample in UNUSUAL
+    }
+    draws = [scripts["soak"].draw_run(3, number) for number in range(5000)]
+    unusual = [draw for draw in draws if draw.target in kinds]
+    assert all(draw.scenario.spec.kind in kinds[draw.target] for draw in unusual)
     assert {draw.scenario.spec.kind for draw in unusual} == {"mirrored", "mwms"}
+    assert any(kinds[draw.target] == {"mirrored"} for draw in unusual)
 
 
 def test_a_plain_run_is_counted_against_the_global_batch(
