@@ -204,11 +204,18 @@ TASKS = (
 )
 
 
-def run_task_case(case: TaskCase, folder: Path) -> Row:
-    """Run a case once: what was said, and how long after the injury the run ended."""
+def run_task_case(case: TaskCase, folder: Path, stall_s: float = _STALL_S) -> Row:
+    """Run a case once: what was said, and how long after the injury the run ended.
+
+    Args:
+        case: What is broken.
+        folder: Where the injured task tells the time.
+        stall_s: The deadline where the run ends by it. On a busy machine it may pass
+            before the task is injured: then the case is run again with twice that.
+    """
     told = folder / "told"
     told.unlink(missing_ok=True)
-    timeout_s = _STALL_S if case.at_deadline else LIMIT_S
+    timeout_s = stall_s if case.at_deadline else LIMIT_S
     begin = time.monotonic()
     with RunDirectory() as directory:
         program = Program(case.injury, told=str(told))
@@ -226,6 +233,8 @@ def run_task_case(case: TaskCase, folder: Path) -> Row:
             (run,) = failing.judge(planned, seen, seen.failure)
             status = str(run.status)
             said = run.message or run.findings[0].explanation
+    if case.at_deadline and not told.exists() and stall_s < LIMIT_S:
+        return run_task_case(case, folder, 2 * stall_s)
     event = float(told.read_text()) if told.exists() else begin
     told.unlink(missing_ok=True)
     if case.at_deadline:
