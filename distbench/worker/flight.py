@@ -13,17 +13,24 @@ from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value
 from distbench.worker.collect import State
 from distbench.worker.given import select_state
 from distbench.worker.interleave import Interleaver
-from distbench.worker.orders import Event, draw_order, list_in_turn, list_together
+from distbench.worker.orders import (
+    Event,
+    draw_order,
+    list_extremes,
+    list_in_turn,
+    list_together,
+)
 from distbench.worker.reference import Reference
 from distbench.worker.session import Session
 from distbench.worker.steps import StepsInFlight, Timed
 from distbench.worker.values import are_equal, perturb
 
 _ORDERS = 32
-"""Orders that are tried: the range of so many draws of a normal distribution, once more
+"""Orders that are drawn: the range of so many draws of a normal distribution, once more
 on either side, is left by another draw with a chance of about 1e-6."""
 _MOST_LEFT_OUT = 16
-"""Steps of a round that are left out in turn, each a run of the others."""
+"""Steps of a round that are left out in turn, each a run of the others, and that come
+as late and as early as they may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,19 +88,21 @@ class Rounds:
 
     def follow(self, observed: Trace) -> Followed:
         """Run every round in orders that the cluster's steps may have had."""
-        count = 1 if self._commutes else _ORDERS
         left_out = self._places
         if len(left_out) > _MOST_LEFT_OUT:
             spread = np.linspace(0, len(left_out) - 1, _MOST_LEFT_OUT)
             left_out = cast(range, [int(place) for place in spread])
+        count = 1 if self._commutes else _ORDERS + 2 * len(left_out)
         orders: list[dict[TraceKey, Value]] = [{} for _ in range(count)]
         lost: dict[int, dict[TraceKey, Value]] = {place: {} for place in left_out}
         again: dict[int, dict[TraceKey, Value]] = {place: {} for place in left_out}
         for number, (begun, ended) in enumerate(self._list_times(observed)):
             rng = np.random.default_rng((self._scenario.seed, 4, number))
             turns = [int(place) for place in np.argsort(ended)]
+            extremes = list_extremes(begun, ended, left_out)
             for draw, values in enumerate(orders):
-                events = list(draw_order(begun, ended, rng)) if draw else None
+                put_off = () if draw < _ORDERS else next(extremes)
+                events = list(draw_order(begun, ended, rng, put_off)) if draw else None
                 start = self._starts[number]
                 if draw % 2:
                     # Another graph rounds otherwise, and so does another order.

@@ -11,7 +11,7 @@ from distbench.errors import BadInputError
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
 from distbench.verdict import Status
-from distbench.worker.orders import draw_order
+from distbench.worker.orders import draw_order, list_extremes
 
 MOMENTUM = 0.5
 
@@ -122,6 +122,23 @@ def test_an_order_never_contradicts_what_a_step_saw(seed: int) -> None:
         for other in range(5):
             if ended[other] < begun[step]:
                 assert places["update", other] < places["read", step]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_step_comes_as_late_and_as_early_as_it_may(seed: int) -> None:
+    # The first step ends last: its worker stands still while the other runs the rest.
+    begun, ended = [0, 0, 1, 2, 3], [4, 0, 1, 2, 3]
+    rng = np.random.default_rng(seed)
+    ends = []
+    for put_off in list_extremes(begun, ended, [0, 3]):
+        events = draw_order(begun, ended, rng, put_off)
+        ends.append([place for kind, place in events if kind == "update"])
+    late, early, third_late, third_early = ends
+    assert late[-1] == 0
+    assert early[0] == 0
+    # What began after a step had ended comes after it, however late that is put.
+    assert third_late[-2:] == [3, 4]
+    assert third_early[:3] == [1, 2, 3]
 
 
 def test_all_orders_of_two_steps_are_drawn() -> None:
