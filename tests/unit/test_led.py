@@ -12,6 +12,7 @@ from training_simulator import Fault, observe
 from distbench.compare.comparison import Comparison, compare_evidence
 from distbench.compare.noise import measure_noise
 from distbench.diagnose.judge import judge
+from distbench.diagnose.led import leave_out_led
 from distbench.evidence import Evidence
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
@@ -169,3 +170,18 @@ def test_an_odd_loss_of_the_others_follows_from_it() -> None:
     fault = Fault(scale=lambda r, setup: 1.0 if r == 0 else 1.5)
     evidence = make_run((1.0, 0.0, 0.0), known=False, fault=fault, shards_known=True)
     assert [f.code for f in judge(evidence).findings] == ["statistics-not-synchronized"]
+
+
+@pytest.mark.parametrize(("replica", "stays"), [(0, True), (1, False)])
+def test_a_factor_on_what_others_compute_names_no_cause(
+    replica: int, stays: bool
+) -> None:
+    """A statistic of replica 0 scales the others' losses, and not its own."""
+    evidence = make_run((1.0, 0.0, 0.0), known=False)
+    (statistic,) = judge(evidence).findings
+    factor = replace(statistic, code="scale-error", phase="loss", replicas=(replica,))
+    broken = [
+        judged for judged in compare_evidence(evidence) if judged.comparison.wrong
+    ]
+    left = leave_out_led(evidence, broken, [factor, statistic])
+    assert left == ([factor, statistic] if stays else [statistic])
