@@ -24,6 +24,8 @@ class Context:
         cases: The wrong values, in the order of their keys.
         right: Keys of the values of this phase that are as they should be.
         root: Whether nothing before these values was seen, but for the loss.
+        led: Whether a statistic follows the examples of single replicas alone. What it
+            scales has a factor in each step and replica, and that names no cause.
     """
 
     evidence: Evidence
@@ -31,6 +33,7 @@ class Context:
     cases: tuple[Pair, ...]
     right: tuple[TraceKey, ...] = ()
     root: bool = False
+    led: bool = False
     _finite: tuple[tuple[int, Pair], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

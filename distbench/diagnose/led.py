@@ -26,8 +26,7 @@ def leave_out_led(
     Its examples make of the statistic what they make of it on one device, so its loss
     and gradients are those of its shard alone. If they are, nothing else is wrong with
     them, and those of other replicas are made of a statistic that is not theirs. What
-    nothing explains may be made of it in any case, and so may a mere factor on what
-    these others compute: it has the size of that statistic, and names no cause.
+    nothing explains may be made of it in any case.
     """
     led = [
         j.pair for j in broken if j.comparison.relation == "led" and j.pair is not None
@@ -41,16 +40,12 @@ def leave_out_led(
         if pair.key.step == step and find_leader(evidence, pair) == pair.key.replica
     }
     is_excused = bool(own) and _are_right_alone(evidence, own, step)
-
-    def is_made_of_it(finding: Finding) -> bool:
-        if finding.step < step:
-            return False
-        if finding.code == "unexplained":
-            return True
-        is_factor = finding.code == "scale-error" and own.isdisjoint(finding.replicas)
-        return finding.phase in _ROOTS and (is_excused or (bool(own) and is_factor))
-
-    return [finding for finding in findings if not is_made_of_it(finding)]
+    return [
+        f
+        for f in findings
+        if f.step < step
+        or not (f.code == "unexplained" or (is_excused and f.phase in _ROOTS))
+    ]
 
 
 def _are_right_alone(evidence: Evidence, replicas: Collection[int], step: int) -> bool:

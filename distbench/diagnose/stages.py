@@ -79,6 +79,7 @@ def make_context(
             if j.comparison.phase == phase and j.comparison.relation not in TOLD
         ),
         root=root,
+        led=any(j.comparison.relation == "led" for j in chain.broken),
     )
 
 

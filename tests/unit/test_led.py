@@ -11,8 +11,9 @@ from training_simulator import Fault, observe
 
 from distbench.compare.comparison import Comparison, compare_evidence
 from distbench.compare.noise import measure_noise
+from distbench.diagnose.context import Context
+from distbench.diagnose.generic import explain_by_factors_of_steps
 from distbench.diagnose.judge import judge
-from distbench.diagnose.led import leave_out_led
 from distbench.evidence import Evidence
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
@@ -172,16 +173,14 @@ def test_an_odd_loss_of_the_others_follows_from_it() -> None:
     assert [f.code for f in judge(evidence).findings] == ["statistics-not-synchronized"]
 
 
-@pytest.mark.parametrize(("replica", "stays"), [(0, True), (1, False)])
-def test_a_factor_on_what_others_compute_names_no_cause(
-    replica: int, stays: bool
-) -> None:
-    """A statistic of replica 0 scales the others' losses, and not its own."""
-    evidence = make_run((1.0, 0.0, 0.0), known=False)
-    (statistic,) = judge(evidence).findings
-    factor = replace(statistic, code="scale-error", phase="loss", replicas=(replica,))
-    broken = [
-        judged for judged in compare_evidence(evidence) if judged.comparison.wrong
-    ]
-    left = leave_out_led(evidence, broken, [factor, statistic])
-    assert left == ([factor, statistic] if stays else [statistic])
+@pytest.mark.parametrize("led", [False, True])
+def test_beside_a_led_statistic_a_factor_of_each_step_names_no_cause(led: bool) -> None:
+    """What a statistic scales has such a factor whatever it is that leads it."""
+    evidence = observe(Fault(scale=lambda r, setup: 1.5), replicas=3, steps=2)
+    cases = tuple(
+        judged.pair
+        for judged in compare_evidence(evidence)
+        if judged.pair is not None and judged.pair.key.phase == "local_gradient"
+    )
+    context = Context(evidence=evidence, phase="local_gradient", cases=cases, led=led)
+    assert bool(list(explain_by_factors_of_steps(context))) is not led
