@@ -71,7 +71,10 @@ def test_a_failed_verdict_shows_the_diagnosis_and_no_traceback(
 def test_a_failed_assertion_shows_the_diagnosis(
     suite: pytest.Pytester, line: str, given: str
 ) -> None:
-    imports = "" if given else "import distbench.api as distbench\n"
+    # The played module, also where another test has imported the real one: `import a.b
+    # as c` would take what the package has as its attribute.
+    played = "import sys\ndistbench = sys.modules['distbench.api']\n"
+    imports = "" if given else played
     result = run_suite(suite, f"{imports}def test_it({given}):\n    {line}\n")
     result.assert_outcomes(failed=1)
     if given or "status" not in line:
