@@ -19,7 +19,6 @@ import argparse
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -311,8 +310,6 @@ def main() -> int:
         return 0
     _go_apart()
     os.environ[MARK] = uuid.uuid4().hex
-    # What a shell runs in the background ignores Ctrl-C, and so would our benches.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     cases: list[TaskCase | BenchCase] = [*TASKS, *BENCHES]
     cases = [c for c in cases if re.search(chosen.only, c.name)]
     if not chosen.only:

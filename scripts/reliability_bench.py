@@ -101,7 +101,8 @@ def run_bench(case: BenchCase, folder: Path, mark: str) -> dict[str, Any]:
             command = [*spaces, "sh", "-ec", script, "sh", *command]
         with (place / "output").open("w+b") as output:
             bench = subprocess.Popen(
-                command,
+                # What a shell starts with & ignores SIGINT, and so do its children.
+                ["env", "--default-signal=INT", *command],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment,
