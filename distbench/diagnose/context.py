@@ -24,8 +24,7 @@ class Context:
         cases: The wrong values, in the order of their keys.
         right: Keys of the values of this phase that are as they should be.
         root: Whether nothing before these values was seen, but for the loss.
-        led: Whether a statistic follows the examples of single replicas alone. What it
-            scales has a factor in each step and replica, and that names no cause.
+        led: Whether a statistic follows the examples of single replicas alone.
     """
 
     evidence: Evidence

@@ -161,7 +161,7 @@ def explain_by_factor(context: Context) -> Iterator[Hypothesis]:
 
 def explain_by_factors_of_steps(context: Context) -> Iterator[Hypothesis]:
     """The same with a ratio of its own in each step: a count or a schedule is wrong."""
-    if context.phase in ("slot", "variable", "iterations") or context.led:
+    if context.phase in ("slot", "variable", "iterations"):
         return
     steps: dict[int, list[tuple[int, Pair]]] = {}
     for number, case in context.list_cases():

@@ -96,8 +96,17 @@ CAUSES: tuple[Explain, ...] = (
     update.explain_by_divergence,
 )
 
+_FITTED_APIECE: tuple[Explain, ...] = (
+    alone.explain_by_own_part,
+    generic.explain_by_factors_of_steps,
+    weighted.explain_by_own_shares,
+)
+"""Fits with a factor for each step or replica. Beside a led statistic they name no
+cause: what it scales has such factors, whatever it is that leads it."""
+
 
 def list_hypotheses(context: Context) -> Iterator[Hypothesis]:
     """Ask every cause what the wrong values would be under it, in order."""
     for explain in CAUSES:
-        yield from explain(context)
+        if not (context.led and explain in _FITTED_APIECE):
+            yield from explain(context)

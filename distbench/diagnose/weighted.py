@@ -76,8 +76,6 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
     """
     if not context.root or context.replicas == 1 or context.evidence.shards_known:
         return
-    if context.led:
-        return
     steps: dict[int, list[tuple[int, Pair]]] = {}
     for number, case in context.list_cases():
         steps.setdefault(case.key.step, []).append((number, case))

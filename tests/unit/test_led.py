@@ -12,7 +12,7 @@ from training_simulator import Fault, observe
 from distbench.compare.comparison import Comparison, compare_evidence
 from distbench.compare.noise import measure_noise
 from distbench.diagnose.context import Context
-from distbench.diagnose.generic import explain_by_factors_of_steps
+from distbench.diagnose.hypotheses import list_hypotheses
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.split import shard_slices
@@ -183,4 +183,7 @@ def test_beside_a_led_statistic_a_factor_of_each_step_names_no_cause(led: bool) 
         if judged.pair is not None and judged.pair.key.phase == "local_gradient"
     )
     context = Context(evidence=evidence, phase="local_gradient", cases=cases, led=led)
-    assert bool(list(explain_by_factors_of_steps(context))) is not led
+    told = [
+        found for found in list_hypotheses(context) if "step by step" in found.detail
+    ]
+    assert bool(told) is not led
