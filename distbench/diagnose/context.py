@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -74,6 +74,13 @@ class Context:
     def list_cases(self) -> Iterator[tuple[int, Pair]]:
         """The wrong values with their numbers, those that are not finite left out."""
         return iter(self._finite)
+
+    def list_steps(self) -> Mapping[int, Sequence[tuple[int, Pair]]]:
+        """The same by step."""
+        found: dict[int, list[tuple[int, Pair]]] = {}
+        for number, case in self.list_cases():
+            found.setdefault(case.key.step, []).append((number, case))
+        return found
 
     def find_terms(self, case: Pair) -> tuple[Array, ...]:
         """The replicas' own gradients of a value, in its rows.

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.pairs import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, take_rows
@@ -163,12 +162,9 @@ def explain_by_factors_of_steps(context: Context) -> Iterator[Hypothesis]:
     """The same with a ratio of its own in each step: a count or a schedule is wrong."""
     if context.phase in ("slot", "variable", "iterations"):
         return
-    steps: dict[int, list[tuple[int, Pair]]] = {}
-    for number, case in context.list_cases():
-        steps.setdefault(case.key.step, []).append((number, case))
     ratios: list[float] = []
     predicted: dict[int, Array] = {}
-    for cases in steps.values():
+    for cases in context.list_steps().values():
         seen = np.concatenate([np.ravel(case.observed) for _, case in cases])
         wanted = np.concatenate([np.ravel(case.expected) for _, case in cases])
         fit = fit_ratio(seen, wanted)

@@ -23,10 +23,7 @@ def explain_by_late_read(context: Context) -> Iterator[Hypothesis]:
         return
     predicted: dict[int, Array] = {}
     lags: dict[int, int] = {}
-    by_step: dict[int, list[_Case]] = {}
-    for number, case in context.list_cases():
-        by_step.setdefault(case.key.step, []).append((number, case))
-    for step, cases in by_step.items():
+    for step, cases in context.list_steps().items():
         found = [
             (_measure_distance(cases, values), lag, values)
             for lag in range(1, len(context.evidence.earlier) + 1)

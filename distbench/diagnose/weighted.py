@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.nature import Nature
-from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.fit import (
@@ -76,12 +75,9 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
     """
     if not context.root or context.replicas == 1 or context.evidence.shards_known:
         return
-    steps: dict[int, list[tuple[int, Pair]]] = {}
-    for number, case in context.list_cases():
-        steps.setdefault(case.key.step, []).append((number, case))
     predicted: dict[int, Array] = {}
     words = ""
-    for cases in steps.values():
+    for cases in context.list_steps().values():
         terms = {number: find_shards(context, case) for number, case in cases}
         if not all(terms.values()):
             return
