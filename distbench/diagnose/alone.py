@@ -23,7 +23,7 @@ _NEAR = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parts:
+class WrongSum:
     """A wrong sum, replica by replica.
 
     Attributes:
@@ -35,7 +35,7 @@ class Parts:
     wrong: tuple[int, ...]
 
 
-def find_parts(context: Context, case: Pair) -> Parts | None:
+def find_parts(context: Context, case: Pair) -> WrongSum | None:
     """Which replicas' parts of a sum are wrong; None where that is not known."""
     if case.key.replica != WHOLE or not case.terms:
         return None
@@ -55,7 +55,7 @@ def find_parts(context: Context, case: Pair) -> Parts | None:
     held = [due[r] for r in range(len(due)) if r not in wrong]
     if not any(map(np.any, held)):
         return None  # a replica without examples is right whatever happened
-    return Parts(due=due, wrong=wrong)
+    return WrongSum(due=due, wrong=wrong)
 
 
 def list_wrong(context: Context, cases: tuple[Pair, ...]) -> tuple[int, ...]:
