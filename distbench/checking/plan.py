@@ -75,7 +75,8 @@ def plan_scenarios(
             "pipeline is read before any step is taken. "
             f"Received: in_flight={options.in_flight}."
         )
-    if kind == "model" and any(Fault.parse(f).kind == "drop" for f in options.faults):
+    faults = [Fault.parse(text) for text in options.faults]
+    if kind == "model" and any(fault.kind == "drop" for fault in faults):
         raise BadInputError(
             f"Keras hands '{target}' its batches itself, so none can be kept from a "
             "replica. Expected an optimizer or a train program with a drop fault."
@@ -103,7 +104,7 @@ def plan_scenarios(
                 in_flight=options.in_flight,
                 partitioner=options.partitioner or "",
                 restore_partitioner=options.restore_partitioner or "",
-                faults=tuple(str(Fault.parse(text)) for text in options.faults),
+                faults=tuple(map(str, faults)),
                 examples=options.examples if workload in WORKLOADS else 0,
             ),
             spec=spec,

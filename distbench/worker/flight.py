@@ -99,10 +99,11 @@ class Rounds:
         for number, (begun, ended) in enumerate(self._list_times(observed)):
             rng = np.random.default_rng((self._scenario.seed, 4, number))
             turns = [int(place) for place in np.argsort(ended)]
-            extremes = list_extremes(begun, ended, left_out)
+            put_off = [*[()] * _ORDERS, *list_extremes(begun, ended, left_out)]
             for draw, values in enumerate(orders):
-                put_off = () if draw < _ORDERS else next(extremes)
-                events = list(draw_order(begun, ended, rng, put_off)) if draw else None
+                events = (
+                    list(draw_order(begun, ended, rng, put_off[draw])) if draw else None
+                )
                 start = self._starts[number]
                 if draw % 2:
                     # Another graph rounds otherwise, and so does another order.

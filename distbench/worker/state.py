@@ -275,13 +275,13 @@ def write_component(component: Any, value: npt.NDArray[np.generic]) -> None:
 def walk_variables(root: Any, beyond: tuple[type, ...] = ()) -> Iterator[Any]:
     """Every variable that can be reached from an object, breadth first.
 
-    Args:
-        root: Where to begin.
-        beyond: Kinds of objects that are not looked into.
-
     Follows attributes, mappings, sequences, sets, partials, bound methods, closures and
     `tf.function`s; stops at tensors, graphs, strategies, modules and classes. An
     optimizer's own `variables` misses hyperparameters, counters and plain attributes.
+
+    Args:
+        root: Where to begin.
+        beyond: Kinds of objects that are not looked into.
     """
     seen: set[int] = set()
     queue = deque([root])
