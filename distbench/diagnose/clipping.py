@@ -19,9 +19,10 @@ from distbench.diagnose.fit import Row, fit_weights
 from distbench.diagnose.norms import (
     GlobalNorm,
     Measure,
+    Norm,
     SliceNorm,
+    TensorNorm,
     VariableNorm,
-    measure_tensor,
 )
 from distbench.diagnose.reduction import name_missing_sum
 
@@ -102,8 +103,8 @@ def explain_by_own_clip(context: Context) -> Iterator[Hypothesis]:
         )
 
 
-def _list_norms(context: Context) -> Iterator[tuple[str, Measure]]:
-    yield "the norm of each variable's gradient to {:.6g}", measure_tensor
+def _list_norms(context: Context) -> Iterator[tuple[str, Norm]]:
+    yield "the norm of each variable's gradient to {:.6g}", TensorNorm()
     yield "the norm of each variable's gradient to {:.6g}", SliceNorm(context)
     yield "the global norm of each replica's gradients to {:.6g}", GlobalNorm(context)
     yield (
@@ -138,16 +139,14 @@ def _sum_clipped(source: Source, measure: Measure, limit: float, mean: float) ->
     return total
 
 
-def _make_clip(measure: Measure, limit: float) -> Callable[[Source, Array], Array]:
+def _make_clip(measure: Norm, limit: float) -> Callable[[Source, Array], Array]:
     """What limits a sum; one whose norm in the rule is not known is left as it is."""
 
     def clip(source: Source, total: Array) -> Array:
-        norm = measure_norm(total)
-        if isinstance(measure, VariableNorm):
-            norm = measure.relate(source, norm)
-        elif measure is not measure_tensor:
+        norm = measure.relate(source, measure_norm(total))
+        if norm is None or not norm > 0:
             return total
-        return total * min(1.0, limit / norm) if norm > 0 else total
+        return total * min(1.0, limit / norm)
 
     return clip
 

@@ -16,8 +16,8 @@ from distbench.diagnose.norms import (
     GlobalNorm,
     Measure,
     SliceNorm,
+    TensorNorm,
     VariableNorm,
-    measure_tensor,
 )
 
 CODE = "nonlinear-before-reduction"
@@ -106,7 +106,7 @@ def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
 
 
 def _list_sizes(context: Context) -> Iterator[tuple[str, Measure]]:
-    yield "its gradient to a norm of {:.6g}", measure_tensor
+    yield "its gradient to a norm of {:.6g}", TensorNorm()
     yield "its gradient to a norm of {:.6g}", SliceNorm(context)
     yield "all its gradients to a global norm of {:.6g}", GlobalNorm(context)
     yield (

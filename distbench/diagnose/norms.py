@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
@@ -15,9 +16,28 @@ from distbench.trace import SparseRows
 Measure = Callable[[Source, int], float]
 
 
-def measure_tensor(source: Source, place: int) -> float:
+class Norm(Protocol):
+    """A norm that a clip may go by."""
+
+    def __call__(self, source: Source, place: int) -> float:
+        """That of the addend at a place."""
+        ...
+
+    def relate(self, source: Source, norm: float) -> float | None:
+        """What a value with a norm of its own has; None where that is not known."""
+        ...
+
+
+class TensorNorm:
     """Norm of one addend, repeated rows added up."""
-    return measure_norm(source.terms[place])
+
+    def __call__(self, source: Source, place: int) -> float:
+        """That norm of the addend at a place."""
+        return measure_norm(source.terms[place])
+
+    def relate(self, source: Source, norm: float) -> float:  # noqa: ARG002  # as `Norm`
+        """The norm itself."""
+        return norm
 
 
 class SliceNorm:
@@ -36,7 +56,10 @@ class SliceNorm:
             value = trace.get(key)
             if isinstance(value, SparseRows):
                 return measure_norm(np.asarray(value.values, np.float64))
-        return measure_tensor(source, place)
+        return measure_norm(source.terms[place])
+
+    def relate(self, source: Source, norm: float) -> None:
+        """Nobody knows which slices would make up a value."""
 
 
 class GlobalNorm:
@@ -66,6 +89,9 @@ class GlobalNorm:
             self._known[(step, replica)] = float(np.sqrt(sum(squares)))
         return self._known[(step, replica)]
 
+    def relate(self, source: Source, norm: float) -> None:
+        """Nobody knows the other variables' values."""
+
 
 class VariableNorm:
     """Norm of one addend over that of its variable before the step: a trust ratio's."""
@@ -75,7 +101,7 @@ class VariableNorm:
 
     def __call__(self, source: Source, place: int) -> float:
         """That ratio of the addend at a place."""
-        return self.relate(source, measure_tensor(source, place))
+        return self.relate(source, measure_norm(source.terms[place]))
 
     def relate(self, source: Source, norm: float) -> float:
         """A norm over that of the variable; infinite where that is 0 or not known."""
