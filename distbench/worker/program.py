@@ -180,19 +180,27 @@ def count_batch(batch: Any) -> int:
         BadInputError: The arrays have first axes of different lengths, or none.
     """
     leaves = tf.nest.flatten(batch)
-    shapes = [np.asarray(leaf).shape for leaf in leaves]
-    lengths = {shape[0] if shape else -1 for shape in shapes}
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    lengths = {array.shape[0] if array.ndim else -1 for array in arrays}
     if len(lengths) != 1 or -1 in lengths:
-        received = [
-            type(leaf).__name__ + (f" of shape {shape}" if shape else "")
-            for leaf, shape in zip(leaves, shapes, strict=True)
+        wanted = (
+            "data(step) must return NumPy arrays whose first axis counts the examples"
+        )
+        others = [
+            type(leaf).__name__
+            for leaf, array in zip(leaves, arrays, strict=True)
+            if array.dtype.hasobject
         ]
-        if len(received) > _SHAPES_SHOWN:
-            received[_SHAPES_SHOWN:] = ["..."]
+        if others:
+            raise BadInputError(
+                f"{wanted}; a tf.data.Dataset goes into dataset() or "
+                f"dataset_fn(input_context). Received: {', '.join(others)}."
+            )
+        shapes = [str(array.shape) for array in arrays]
+        if len(shapes) > _SHAPES_SHOWN:
+            shapes[_SHAPES_SHOWN:] = ["..."]
         raise BadInputError(
-            "data(step) must return NumPy arrays whose first axis counts the examples, "
-            "all as many; a tf.data.Dataset goes into dataset() or "
-            f"dataset_fn(input_context). Received: {', '.join(received) or 'nothing'}."
+            f"{wanted}. Received, as arrays, the shapes [{', '.join(shapes)}]."
         )
     return lengths.pop()
 
