@@ -1,7 +1,8 @@
-"""What measuring scripts say of the commit that they measured."""
+"""What measuring scripts share: figures, and the commit that was measured."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,3 +48,12 @@ def test_without_a_repository_the_commit_is_unknown(
     measured: Any, tmp_path: Path
 ) -> None:
     assert measured.find_commit(tmp_path) == "unknown"
+
+
+def test_figures_are_written_a_line_each(measured: Any, tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    document = {"a": 1, "rows": [{"x": 1}, {"x": 2}], "none": []}
+    measured.write_figures(file, document)
+    assert json.loads(file.read_text()) == document
+    assert file.read_text().splitlines()[3] == '  {"x": 1},'
+    assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]

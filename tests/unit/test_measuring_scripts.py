@@ -1,4 +1,4 @@
-"""The arithmetic of `scripts/sensitivity` and `scripts/soak`, and their page."""
+"""The arithmetic of `scripts/sensitivity` and `scripts/soak`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from imported_scripts import import_scripts
+from tallied import make_comparison
 
 from distbench.cluster import ClusterSpec
-from distbench.compare.comparison import Comparison
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
-from distbench.faults import FAULTS
-from distbench.selftest.matrix import COLUMNS, score_to_json
-from distbench.selftest.score import Cell, Score
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, VariableInfo
 from distbench.unusual import UNUSUAL
 from distbench.verdict import Status
@@ -31,9 +28,6 @@ NAMES = (
     "tally",
     "sensitivity",
     "soak",
-    "faults_page",
-    "figures_page",
-    "write_detection",
 )
 
 
@@ -307,27 +301,6 @@ def test_the_worst_of_a_place_is_kept(scripts: Any) -> None:
 # --- counting -----------------------------------------------------------------------
 
 
-def make_comparison(quotient: float, bound: float = 1.0) -> Comparison:
-    return Comparison(
-        step=0,
-        call=0,
-        phase="loss",
-        variable="",
-        replica=0,
-        relation="reference",
-        against="one device, the same shard",
-        error=quotient * bound,
-        bound=bound,
-        error_over_bound=quotient,
-        ratio=1.0,
-        wrong=quotient > 1,
-        effective=True,
-        hidden=False,
-        change=1.0,
-        resolution=1.0,
-    )
-
-
 def test_quantiles_are_right_to_a_bin(scripts: Any) -> None:
     tally = scripts["tally"].Tally()
     for k in range(1, 1001):
@@ -420,169 +393,6 @@ def test_the_command_names_all_that_was_drawn(scripts: Any) -> None:
     )
 
 
-# --- the page -----------------------------------------------------------------------
-
-
-def make_cell(**changes: Any) -> Cell:
-    right = dict.fromkeys(COLUMNS, True)
-    return Cell(
-        **{
-            "fault": FAULTS[0].name,
-            "cluster": "mwms:2",
-            "status": Status.FAIL,
-            "found": ("bounded: wrong-pairing, slot",),
-            **right,
-            **changes,
-        }
-    )
-
-
-def make_document(*cells: Cell) -> Any:
-    return json.loads(score_to_json(Score(faults=cells, unusual=())))
-
-
-def test_the_page_tells_what_was_missed(scripts: Any) -> None:
-    script, fault = scripts["write_detection"], FAULTS[0]
-    document = script.shorten_selftest(make_document(make_cell(code=False)))
-    assert "explanation" not in document["faults"][0]
-    page = script.make_page({"selftest": document})
-    assert f"| {fault.name}: {fault.summary} | `{fault.code}` |" in page
-    assert "| code | 0 of 1 | 0.0% | 95% |" in page
-    assert f"- {fault.name} on mwms:2: bounded: wrong-pairing" in page
-    assert "## Faults drawn at random" not in page
-
-
-def test_parts_of_a_selftest_are_joined(scripts: Any) -> None:
-    right, wrong = make_cell(), make_cell(cluster="mwms:4", code=False)
-    parts = [make_document(right), make_document(wrong)]
-    joined = scripts["write_detection"].join_selftests(parts)
-    assert joined == make_document(right, wrong)
-    assert joined["shares"]["code"] == 0.5
-
-
-def test_the_page_counts_what_was_drawn(scripts: Any) -> None:
-    script = scripts["write_detection"]
-    cells = [make_cell(fault="fault_3"), make_cell(fault="fault_4", phase=False)]
-    clean = {"program": "clean_3", "cluster": "mwms:2", "seconds": 1.0}
-    drawn = {
-        "from_seed": 3,
-        "count": 2,
-        "faults": make_document(*cells)["faults"],
-        "clean": [
-            {**clean, "status": "pass", "found": []},
-            {**clean, "status": "fail", "found": ["bounded: unexplained"]},
-        ],
-    }
-    document = script.shorten_random({**make_document(), "random": drawn})
-    page = script.make_page({"random": document})
-    assert "`distbench selftest --random 2 --from-seed 3`" in page
-    assert "| phase | 1 of 2 | 50.0% | 98% |" in page
-    assert "- fault_4 on mwms:2: bounded: wrong-pairing, slot" in page
-    assert "fault_3" not in page
-    assert "do not pass: 1 of 2 runs" in page
-    assert "- clean_3 on mwms:2: bounded: unexplained" in page
-
-
-def make_sensitivity() -> dict[str, Any]:
-    row = {
-        "workload": "linear",
-        "optimizer": "sgd",
-        "replicas": 2,
-        "steps": 3,
-        "step": 1,
-        "phase": "variable",
-        "variable": "kernel",
-    }
-    found = {
-        "seen": 4e-8,
-        "unseen": 3.9e-8,
-        "target": True,
-        "allclose": [2e-6, 3e-5, None],
-    }
-    bounded = [
-        {**row, **found, "kind": "factor"},
-        {**row, **found, "kind": "factor", "steps": 51, "step": 50, "seen": 5e-8},
-        {**row, **found, "kind": "factor", "phase": "loss", "target": False},
-    ]
-    return {
-        "place": {"numpy": "2.4"},
-        "seconds": 600,
-        "target": 1e-6,
-        "tolerances": [
-            {"tolerance": 1e-6, "source": "a.py"},
-            {"tolerance": 4e-5, "source": "b.py"},
-            {"tolerance": 1e-3, "source": "c.py"},
-        ],
-        "proofs": [
-            {"steps": 51, "sum": 51, "update": 50, "whole_run_agrees": True},
-        ],
-        "bounded": bounded,
-        "exact": [{**row, "elements": 6, "seen": 5, "factor_seen": True}],
-        "confirmed": [
-            {
-                "replicas": 2,
-                "phase": "slot",
-                "kind": "element",
-                "seen": 4e-8,
-                "twice": "fail: unexplained, step 1, slot",
-                "half": "pass",
-            }
-        ],
-    }
-
-
-def test_the_page_shows_thresholds(scripts: Any) -> None:
-    page = scripts["write_detection"].make_page({"sensitivity": make_sensitivity()})
-    assert "Measured with numpy 2.4." in page
-    assert "| variable | factor | 4.0e-8 | 2.0e-6 | 3.0e-5 | never |" in page
-    assert "| phase | error | N = 2, step 50 of 51 |" in page
-    assert "| loss | 0 of 1 places |" in page
-    assert "| variable | 5 of 6 |" in page
-    assert "| 2 | slot | one element | 4.0e-8 | fail: unexplained" in page
-    assert "51 of 51 steps" in page.replace("\n", " ")
-
-
-def test_the_page_shows_alarms_and_bounds(scripts: Any) -> None:
-    soak = scripts["soak"]
-    counts = soak.Counts(drawn=2)
-    draw = soak.draw_run(1, 1)
-    counts.add_status(draw, "bounded", "pass")
-    counts.add_status(draw, "free", "fail")
-    for quotient, bound in ((0.25, 1.0), (0.0, 0.0)):
-        tally = counts.relations.setdefault(
-            ("bounded", "loss", f"bound {bound}"), scripts["tally"].Tally()
-        )
-        for target in (tally, counts.total):
-            target.add(make_comparison(quotient, bound))
-    counts.alarms.append(
-        {
-            "number": 1,
-            "tier": "free",
-            "status": "fail",
-            "command": draw.command,
-            "text": "wrong",
-        }
-    )
-    counts.note_memory()
-    document = soak.make_document(counts, seed=1, seconds=120.0)
-    json.dumps(document, allow_nan=False)
-    page = scripts["write_detection"].make_page({"soak": document})
-    assert "| false alarms | 1 of 2 runs |" in page
-    assert "| bounded | 1 | 0 | 9.50e-01 |" in page
-    assert f"- free, fail: wrong `{draw.command}`" in page
-    assert "| bounded | loss | bound 1.0 | 1 | 0% | 100% | 0.25 |" in page
-    assert "equal in all bits in 1 of 1 comparisons" in page.replace("\n", " ")
-
-
-def test_figures_are_written_a_line_each(scripts: Any, tmp_path: Path) -> None:
-    file = tmp_path / "figures.json"
-    document = {"a": 1, "rows": [{"x": 1}, {"x": 2}], "none": []}
-    scripts["measured"].write_figures(file, document)
-    assert json.loads(file.read_text()) == document
-    assert file.read_text().splitlines()[3] == '  {"x": 1},'
-    assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]
-
-
 def test_unusual_programs_are_drawn_on_strategies_they_are_for(scripts: Any) -> None:
     kinds = {
         sample.target: {ClusterSpec.parse(spec).kind for spec in sample.clusters}
@@ -602,12 +412,3 @@ def test_a_plain_run_is_counted_against_the_global_batch(
     found = list(scripts["soak"].list_comparisons(evidence, judge(evidence)))
     assert "one device, the global batch" in {c.against for c in found}
     assert not any(c.wrong for c in found)
-
-
-def test_the_figures_of_thresholds_make_a_section(scripts: Any) -> None:
-    made = make_sensitivity()
-    tables = {name: made[name] for name in ("proofs", "bounded", "exact", "confirmed")}
-    document = scripts["sensitivity"].make_document(tables, 120)
-    assert list(document)[-1] == "confirmed"
-    page = scripts["write_detection"].make_page({"sensitivity": document})
-    assert "`scripts/sensitivity` (2 minutes)" in page
