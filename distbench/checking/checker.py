@@ -30,7 +30,7 @@ from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
-from distbench.machine import Machine, describe_machine, inspect_machine
+from distbench.machine import Machine, describe_machine
 from distbench.observe import (
     Launch,
     Observation,
@@ -77,7 +77,7 @@ class Checker:
         )
         self._controls = Controls(launch, self._tiers)
         self._failing = Failing(self._tiers, self._controls)
-        self._machine: Machine = inspect_machine()
+        self._machine: Machine = launch.engine.inspect()
 
     def run(self) -> Verdict:
         """Run every scenario; returns what was found."""

@@ -11,7 +11,7 @@ from distbench.launch.blame import Member
 from distbench.launch.forkclient import ForkServer
 from distbench.launch.injury import Blow, Injurer, Injury
 from distbench.launch.process import ExitStatus
-from distbench.launch.watch import LOOK_S, Watch
+from distbench.launch.watch import LOOK_S, Watch, Watcher
 
 OnProgress = Callable[[Task, int | None, str | None], None]
 
@@ -39,7 +39,7 @@ class Events:
         members: Iterable[Member],
         *,
         server: ForkServer | None = None,
-        watch: Watch | None = None,
+        watch: Watcher | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._members = {member.task: member for member in members}

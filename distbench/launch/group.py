@@ -30,7 +30,8 @@ from distbench.launch.failure import TaskFailedError, read_tail
 from distbench.launch.forkclient import ForkServer
 from distbench.launch.injury import Injury
 from distbench.launch.process import kill_processes
-from distbench.launch.watch import Watch
+from distbench.launch.surroundings import Start
+from distbench.launch.watch import Watcher
 
 Payload = Mapping[str, Any]
 
@@ -66,9 +67,10 @@ class Group:
         members: Iterable[Member],
         *,
         server: ForkServer | None = None,
+        started_by: Start = "spawn",
         release: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
-        watch: Watch | None = None,
+        watch: Watcher | None = None,
     ) -> None:
         self._name = name
         self._members = {member.task: member for member in members}
@@ -79,7 +81,7 @@ class Group:
         self.tasks = tuple(self._members)
         self.attempts = 1
         self.first: dict[Task, dict[str, Any]] = {}
-        self.started_by = "spawn" if server is None else "fork"
+        self.started_by = started_by
         self._finalizer = weakref.finalize(
             self,
             _release_all,

@@ -1,10 +1,8 @@
-"""Starts a group: ports, environment, processes, and a second try with other ports."""
+"""Starts a group: its places, its processes, and a second try with other ports."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -15,29 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec, Task
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import BadInputError
 from distbench.launch.blame import Member
 from distbench.launch.channel import BenchChannel, Message
+from distbench.launch.engine import Engine, Places, Request
 from distbench.launch.events import OnProgress
 from distbench.launch.failure import TaskFailedError
-from distbench.launch.forkclient import (
-    DEFAULT_CHECK,
-    ForkServer,
-    ServerDiedError,
-    UnfitError,
-    get_fork_server,
-)
+from distbench.launch.forkclient import DEFAULT_CHECK, ServerDiedError
 from distbench.launch.group import Group
-from distbench.launch.ports import lease_ports
+from distbench.launch.local import REPLACED, LocalEngine
 from distbench.launch.process import TaskProcess, kill_processes
-from distbench.launch.rundir import RunDirectory
-from distbench.launch.spawn import spawn_task
-from distbench.launch.surroundings import Start, choose_start, make_task_environment
-from distbench.launch.tf_config import assign_addresses, count_ports, make_tf_config
-from distbench.launch.watch import Watch
+from distbench.launch.rundir import GroupFiles, RunDirectory
+from distbench.launch.surroundings import Start, make_task_environment
+from distbench.launch.tf_config import make_tf_config
 
 _START_S = 30.0
-_REPLACED = "The fork server had died; another one is started."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +51,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    spec: ClusterSpec
+    request: Request
+    engine: Engine
     run_directory: RunDirectory
     entry: str
-    preload: tuple[str, ...]
-    environment: Mapping[str, str]
     environment_by_task: Mapping[Task, Mapping[str, str]]
     context: Mapping[str, Any]
-    memory_bytes: int | None
     first: Job | None
-    clock: Callable[[], float]
 
 
 def start_group(
@@ -87,6 +74,7 @@ def start_group(
     memory_bytes: int | None = None,
     attempts: int = 3,
     check: str = DEFAULT_CHECK,
+    engine: Engine | None = None,
     clock: Callable[[], float] = time.monotonic,
     log: Callable[[str], None] = lambda _: None,
 ) -> Group:
@@ -108,6 +96,7 @@ def start_group(
             what the machine can spare.
         attempts: How many clusters to start at most.
         check: `module:function` that says why the fork server must not fork.
+        engine: Who finds places for the tasks; None takes this machine.
         clock: Monotonic time in seconds.
         log: Told what the user should know.
 
@@ -121,27 +110,33 @@ def start_group(
             f"Cluster spec '{spec}' does not say how many tasks to start. Call "
             "`resolve` on it first."
         )
-    plan = _Plan(
+    request = Request(
         spec=spec,
-        run_directory=run_directory,
-        entry=entry,
+        folder=run_directory.path,
         preload=preload,
         environment=environment or {},
+        start=start,
+        check=check,
+        memory_bytes=memory_bytes,
+        clock=clock,
+        log=log,
+    )
+    plan = _Plan(
+        request=request,
+        engine=engine or LocalEngine(),
+        run_directory=run_directory,
+        entry=entry,
         environment_by_task=environment_by_task or {},
         context=context or {},
-        memory_bytes=memory_bytes,
         first=first,
-        clock=clock,
     )
-    server = _find_server(plan, start, check, log)
     for attempt in range(1, attempts + 1):
         try:
-            group = _start_once(plan, server)
+            group = _start_once(plan)
         except ServerDiedError:
             # It was killed after the last group; the new one has not been used.
-            log(_REPLACED)
-            server = _find_server(plan, start, check, log)
-            group = _start_once(plan, server)
+            log(REPLACED)
+            group = _start_once(plan)
         group.attempts = attempt
         if first is None:
             return group
@@ -161,43 +156,17 @@ def start_group(
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _find_server(
-    plan: _Plan, start: Start | None, check: str, log: Callable[[str], None]
-) -> ForkServer | None:
-    """The fork server to use, or None where tasks are spawned."""
-    if choose_start(start) == "spawn":
-        return None
-    server = get_fork_server(plan.preload, plan.environment, check=check)
-    try:
-        try:
-            server.wait_ready()
-        except ServerDiedError:
-            # It was killed while it was importing; one that dies again is an error.
-            log(_REPLACED)
-            server = get_fork_server(plan.preload, plan.environment, check=check)
-            server.wait_ready()
-    except UnfitError as error:
-        if start == "fork":
-            raise ClusterError(
-                f"The fork server must not fork: {error}. Use start='spawn'."
-            ) from error
-        log(f"Tasks are spawned, which is slower: the fork server says that {error}.")
-        return None
-    return server
-
-
-def _start_once(plan: _Plan, server: ForkServer | None) -> Group:
-    lease = lease_ports(count_ports(plan.spec))
-    addresses = assign_addresses(plan.spec, lease.ports)
-    files = plan.run_directory.add_group()
+def _start_once(plan: _Plan) -> Group:
+    request = plan.request
+    places = plan.engine.find_places(request)
     members: list[Member] = []
     with ExitStack() as undo:
-        undo.callback(lease.close)
+        undo.callback(places.close)
+        files = plan.run_directory.add_group()
         messages: list[Message] = []
-        for task in plan.spec.tasks:
-            message = _make_start_message(plan, task, addresses, files.scratch)
-            message["stacks"] = str(files.name_stacks(task))
-            channel, process = _start_process(server, files.name_log(task), message)
+        for task in request.spec.tasks:
+            message = _make_start_message(plan, task, places, files)
+            channel, process = places.start(task, files, message)
             undo.callback(channel.close)
             undo.callback(kill_processes, (process,))
             messages.append(message)
@@ -208,51 +177,31 @@ def _start_once(plan: _Plan, server: ForkServer | None) -> Group:
                     process=process,
                     log=files.name_log(task),
                     stacks=files.name_stacks(task),
-                    restart=partial(
-                        _restart_task, plan, server, files.name_log(task), message, task
-                    ),
+                    restart=partial(_restart_task, plan, places, files, message, task),
                 )
             )
         # A worker that does not find its peers waits for a second before it looks
         # again, so no task starts until all are there.
         for member, message in zip(members, messages, strict=True):
             member.channel.send(message, timeout_s=_START_S)
+        watch = places.make_watch()
         undo.pop_all()
     return Group(
-        str(plan.spec),
+        str(request.spec),
         members,
-        server=server,
-        release=lease.close,
-        clock=plan.clock,
-        watch=Watch(each_bytes=plan.memory_bytes, clock=plan.clock),
+        server=places.server,
+        started_by=places.started_by,
+        release=places.close,
+        clock=request.clock,
+        watch=watch,
     )
 
 
-def _start_process(
-    server: ForkServer | None, log: Path, message: Message
-) -> tuple[BenchChannel, TaskProcess]:
-    """A process that waits for its start message."""
-    ours, theirs = socket.socketpair()
-    try:
-        with theirs, log.open("ab") as log_file:
-            process: TaskProcess
-            if server is not None:
-                process = server.fork(theirs.fileno(), log_file.fileno())
-            else:
-                process = spawn_task(
-                    theirs.fileno(), log_file.fileno(), message["environment"]
-                )
-    except BaseException:
-        ours.close()
-        raise
-    return BenchChannel(ours), process
-
-
 def _restart_task(
-    plan: _Plan, server: ForkServer | None, log: Path, message: Message, task: Task
+    plan: _Plan, places: Places, files: GroupFiles, message: Message, task: Task
 ) -> tuple[BenchChannel, TaskProcess]:
     """A task in the place of one that died, at its address, with the first job."""
-    channel, process = _start_process(server, log, message)
+    channel, process = places.start(task, files, message)
     channel.send(message, timeout_s=_START_S)
     if plan.first is not None:
         payload = plan.first.payload
@@ -263,25 +212,26 @@ def _restart_task(
 
 
 def _make_start_message(
-    plan: _Plan, task: Task, addresses: Mapping[str, tuple[str, ...]], scratch: Path
+    plan: _Plan, task: Task, places: Places, files: GroupFiles
 ) -> Message:
     return {
         "entry": plan.entry,
-        "preload": plan.preload,
+        "preload": plan.request.preload,
         "environment": make_task_environment(
-            os.environ,
-            plan.environment,
+            places.find_environment(task),
+            plan.request.environment,
             plan.environment_by_task.get(task, {}),
             # A task ends without exit handlers, which is where libraries remove their
             # temporary files: AutoGraph's, for one.
-            {"TMPDIR": str(scratch)},
-            tf_config=make_tf_config(task, addresses),
+            {"TMPDIR": str(files.scratch)},
+            tf_config=make_tf_config(task, places.addresses),
         ),
         "cwd": str(Path.cwd()),
         "sys_path": sys.path,
         "task": dataclasses.asdict(task),
-        "spec": str(plan.spec),
+        "spec": str(plan.request.spec),
         "folder": str(plan.run_directory.path),
-        "addresses": addresses,
+        "stacks": str(files.name_stacks(task)),
+        "addresses": places.addresses,
         "context": dict(plan.context),
     }

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from distbench.cluster import ClusterSpec, Task
 
 LOOPBACK = "127.0.0.1"
-"""The only address that tasks are told of.
+"""The only address that tasks of this machine are told of.
 
 TensorFlow's gRPC servers bind to every interface all the same (2.21; held by
 tests/cluster/test_readme.py), and know no authentication.
@@ -21,14 +21,21 @@ def count_ports(spec: ClusterSpec) -> int:
 
 
 def assign_addresses(
-    spec: ClusterSpec, ports: Sequence[int]
+    spec: ClusterSpec, ports: Sequence[int], hosts: Sequence[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """The address of each task, by role and then by index; empty without ports."""
+    """The address of each task, by role and then by index; empty without ports.
+
+    Args:
+        spec: The resolved cluster spec.
+        ports: A port for each task.
+        hosts: The host of each task; None is this machine.
+    """
     addresses: dict[str, tuple[str, ...]] = {}
     if count_ports(spec):
-        for task, port in zip(spec.tasks, ports, strict=True):
+        hosts = hosts or [LOOPBACK] * len(ports)
+        for task, host, port in zip(spec.tasks, hosts, ports, strict=True):
             known = addresses.get(task.role, ())
-            addresses[task.role] = (*known, f"{LOOPBACK}:{port}")
+            addresses[task.role] = (*known, f"{host}:{port}")
     return addresses
 
 

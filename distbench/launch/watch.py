@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
@@ -38,8 +39,16 @@ class Look:
     memory_bytes: int
 
 
+class Watcher(Protocol):
+    """Who looks for trouble that no event tells of."""
+
+    def find_trouble(self, members: Iterable[Member]) -> list[tuple[Member, Trouble]]:
+        """Look at tasks, if it is time: who has to be ended, and why."""
+        ...
+
+
 class Watch:
-    """Looks at the tasks of one group.
+    """Looks at the tasks of one group on one machine.
 
     Args:
         each_bytes: What a task may take; None is no limit.

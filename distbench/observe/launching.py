@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.fault import Fault
+from distbench.launch.engine import Engine
 from distbench.launch.group import Group
 from distbench.launch.injury import Injury
+from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import Job, start_group
 from distbench.launch.surroundings import Start
@@ -43,6 +45,7 @@ class Launch:
         rerun: Whether one device runs the shards in other graphs even where all
             replicas repeat them bit by bit.
         injury: What is done to a task, beyond the faults of a scenario.
+        engine: Who finds places for tasks.
     """
 
     directory: RunDirectory
@@ -53,6 +56,7 @@ class Launch:
     memory_gib: float | None = None
     rerun: bool = False
     injury: Injury | None = None
+    engine: Engine = field(default_factory=LocalEngine)
 
     def start_cluster(self, spec: ClusterSpec, first: Job) -> Group:
         """Start the tasks of a cluster and run their first job."""
@@ -72,7 +76,7 @@ class Launch:
             entry=ENTRY,
             preload=PRELOADS,
             environment=environment,
-            environment_by_task=_assign_gpus(spec),
+            engine=self.engine,
             start=self.start,
             first=first,
             memory_bytes=None
@@ -159,18 +163,3 @@ _WORDS = {
 def list_trainers(spec: ClusterSpec) -> tuple[Task, ...]:
     """The tasks that run the program: the chief under `ps`, else every worker."""
     return spec.tasks[:1] if spec.kind == "ps" else spec.tasks
-
-
-def _assign_gpus(spec: ClusterSpec) -> dict[Task, dict[str, str]]:
-    """Give each worker of a multi-worker cluster its own GPUs."""
-    if spec.kind != "mwms" or spec.device != "gpu":
-        return {}
-    each = spec.replicas_per_worker
-    return {
-        task: {
-            "CUDA_VISIBLE_DEVICES": ",".join(
-                str(task.index * each + i) for i in range(each)
-            )
-        }
-        for task in spec.tasks
-    }

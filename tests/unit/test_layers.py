@@ -68,7 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     "history.suite": {"verdict"},
     "history.quarantine": {"errors", "codes", "pattern", "verdict"},
     "options": {"errors", "cluster", "codes", "fault", "scenario", "verdict"},
-    "launch": {"errors", "cluster", "escape"},
+    "launch": {"errors", "cluster", "escape", "machine"},
     "worker": {*_JUDGED, "launch", "stop", *_TRACE},
     "compare": {*_JUDGED - _DATA, "errors", "split", "codes", *_TRACE},
     "diagnose": {*_JUDGED - _DATA, "errors", "split", "codes", "compare"},

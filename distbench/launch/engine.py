@@ -1,0 +1,97 @@
+"""Who starts the tasks of a group, and where: the one part that differs by engine."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from distbench.cluster import ClusterSpec, Task
+from distbench.launch.channel import BenchChannel, Message
+from distbench.launch.forkclient import ForkServer
+from distbench.launch.process import TaskProcess
+from distbench.launch.rundir import GroupFiles
+from distbench.launch.surroundings import Start
+from distbench.launch.watch import Watcher
+from distbench.machine import Machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a group needs of its places.
+
+    Attributes:
+        spec: The resolved cluster spec.
+        folder: The run's folder.
+        preload: Modules that are imported before tasks are forked.
+        environment: Variables that the imports have to see.
+        start: `fork` or `spawn`; None takes what is safe there.
+        check: `module:function` that says why a fork server must not fork.
+        memory_bytes: How much memory each task may take; None lets the tasks of a
+            machine take together what it can spare.
+        clock: Monotonic time in seconds.
+        log: Told what the user should know.
+    """
+
+    spec: ClusterSpec
+    folder: Path
+    preload: tuple[str, ...]
+    environment: Mapping[str, str]
+    start: Start | None
+    check: str
+    memory_bytes: int | None
+    clock: Callable[[], float]
+    log: Callable[[str], None]
+
+
+class Places(ABC):
+    """Where the tasks of one group run: found before any of them starts.
+
+    Attributes:
+        addresses: `host:port` of every task by role; empty for one process alone.
+        started_by: `fork` or `spawn`.
+        server: The fork server of this machine that tells of exits, if there is one.
+    """
+
+    addresses: Mapping[str, tuple[str, ...]]
+    started_by: Start
+    server: ForkServer | None = None
+
+    @abstractmethod
+    def find_environment(self, task: Task) -> Mapping[str, str]:
+        """The variables that a task starts from, before the bench sets its own."""
+
+    @abstractmethod
+    def start(
+        self, task: Task, files: GroupFiles, message: Message
+    ) -> tuple[BenchChannel, TaskProcess]:
+        """A process that waits for the start message, which the caller sends.
+
+        Called a second time for a task that has died, it starts the task again.
+        """
+
+    @abstractmethod
+    def make_watch(self) -> Watcher:
+        """Who looks for trouble that no event tells of."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the places back; the tasks have been ended. May be called twice."""
+
+
+class Engine(ABC):
+    """Finds places for groups of tasks."""
+
+    @abstractmethod
+    def inspect(self) -> Machine:
+        """What clusters may use, all machines together."""
+
+    @abstractmethod
+    def find_places(self, request: Request) -> Places:
+        """Find a place for every task.
+
+        Raises:
+            BadInputError: Tasks cannot be started so.
+            ClusterError: There is no room for them.
+        """

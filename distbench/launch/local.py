@@ -1,0 +1,141 @@
+"""Starts tasks on this machine: the fork server, or a new process for each."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+
+from distbench.cluster import ClusterSpec, Task
+from distbench.errors import ClusterError
+from distbench.launch.channel import BenchChannel, Message
+from distbench.launch.engine import Engine, Places, Request
+from distbench.launch.forkclient import (
+    ForkServer,
+    ServerDiedError,
+    UnfitError,
+    get_fork_server,
+)
+from distbench.launch.ports import PortLease, lease_ports
+from distbench.launch.process import TaskProcess
+from distbench.launch.rundir import GroupFiles
+from distbench.launch.spawn import spawn_task
+from distbench.launch.surroundings import Start, choose_start
+from distbench.launch.tf_config import assign_addresses, count_ports
+from distbench.launch.watch import Watch
+from distbench.machine import Machine, inspect_machine
+
+REPLACED = "The fork server had died; another one is started."
+
+
+class LocalEngine(Engine):
+    """The machine that the bench runs on."""
+
+    def inspect(self) -> Machine:
+        """What this machine has."""
+        return inspect_machine()
+
+    def find_places(self, request: Request) -> Places:
+        """A port for each task, and a fork server that is ready."""
+        server = find_server(
+            request.preload,
+            request.environment,
+            start=request.start,
+            check=request.check,
+            log=request.log,
+        )
+        return _LocalPlaces(request, server, lease_ports(count_ports(request.spec)))
+
+
+class _LocalPlaces(Places):
+    def __init__(
+        self, request: Request, server: ForkServer | None, lease: PortLease
+    ) -> None:
+        self._request = request
+        self._lease = lease
+        self.server = server
+        self.started_by = "spawn" if server is None else "fork"
+        self.addresses = assign_addresses(request.spec, lease.ports)
+
+    def find_environment(self, task: Task) -> Mapping[str, str]:
+        return {**os.environ, **_assign_gpus(self._request.spec, task)}
+
+    def start(
+        self, task: Task, files: GroupFiles, message: Message
+    ) -> tuple[BenchChannel, TaskProcess]:
+        with files.name_log(task).open("ab") as log:
+            return start_process(self.server, log.fileno(), message["environment"])
+
+    def make_watch(self) -> Watch:
+        return Watch(each_bytes=self._request.memory_bytes, clock=self._request.clock)
+
+    def close(self) -> None:
+        self._lease.close()
+
+
+def find_server(
+    preload: tuple[str, ...],
+    environment: Mapping[str, str],
+    *,
+    start: Start | None,
+    check: str,
+    log: Callable[[str], None],
+) -> ForkServer | None:
+    """The fork server to use, or None where tasks are spawned.
+
+    Raises:
+        BadInputError: This system cannot start tasks so.
+        ClusterError: The server must not fork, and has to.
+    """
+    if choose_start(start) == "spawn":
+        return None
+    server = get_fork_server(preload, environment, check=check)
+    try:
+        try:
+            server.wait_ready()
+        except ServerDiedError:
+            # It was killed while it was importing; one that dies again is an error.
+            log(REPLACED)
+            server = get_fork_server(preload, environment, check=check)
+            server.wait_ready()
+    except UnfitError as error:
+        if start == "fork":
+            raise ClusterError(
+                f"The fork server must not fork: {error}. Use start='spawn'."
+            ) from error
+        log(f"Tasks are spawned, which is slower: the fork server says that {error}.")
+        return None
+    return server
+
+
+def start_process(
+    server: ForkServer | None, log_fd: int, environment: Mapping[str, str]
+) -> tuple[BenchChannel, TaskProcess]:
+    """A process of this machine that waits for its start message.
+
+    Args:
+        server: Who forks it; None spawns it.
+        log_fd: Where its output goes.
+        environment: What it is spawned with.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            process: TaskProcess
+            if server is not None:
+                process = server.fork(theirs.fileno(), log_fd)
+            else:
+                process = spawn_task(theirs.fileno(), log_fd, environment)
+    except BaseException:
+        ours.close()
+        raise
+    return BenchChannel(ours), process
+
+
+def _assign_gpus(spec: ClusterSpec, task: Task) -> dict[str, str]:
+    """Give each worker of a multi-worker cluster its own GPUs of this machine."""
+    if spec.kind != "mwms" or spec.device != "gpu":
+        return {}
+    each = spec.replicas_per_worker
+    first = task.index * each
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(first, first + each)))}
