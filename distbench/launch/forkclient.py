@@ -280,11 +280,14 @@ def _end_server(
         popen.wait()
 
 
-def _forget_servers() -> None:
-    """In a fork of the bench: leave the bench's servers alone, start others."""
+def close_fork_servers() -> None:
+    """End the servers of this process, also those that still import.
+
+    A fork of the bench leaves the bench's servers alone, and starts others.
+    """
     for server in _SERVERS.values():
         server.close()
     _SERVERS.clear()
 
 
-os.register_at_fork(after_in_child=_forget_servers)
+os.register_at_fork(after_in_child=close_fork_servers)

@@ -75,6 +75,20 @@ class Jobs:
         os.close(descriptor)
         return {"name": name}
 
+    def write(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        place = Path(payload["folder"]) / f"{self._context.task}.txt"
+        place.write_text(payload["text"])
+        return {"path": str(place), "nested": json.dumps({"path": str(place)})}
+
+    def read(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        folder = Path(json.loads(payload["nested"])["folder"])
+        return {path.name: path.read_text() for path in sorted(folder.iterdir())}
+
+    def take_memory(self, payload: Mapping[str, Any]) -> None:
+        taken = b"x" * payload["size_bytes"]
+        while taken:
+            signal.pause()
+
     def report(self, payload: Mapping[str, Any]) -> None:
         self._channel.report_progress(step=4, phase="loss")
         self._channel.report_progress(step=5)

@@ -69,6 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     "history.quarantine": {"errors", "codes", "pattern", "verdict"},
     "options": {"errors", "cluster", "codes", "fault", "scenario", "verdict"},
     "launch": {"errors", "cluster", "escape", "machine"},
+    "agent": {"errors", "cluster", "launch", "machine"},
     "worker": {*_JUDGED, "launch", "stop", *_TRACE},
     "compare": {*_JUDGED - _DATA, "errors", "split", "codes", *_TRACE},
     "diagnose": {*_JUDGED - _DATA, "errors", "split", "codes", "compare"},

@@ -1,0 +1,81 @@
+"""An engine for tests: each node is a folder and a loopback address of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from distbench.agent.door import TICKET, Ticket
+from distbench.agent.engine import AgentEngine, Starting
+from distbench.machine import Machine, inspect_machine
+
+PATH = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[2])])
+
+
+class FolderAgent:
+    """An agent that runs as a child of the bench."""
+
+    def __init__(self, ticket: Ticket, folder: Path) -> None:
+        self.address = ticket.address
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with it
+        self.popen = subprocess.Popen(
+            [sys.executable, "-m", "distbench.agent"],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            cwd=folder,
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": PATH,
+                "TMPDIR": str(folder),
+                "HOME": str(folder),
+                TICKET: json.dumps(asdict(ticket)),
+            },
+            start_new_session=True,
+        )
+
+    def find_end(self) -> str | None:
+        if self.popen.poll() is None:
+            return None
+        self._output.seek(0)
+        return self._output.read().decode()
+
+    def close(self) -> None:
+        if self.popen.poll() is None:
+            try:
+                self.popen.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.popen.kill()
+                self.popen.wait()
+        self._output.close()
+
+
+class FolderEngine(AgentEngine):
+    """Starts agents as children, in turn on 127.0.0.11, 127.0.0.12 and so on."""
+
+    def __init__(
+        self, base: Path, *, nodes: int = 2, allow_public: bool = False
+    ) -> None:
+        super().__init__("127.0.0.1", allow_public=allow_public)
+        self._base = base
+        self._nodes = nodes
+        self.agents: list[FolderAgent] = []
+
+    def inspect(self) -> Machine:
+        return inspect_machine()
+
+    def start_agent(
+        self, issue: Callable[[str], Ticket], gpus: int
+    ) -> tuple[Ticket, Starting]:
+        node = len(self.agents) % self._nodes
+        ticket = issue(f"127.0.0.{11 + node}")
+        folder = self._base / f"node-{node}-{ticket.identity}"
+        folder.mkdir()
+        self.agents.append(FolderAgent(ticket, folder))
+        return ticket, self.agents[-1]

@@ -1,0 +1,308 @@
+"""Tasks on other hosts: agents with folders and loopback addresses of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agent_support import PATH, FolderEngine
+from launch_support import (
+    FIRST,
+    SECOND,
+    TIMEOUT_S,
+    Starter,
+    comes_true,
+    is_gone_soon,
+    open_starter,
+)
+
+from distbench.agent import wire
+from distbench.agent.door import Door, Ticket
+from distbench.agent.versions import find_difference
+from distbench.cluster import Task
+from distbench.errors import BadInputError, ClusterError
+from distbench.launch import group as group_module
+from distbench.launch.failure import TaskFailedError
+from distbench.launch.injury import Injury
+from distbench.launch.rundir import RunDirectory
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("nodes")
+
+
+@pytest.fixture(scope="module")
+def engine(base: Path) -> Iterator[FolderEngine]:
+    with FolderEngine(base) as engine:
+        yield engine
+
+
+@pytest.fixture
+def run_directory() -> Iterator[RunDirectory]:
+    with RunDirectory() as directory:
+        yield directory
+
+
+@pytest.fixture
+def start(run_directory: RunDirectory, engine: FolderEngine) -> Iterator[Starter]:
+    with open_starter(run_directory) as starter:
+        yield lambda spec="mwms:2", **options: starter(
+            spec, **{"engine": engine, **options}
+        )
+
+
+def test_each_task_answers_from_its_own_address(start: Starter) -> None:
+    results = start().call("describe", {}, timeout_s=TIMEOUT_S)
+    addresses = results[FIRST]["addresses"]["worker"]
+    hosts = {address.partition(":")[0] for address in addresses}
+    assert hosts == {"127.0.0.11", "127.0.0.12"}
+    for task, seen in results.items():
+        assert json.loads(seen["environment"]["TF_CONFIG"]) == {
+            "cluster": seen["addresses"],
+            "task": {"type": "worker", "index": task.index},
+        }
+
+
+def test_a_task_sees_its_nodes_variables_and_those_that_change_what_is_computed(
+    start: Starter, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_DETERMINISTIC_OPS", "1")
+    monkeypatch.setenv("OF_THE_BENCH", "1")
+    results = start("one", environment={"GIVEN": "1"}).call(
+        "describe", {}, timeout_s=TIMEOUT_S
+    )
+    seen = results[FIRST]["environment"]
+    assert seen["HOME"].startswith(str(base))
+    assert (seen["TF_DETERMINISTIC_OPS"], seen["GIVEN"]) == ("1", "1")
+    assert not {"OF_THE_BENCH", "DISTBENCH_AGENT", "TF_CONFIG"} & set(seen)
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_files_that_a_message_names_travel_both_ways(
+    start: Starter, how: str, run_directory: RunDirectory, base: Path
+) -> None:
+    group, folder = start(start=how), run_directory.make_folder("shared-by-nobody")
+    (folder / "bench.txt").write_text("from the bench")
+    payload = {"folder": str(folder), "text": "from a task"}
+    answers = group.call("write", payload, timeout_s=TIMEOUT_S)
+    path = folder / "worker-0.txt"
+    assert path.read_text() == "from a task"
+    # A path that a task names is the bench's own again.
+    assert answers[FIRST]["path"] == str(path)
+    assert json.loads(answers[FIRST]["nested"]) == {"path": str(path)}
+    payload = {"nested": json.dumps({"folder": str(folder)})}
+    seen = group.call("read", payload, tasks=[SECOND], timeout_s=TIMEOUT_S)
+    assert seen[SECOND] == {
+        "bench.txt": "from the bench",
+        "worker-0.txt": "from a task",
+        "worker-1.txt": "from a task",
+    }
+    assert len(list(base.glob("*/*/run/shared-by-nobody/bench.txt"))) == 2
+    group.close()
+    assert comes_true(lambda: not list(base.glob("*/*/run")))
+
+
+def test_a_failure_comes_with_its_log_and_the_stacks_of_the_others(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_module, "_GIVE_UP_S", 0.0)
+    payload = {FIRST: {"do": "fail"}, SECOND: {"do": "wait"}}
+    with pytest.raises(TaskFailedError, match="a bad subject") as failure:
+        start().call("mixed", payload, timeout_s=TIMEOUT_S)
+    assert (failure.value.task, failure.value.kind) == (FIRST, "subject")
+    assert (failure.value.step, failure.value.phase) == (2, "slot")
+    assert failure.value.log_tails[FIRST] == "about to fail"
+    assert "in wait" in failure.value.stacks[SECOND]
+
+
+def test_what_a_dying_task_printed_last_is_not_lost(start: Starter) -> None:
+    with pytest.raises(TaskFailedError, match="ended with exit code 3") as failure:
+        start("one").call("exit", {}, timeout_s=TIMEOUT_S)
+    assert failure.value.log_tails[FIRST].endswith("line 99")
+
+
+def test_a_stopped_task_is_seen_from_afar(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_module, "_GIVE_UP_S", 0.0)
+    with pytest.raises(TaskFailedError, match="was stopped by a signal"):
+        start("one").call("stop", {}, timeout_s=TIMEOUT_S)
+
+
+def test_a_greedy_task_is_seen_from_afar(start: Starter) -> None:
+    with pytest.raises(TaskFailedError, match="MiB of memory, and 8 MiB a task"):
+        start("one", memory_bytes=1 << 23).call(
+            "take_memory", {"size_bytes": 1 << 26}, timeout_s=TIMEOUT_S
+        )
+
+
+def test_a_task_that_was_killed_returns_at_its_address(start: Starter) -> None:
+    chief, worker = Task(role="chief", index=0), Task(role="worker", index=0)
+    group = start("ps:1+1")
+    before = group.call("describe", {}, tasks=[worker], timeout_s=TIMEOUT_S)[worker]
+    kill = Injury(number=signal.SIGKILL, step=1, task=worker, restarts=True)
+    group.injure(kill)
+    group.call("take_steps", {"waits": [1, 2]}, tasks=[chief], timeout_s=TIMEOUT_S)
+
+    def is_back() -> bool:
+        group.call("echo", {}, tasks=[chief], timeout_s=TIMEOUT_S)
+        return group.pids[worker] != before["pid"]
+
+    assert comes_true(is_back)
+    after = group.call("describe", {}, tasks=[worker], timeout_s=TIMEOUT_S)[worker]
+    assert after["addresses"] == before["addresses"]
+    assert group.injury.endswith("it was started again")
+
+
+def test_a_lost_node_is_named_and_replaced(
+    start: Starter, engine: FolderEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_module, "_GIVE_UP_S", 0.0)
+    group = start()
+    pids = group.call("describe", {}, timeout_s=TIMEOUT_S)
+    wait = group.submit("wait", {}, timeout_s=TIMEOUT_S)
+    for agent in engine.agents:
+        if agent.address == "127.0.0.12":
+            agent.popen.kill()
+    with pytest.raises(
+        TaskFailedError, match=r"was lost \(node \S+ \(127.0.0.12\) is gone\)"
+    ) as failure:
+        wait()
+    assert failure.value.kind == "died"
+    # Its processes go with the agent.
+    assert is_gone_soon(pids[failure.value.task]["pid"])
+    assert len(start("ps:2+1").call("echo", {}, timeout_s=TIMEOUT_S)) == 4
+
+
+def test_an_agent_serves_one_group_after_another(
+    start: Starter, engine: FolderEngine
+) -> None:
+    start("ps:1+1").close()
+    count = len(engine.agents)
+    start("mwms:2").close()
+    start("ps:1+1").close()
+    assert len(engine.agents) == count
+
+
+def test_an_import_that_fails_is_named_with_its_node(start: Starter) -> None:
+    with pytest.raises(ClusterError, match=r"On node .*could not import not_there"):
+        start("one", preload=("not_there",))
+
+
+_BENCH = """
+import json, sys
+from pathlib import Path
+from agent_support import FolderEngine
+from distbench.cluster import ClusterSpec
+from distbench.launch.rundir import RunDirectory
+from distbench.launch.start import start_group
+
+engine = FolderEngine(Path(sys.argv[1]))
+group = start_group(
+    ClusterSpec.parse("mwms:2"), run_directory=RunDirectory(Path(sys.argv[1])),
+    entry="launch_entries:run", engine=engine,
+)
+grandchildren = group.call("start_grandchild", {}, timeout_s=20).values()
+pids = [*group.pids.values(), *(result["pid"] for result in grandchildren)]
+print(json.dumps([*pids, *(agent.popen.pid for agent in engine.agents)]), flush=True)
+group.call("wait_stubbornly", {}, timeout_s=600)
+"""
+
+
+def test_nothing_is_left_on_a_node_of_a_bench_that_was_killed(tmp_path: Path) -> None:
+    bench = subprocess.Popen(
+        [sys.executable, "-c", _BENCH, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": PATH, "PATH": os.environ["PATH"]},
+    )
+    with bench:
+        assert bench.stdout is not None
+        pids = json.loads(bench.stdout.readline())
+        bench.kill()
+    assert len(pids) == 6
+    assert [pid for pid in pids if not is_gone_soon(pid)] == []
+    folders = [f for f in tmp_path.glob("node-*/*") if f.name.startswith("distbench-")]
+    assert comes_true(lambda: not any(folder.exists() for folder in folders))
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    door = Door("127.0.0.1")
+    yield door
+    door.close()
+
+
+@contextlib.contextmanager
+def knock(ticket: Ticket, key: str = "") -> Iterator[wire.Wire]:
+    with socket.create_connection((ticket.host, ticket.port)) as sock:
+        own = bytes.fromhex(key or ticket.key)
+        with contextlib.closing(wire.greet_bench(sock, ticket.identity, own)) as ours:
+            yield ours
+
+
+def test_a_ticket_lets_in_once(door: Door) -> None:
+    ticket = door.issue()
+    # A stranger that says nothing holds nobody up.
+    with socket.create_connection((ticket.host, ticket.port)), knock(ticket) as ours:
+        ours.send({"tell": "hello"}, b"body")
+        identity, arrived = door.arrived.get(timeout=TIMEOUT_S)
+        with contextlib.closing(arrived):
+            assert identity == ticket.identity
+            assert arrived.receive() == ({"tell": "hello"}, b"body")
+        with pytest.raises(ConnectionError), knock(ticket):
+            pass
+
+
+def test_a_wrong_key_lets_nobody_in(door: Door) -> None:
+    ticket = door.issue()
+    with pytest.raises(ConnectionError, match="greeting"), knock(ticket, "00" * 32):
+        pass
+    assert door.arrived.empty()
+
+
+def test_an_agent_trusts_no_bench_without_the_key() -> None:
+    ours, theirs = make_connection()
+    impostor = threading.Thread(target=pretend_to_be_the_bench, args=(theirs,))
+    impostor.start()
+    with ours, pytest.raises(ConnectionError, match="greeting failed"):
+        wire.greet_bench(ours, "agent", b"the key")
+    impostor.join()
+
+
+def make_connection() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        return ours, listener.accept()[0]
+
+
+def pretend_to_be_the_bench(sock: socket.socket) -> None:
+    with sock, contextlib.suppress(ConnectionError):
+        wire.greet_agent(sock, lambda _: b"another key")
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "2a00:1450::1"])
+def test_a_public_node_is_refused(tmp_path: Path, address: str) -> None:
+    refused = pytest.raises(BadInputError, match=rf"{address}.*--allow-public")
+    with FolderEngine(tmp_path) as engine, refused:
+        engine._issue(address)
+    with FolderEngine(tmp_path, allow_public=True) as engine:
+        assert engine._issue(address).address == address
+
+
+def test_another_version_is_named() -> None:
+    ours = {"tensorflow": "2.21.0", "numpy": "2.4.6", "keras": "3.0"}
+    assert find_difference(ours, dict(ours)) == ""
+    theirs = {"tensorflow": "2.20.0", "numpy": "2.4.6"}
+    assert find_difference(ours, theirs) == (
+        "keras not at all in place of 3.0, tensorflow 2.20.0 in place of 2.21.0"
+    )
