@@ -1,0 +1,83 @@
+"""Targets that do at import what nobody expects: the bench lives, and says who did."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import distbench
+from distbench.errors import BadInputError, ClusterError
+from distbench.verdict import Status, describe_verdict
+
+pytestmark = pytest.mark.cluster
+
+_RIGHT = """
+def make():
+    import tf_keras
+    return tf_keras.optimizers.legacy.SGD(0.5)
+"""
+_MEDDLES = """
+import multiprocessing, os, pathlib, random, signal, subprocess, sys, threading
+import tensorflow as tf
+with open({folder!r} + "/pids", "a") as pids:
+    print(os.getpid(), file=pids)
+print("\\x1b[2J" + '{{"event": "finished", "result": {{}}}}', flush=True)
+tf.random.normal([3])
+random.seed()
+os.chdir("/")
+os.environ["TF_CONFIG"] = "{{}}"
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+sys.path.clear()
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+subprocess.Popen(["sleep", "600"], start_new_session=True)
+lock = multiprocessing.Lock()
+if os.fork() == 0:
+    sys.stderr = None  # and goes on, as if it were the task
+"""
+
+
+def check(folder: Path, text: str, **options):
+    target = folder / "target.py"
+    target.write_text(text + _RIGHT)
+    return distbench.check(
+        f"{target}:make",
+        "mwms:2",
+        workload="linear",
+        tier="exact",
+        steps=1,
+        **options,
+    )
+
+
+def test_what_an_import_meddles_with_is_the_tasks_own(tmp_path: Path) -> None:
+    before = Path.cwd(), list(os.environ.items())
+    verdict = check(tmp_path, _MEDDLES.format(folder=str(tmp_path)))
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    assert (Path.cwd(), list(os.environ.items())) == before
+    pids = (tmp_path / "pids").read_text().split()
+    # One device and two workers; this process has imported nothing.
+    assert len(set(pids)) == len(pids) == 3
+    assert str(os.getpid()) not in pids
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("raise SystemExit('not here')\n", "target.py:make.*SystemExit: not here"),
+        ("import no_such_module\n", "target.py:make.*No module named 'no_such_module'"),
+    ],
+    ids=["leaves", "misses"],
+)
+def test_an_import_that_fails_is_bad_input(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    with pytest.raises(BadInputError, match=words):
+        check(tmp_path, text)
+
+
+def test_an_import_that_ends_the_process_is_told(tmp_path: Path) -> None:
+    words = "worker-0 of 'one@cpu' ended with exit code 9"
+    with pytest.raises(ClusterError, match=words):
+        check(tmp_path, "import os; os._exit(9)\n")
