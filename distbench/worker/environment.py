@@ -8,18 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework.config import is_op_determinism_enabled
 
 _SETTINGS = (
     "CUDA_VISIBLE_DEVICES",
-    "NCCL_ALGO",
-    "NCCL_PROTO",
+    "PYTHONHASHSEED",
     "TF_DETERMINISTIC_OPS",
     "TF_ENABLE_ONEDNN_OPTS",
     "TF_USE_LEGACY_KERAS",
     "TF_XLA_FLAGS",
     "XLA_FLAGS",
 )
-"""Environment variables that change what TensorFlow computes or where."""
+"""Environment variables that change what TensorFlow computes, in which order or where;
+and so do all that begin with `NCCL_`."""
 
 
 def describe_environment() -> Mapping[str, Any]:
@@ -32,7 +33,17 @@ def describe_environment() -> Mapping[str, Any]:
         **versions,
         "devices": [device.name for device in tf.config.list_logical_devices()],
         "variables": {
-            name: os.environ[name] for name in _SETTINGS if name in os.environ
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name in _SETTINGS or name.startswith("NCCL_")
+        },
+        "settings": {
+            # With several, an op's sum is split among them as they come free.
+            "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
+            "op_determinism": is_op_determinism_enabled(),
+            "tensor_float_32": (
+                tf.config.experimental.tensor_float_32_execution_enabled()
+            ),
         },
     }
 
