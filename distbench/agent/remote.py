@@ -110,6 +110,7 @@ class RemoteAgent:
             mirror=self._mirror,
             log=files.name_log(task),
             stacks=files.name_stacks(task),
+            notes=files.name_notes(task),
         )
         if self.lost:
             self._note_loss()
@@ -118,6 +119,7 @@ class RemoteAgent:
             number=number,
             root=str(root),
             stacks=str(files.name_stacks(task).relative_to(root)),
+            notes=str(files.name_notes(task).relative_to(root)),
             scratch=str(files.scratch.relative_to(root)),
             environment=dict(environment),
         )

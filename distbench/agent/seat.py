@@ -79,6 +79,7 @@ class Seat:
         mirror: What the agent has of it.
         log: The file for the process's output.
         stacks: The file for its Python stacks.
+        notes: The file in which it takes down what it does.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Seat:
         mirror: Mirror,
         log: Path,
         stacks: Path,
+        notes: Path,
     ) -> None:
         self._wire = wire
         self._process = process
@@ -99,6 +101,7 @@ class Seat:
         self._mirror = mirror
         self._log = log
         self._stacks = stacks
+        self._notes = notes
         name = f"to process {process.number}"
         threading.Thread(target=self._pass_on, name=name, daemon=True).start()
 
@@ -117,6 +120,9 @@ class Seat:
                 _append(self._log, body)
             case "stacks":
                 _append(self._stacks, body)
+            case "notes":
+                with contextlib.suppress(OSError):
+                    self._notes.write_bytes(body)
             case "file":
                 self._mirror.write(told["name"], body)
             case "look":

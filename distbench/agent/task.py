@@ -32,8 +32,8 @@ class RemoteTask:
         wire: The connection to the bench.
         selector: Of the agent's loop; its data are functions.
         folder: Where the task's copy of the run's folder is made.
-        order: What the bench said of it: `root` (its own folder of the run), `stacks`
-            and `scratch` (paths in it) and `environment`.
+        order: What the bench said of it: `root` (its own folder of the run), `stacks`,
+            `notes` and `scratch` (paths in it) and `environment`.
     """
 
     def __init__(
@@ -50,7 +50,8 @@ class RemoteTask:
         self._root.mkdir(mode=0o700)
         self._mirror = Mirror(self._root)
         scratch, stacks = self._root / order["scratch"], self._root / order["stacks"]
-        for place in (scratch, stacks.parent):
+        self._notes = self._root / order["notes"]
+        for place in (scratch, stacks.parent, self._notes.parent):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.mkfifo(stacks, 0o600)
         # Both ends are open here, so that neither ever ends.
@@ -110,6 +111,8 @@ class RemoteTask:
     def _signal(self, number: signal.Signals, is_for_group: bool) -> None:
         if self._process is None:
             return
+        # Who wants its stacks wants to know what it did, too.
+        self._send_notes()
         if is_for_group:
             self._process.signal_group(number)
         else:
@@ -133,6 +136,7 @@ class RemoteTask:
         self._tell()
         self._send_log()
         self._send_stacks()
+        self._send_notes()
         self._send_files()
         self._send(
             "exited", code=ended.code, signal=ended.signal, because=ended.because
@@ -171,6 +175,7 @@ class RemoteTask:
         for message in self._channel.receive():
             if message["event"] != "progress":
                 self._send_files()
+                self._send_notes()
             line = encode_message(message)
             line = _rename(line, str(self._root), self._order["root"])
             self._send("say", line)
@@ -197,6 +202,10 @@ class RemoteTask:
 
     def _send_stacks(self) -> None:
         self._send_all(self._stacks, "stacks")
+
+    def _send_notes(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._send("notes", self._notes.read_bytes())
 
     def _send_all(self, descriptor: int, what: str) -> None:
         with contextlib.suppress(BlockingIOError):

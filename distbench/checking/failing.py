@@ -11,7 +11,6 @@ from distbench.checking.origin import are_alike, is_deliberate
 from distbench.checking.plan import Planned
 from distbench.checking.runs import end_uncompared, tell_injury
 from distbench.checking.stuck import (
-    describe_recent,
     find_overflowing,
     make_mismatch,
     never_meet,
@@ -54,7 +53,7 @@ class Failing:
                 Status.FAIL,
                 seconds=seen.seconds,
                 message=tell_injury(seen.injury, ""),
-                detail=describe_recent(failure),
+                detail=failure.detail,
                 findings=(self._find_mismatch(item, seen, failure),),
             )
             return
@@ -94,7 +93,7 @@ class Failing:
             Status.FAIL,
             seconds=seen.seconds,
             message=tell_injury(seen.injury, ""),
-            detail=failure.traceback,
+            detail=failure.detail,
             findings=(finding,),
         )
 

@@ -16,13 +16,14 @@ def never_meet(failure: TaskFailedError, spec: ClusterSpec) -> bool:
     """Whether the workers would wait for ever, however long they are given.
 
     They would where each one waits in a collective or has ended its job, but not all in
-    the same collective with the same shape. Who is elsewhere may only be slow.
+    the same collective with the same shape. Who is elsewhere may only be slow. Replicas
+    of one task come to all of their collectives together.
     """
     waits = failure.collectives
-    if spec.kind != "mwms" or not waits:
-        return False
     if any(wait["mismatch"] for wait in waits.values()):
         return True
+    if spec.kind != "mwms" or not waits:
+        return False
     if any(task not in waits for task in failure.waiting):
         return False
     places = {(wait["number"], wait["shape"]) for wait in waits.values()}
@@ -55,6 +56,7 @@ def make_mismatch(
     step = min(0 if part is None else part.steps for part in parts)
     places = [_describe_place(task, failure) for task in spec.tasks]
     where = "; ".join(places)
+    who = "workers" if spec.kind == "mwms" else "replicas"
     if overflowing := find_overflowing(parts, step):
         names = ", ".join(map(str, overflowing))
         where += (
@@ -71,20 +73,11 @@ def make_mismatch(
         error=float("inf"),
         bound=0.0,
         explanation=(
-            f"Step {step} on '{spec}': the workers wait for each other for ever. "
+            f"Step {step} on '{spec}': the {who} wait for each other for ever. "
             f"{where} (collective-mismatch). {CODES['collective-mismatch'].fix}"
         ),
         confidence=1.0,
     )
-
-
-def describe_recent(failure: TaskFailedError) -> str:
-    """The last collectives of each worker that waited, for the details of a run."""
-    sections = (
-        f"Last collectives of {task}:\n" + "\n".join(wait["recent"])
-        for task, wait in failure.collectives.items()
-    )
-    return "\n\n".join([*sections, failure.detail])
 
 
 def _describe_place(task: Task, failure: TaskFailedError) -> str:

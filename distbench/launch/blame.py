@@ -11,6 +11,7 @@ from typing import Any, Literal
 from distbench.cluster import Task
 from distbench.launch.channel import EXIT_CHANNEL_CLOSED, BenchChannel, Message
 from distbench.launch.failure import StackRequest, TaskFailedError, read_tail
+from distbench.launch.notes import read_notes
 from distbench.launch.process import ExitStatus, TaskProcess
 
 _STACKS_S = 1.0
@@ -42,6 +43,7 @@ class Member:
         process: Its process.
         log: The file with its output.
         stacks: The file that it writes its Python stacks to.
+        notes: The file in which it takes down what it does.
         step: Last step number that it reported.
         phase: Last phase that it reported.
         result: What its job returned; None while it runs.
@@ -58,6 +60,7 @@ class Member:
     process: TaskProcess
     log: Path
     stacks: Path
+    notes: Path
     step: int | None = None
     phase: str | None = None
     result: dict[str, Any] | None = None
@@ -73,6 +76,11 @@ class Member:
         known = [f"step {self.step}"] if self.step is not None else []
         known += [f"phase {self.phase}"] if self.phase is not None else []
         return ", ".join(known)
+
+    @property
+    def last(self) -> str:
+        """The same, with the last collective that it began, if it came to one."""
+        return ", ".join(filter(None, [self.place, *read_notes(self.notes)[-1:]]))
 
     @property
     def lost_peer(self) -> bool:
@@ -126,7 +134,7 @@ def make_failure(
     ended = culprit.exit or ExitStatus()
     culprit.step = failure.get("step", culprit.step)
     culprit.phase = failure.get("phase", culprit.phase)
-    place = f", last at {culprit.place}" if culprit.place else ""
+    place = f", last at {culprit.last}" if culprit.last else ""
     if failure:
         what, why = f"raised {failure['exception']}", f": {failure['message']}"
     elif cause:
@@ -180,7 +188,7 @@ def make_timeout(
     late = [member for member in members if member.task in waiting]
     awaited = [member for member in late if member.collective is None]
     first = (awaited or late)[0]
-    places = (f"{m.task} ({m.place or 'no step reported'})" for m in awaited or late)
+    places = (f"{m.task} ({m.last or 'no step reported'})" for m in awaited or late)
     held = [str(m.task) for m in late if m.collective is not None] if awaited else []
     bystanders = f" {', '.join(held)} only waited for the others." if held else ""
     return TaskFailedError(
@@ -224,7 +232,16 @@ def _gather_detail(
         "collectives": {
             m.task: m.collective for m in members if m.collective is not None
         },
-        "stacks": stacks,
+        "recent": {m.task: read_notes(m.notes) for m in members},
+        # Where a task was that raised, since a peer was gone, its traceback tells.
+        "stacks": {
+            **{
+                m.task: m.failure["traceback"]
+                for m in members
+                if m.failure is not None and m is not culprit
+            },
+            **stacks,
+        },
         "log_tails": {m.task: read_tail(m.log) for m in members},
     }
 

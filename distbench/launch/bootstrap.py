@@ -113,6 +113,7 @@ def _make_context(start: Message) -> TaskContext:
         task=Task(**start["task"]),
         spec=start["spec"],
         folder=Path(start["folder"]),
+        notes=Path(start["notes"]),
         addresses={role: tuple(found) for role, found in start["addresses"].items()},
         context=start["context"],
     )

@@ -46,8 +46,10 @@ class TaskFailedError(ClusterError):
         others: What became of each of the other tasks, to follow its name.
         collectives: In what a task waited for the others when it was told to give up:
             `words`, and what the task's `classify` said besides.
+        recent: The last collectives that each task began, the oldest first.
         log_tails: The last lines of each task's output.
-        stacks: Python stacks of the tasks that were alive.
+        stacks: Python stacks of the other tasks that were alive; of one that raised as
+            well, its traceback.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class TaskFailedError(ClusterError):
         waiting: tuple[Task, ...] = (),
         others: Mapping[Task, str] | None = None,
         collectives: Mapping[Task, Mapping[str, Any]] | None = None,
+        recent: Mapping[Task, tuple[str, ...]] | None = None,
         log_tails: Mapping[Task, str] | None = None,
         stacks: Mapping[Task, str] | None = None,
     ) -> None:
@@ -85,6 +88,7 @@ class TaskFailedError(ClusterError):
         self.waiting = waiting
         self.others = dict(others or {})
         self.collectives = dict(collectives or {})
+        self.recent = dict(recent or {})
         self.log_tails = dict(log_tails or {})
         self.stacks = dict(stacks or {})
         # What a task said or printed may steer a terminal.
@@ -96,6 +100,10 @@ class TaskFailedError(ClusterError):
     def _make_detail(self) -> str:
         sections = [("Traceback", self.task, self.traceback)]
         sections += [("What became", *item) for item in self.others.items()]
+        sections += [
+            ("Last collectives", task, "\n".join(lines))
+            for task, lines in self.recent.items()
+        ]
         sections += [("Python stacks", *item) for item in self.stacks.items()]
         title = f"Last {TAIL_LINES} lines of the log"
         sections += [(title, *item) for item in self.log_tails.items()]

@@ -37,6 +37,10 @@ class GroupFiles:
         """Where a task writes its Python stacks when asked to."""
         return self.folder / "stacks" / f"{task}.txt"
 
+    def name_notes(self, task: Task) -> Path:
+        """Where a task takes down what it does."""
+        return self.folder / "notes" / str(task)
+
     @property
     def scratch(self) -> Path:
         """The tasks' own temporary folder: what a task leaves there goes with it."""
@@ -86,10 +90,10 @@ class RunDirectory:
         return folder
 
     def add_group(self) -> GroupFiles:
-        """Make the folders for one more group's logs, stacks and temporary files."""
+        """Make the folders for one more group's logs, stacks, notes and own files."""
         self._groups += 1
         folder = self.path / f"group-{self._groups}"
-        for name in ("logs", "stacks", "tmp"):
+        for name in ("logs", "stacks", "notes", "tmp"):
             (folder / name).mkdir(mode=0o700, parents=True)
         return GroupFiles(folder=folder)
 

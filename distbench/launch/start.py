@@ -177,6 +177,7 @@ def _start_once(plan: _Plan) -> Group:
                     process=process,
                     log=files.name_log(task),
                     stacks=files.name_stacks(task),
+                    notes=files.name_notes(task),
                     restart=partial(_restart_task, plan, places, files, message, task),
                 )
             )
@@ -232,6 +233,7 @@ def _make_start_message(
         "spec": str(plan.request.spec),
         "folder": str(plan.run_directory.path),
         "stacks": str(files.name_stacks(task)),
+        "notes": str(files.name_notes(task)),
         "addresses": places.addresses,
         "context": dict(plan.context),
     }

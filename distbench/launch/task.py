@@ -35,6 +35,7 @@ class TaskContext:
         task: Which task of the cluster this process is.
         spec: The resolved cluster spec, as text.
         folder: The run's directory; results go there.
+        notes: Where it takes down what it does; see `distbench.launch.notes`.
         addresses: `host:port` of every task by role; empty for one process alone.
         context: What the caller of `start_group` gave, a JSON object.
     """
@@ -42,6 +43,7 @@ class TaskContext:
     task: Task
     spec: str
     folder: Path
+    notes: Path
     addresses: Mapping[str, tuple[str, ...]]
     context: Mapping[str, Any]
 

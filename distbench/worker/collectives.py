@@ -20,10 +20,9 @@ from tensorflow.python.eager import context
 
 from distbench.worker.intercept import hide_from_autograph
 
-KEPT = 64
-"""How many collectives are remembered."""
-TOLD = 8
-"""How many of them are told."""
+KEPT = 1 << 14
+"""How many collectives are remembered. One call of a function gives all of its first
+replica their numbers, then all of its second: the two of a number lie far apart."""
 _NAMED = 3
 _PACKING = ("ConcatV2", "Reshape", "Identity")
 GIVEN_UP = "distbench gave this wait up"
@@ -42,6 +41,8 @@ class Collective:
         tensors: Names of the tensors that were given to it, empty if it ran eagerly.
         shape: Its shape, as text.
         dtype: Its dtype's name.
+        device: The device that came to it, such as `CPU:1`.
+        group: Key of the devices that meet in it.
         node: Name of the op in its graph.
     """
 
@@ -49,6 +50,8 @@ class Collective:
     tensors: tuple[str, ...]
     shape: str
     dtype: str
+    device: str
+    group: int
     node: str = ""
 
     def __str__(self) -> str:
@@ -62,10 +65,14 @@ RECENT: deque[tuple[int, Collective]] = deque(maxlen=KEPT)
 """The last collectives with their numbers; a process has one subject."""
 
 
-def watch_collectives() -> None:
-    """Keep a record of all collectives of this process from now on."""
+def watch_collectives(note: Callable[[str], None]) -> None:
+    """Keep a record of all collectives of this process from now on.
+
+    Args:
+        note: Given each one as it begins, in words.
+    """
     for kind, name in (("all_reduce", "all_reduce"), ("all_gather", "_all_gather")):
-        _watch(kind, name)
+        _watch(kind, name, note)
 
 
 def give_up() -> None:
@@ -81,9 +88,8 @@ def find_wait(error: BaseException) -> Mapping[str, Any] | None:
     """In which collective a task waited that failed, None if in none.
 
     Returns:
-        `words`, `number` (None if it is not known), `node`, `shape`, `mismatch`
-        (whether others came to it with another shape), and `recent` with the last
-        collectives.
+        `words`, `number` (None if it is not known), `node`, `shape`, and `mismatch`
+        (whether others came to it with another shape).
     """
     if not isinstance(error, tf.errors.OpError):
         return None
@@ -97,15 +103,17 @@ def find_wait(error: BaseException) -> Mapping[str, Any] | None:
     number, collective = _find_record(node)
     if mismatch is not None:
         number = int(mismatch["number"])
-    words = f"collective {number}, {collective}" if collective else f"'{node}'"
-    recent = list(RECENT)[-TOLD:]
+    here = [
+        record
+        for given, record in RECENT
+        if collective and (given, record.group) == (number, collective.group)
+    ]
     return {
-        "words": words,
+        "words": _name(number, *here) if here else f"'{node}'",
         "number": number,
         "node": node,
         "shape": collective.shape if collective else "",
         "mismatch": mismatch is not None,
-        "recent": [f"{number}: {record}" for number, record in recent],
     }
 
 
@@ -117,13 +125,15 @@ def _find_record(node: str) -> tuple[int | None, Collective | None]:
     return None, None
 
 
-def _watch(kind: str, name: str) -> None:
+def _watch(kind: str, name: str, note: Callable[[str], None]) -> None:
     original = getattr(CollectiveReplicaLauncher, name)
     give_number = CollectiveReplicaLauncher._next_instance_key
 
     def launch(launcher: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        record = _describe(kind, tensor)
-        launcher._next_instance_key = partial(_number, launcher, record, give_number)
+        record = _describe(kind, tensor, launcher)
+        launcher._next_instance_key = partial(
+            _number, launcher, record, give_number, note
+        )
         try:
             result = original(launcher, tensor, *args, **kwargs)
         finally:
@@ -137,11 +147,14 @@ def _watch(kind: str, name: str) -> None:
 
 
 def _number(
-    launcher: Any, record: Collective, give_number: Callable[[Any], Any]
+    launcher: Any,
+    record: Collective,
+    give_number: Callable[[Any], Any],
+    note: Callable[[str], None],
 ) -> Any:
     """Give a collective its number; in a graph TensorFlow asks again at each call."""
     outer = vars(launcher).get("_next_instance_key")
-    launcher._next_instance_key = partial(_number, launcher, record, give_number)
+    launcher._next_instance_key = partial(_number, launcher, record, give_number, note)
     try:
         number = give_number(launcher)
     finally:
@@ -151,16 +164,25 @@ def _number(
             launcher._next_instance_key = outer
     if tf.executing_eagerly():
         RECENT.append((int(number), record))
+        note(_name(int(number), record))
     return number
 
 
-def _describe(kind: str, tensor: Any) -> Collective:
+def _name(number: int | None, *records: Collective) -> str:
+    """A collective, as all devices of this task come to it."""
+    each = [f"{r} on {r.device}" if len(records) > 1 else str(r) for r in records]
+    return f"collective {number}, {' and '.join(each)}"
+
+
+def _describe(kind: str, tensor: Any, launcher: Any) -> Collective:
     eager, shape = tf.executing_eagerly(), tf.TensorShape(tensor.shape)
     return Collective(
         kind=kind,
         tensors=() if eager else tuple(_name_sources(tensor)),
         shape=str(shape.as_list()) if shape.rank is not None else "[?]",
         dtype=tf.as_dtype(tensor.dtype).name,
+        device=launcher._device.rpartition("device:")[2],
+        group=launcher._group_key,
     )
 
 

@@ -267,3 +267,19 @@ class SlowWorker(Regression):
             with tf.control_dependencies([nap]):
                 batch = tf.nest.map_structure(tf.identity, batch)
         return super().replica_step(batch)
+
+
+class SumsInAnotherOrder(Regression):
+    """The second replica of a cluster sums its two parts the other way round."""
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(batch)
+        context = tf.distribute.get_replica_context()
+        number = tf.get_static_value(context.replica_id_in_sync_group)
+        parts = [tape.gradient(loss, self.kernel), loss[None]]
+        order = slice(None, None, -1 if number == 1 else 1)
+        if context.num_replicas_in_sync > 1:
+            parts = [context.all_reduce("sum", part) for part in parts[order]][order]
+        self.kernel.assign_sub(0.1 * parts[0])
+        return loss

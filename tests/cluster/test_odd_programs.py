@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import distbench
 from distbench.cluster import ClusterSpec
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError
@@ -129,3 +131,13 @@ def test_an_exit_on_the_cluster_alone_is_the_subjects(launch: Launch) -> None:
     failure = _observe(launch, "ExitsOnCluster").failure
     assert failure is not None
     assert (failure.kind, failure.exception) == ("subject", "SystemExit")
+
+
+def test_replicas_of_one_process_that_sum_in_another_order_never_meet() -> None:
+    verdict = distbench.check(
+        f"{PROGRAMS}:SumsInAnotherOrder", "mirrored:2", tier="bounded"
+    )
+    (found,) = verdict.findings
+    assert (found.code, found.origin) == ("collective-mismatch", "subject")
+    words = r"the replicas wait .*\[4, 2\]|\[8\].* on CPU:0 and .*\[1\].* on CPU:1"
+    assert re.search(words, found.explanation), found.explanation

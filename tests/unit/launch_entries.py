@@ -11,10 +11,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
 from distbench.launch.channel import TaskChannel
+from distbench.launch.notes import Notes
 from distbench.launch.task import TaskContext, serve
 
 
@@ -112,6 +114,7 @@ class Jobs:
         os._exit(3)
 
     def kill(self, payload: Mapping[str, Any]) -> None:
+        Notes(self._context.notes).add("collective 7, all_reduce")
         os.kill(os.getpid(), signal.SIGKILL)
 
     def stop(self, payload: Mapping[str, Any]) -> None:
@@ -159,6 +162,17 @@ class Jobs:
 
     def start_grandchild(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"pid": subprocess.Popen(["sleep", "600"]).pid}
+
+    def share_memory(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Shared memory that nobody unlinks; Python's tracker does in the end."""
+        return {"name": SharedMemory(create=True, size=1).name}
+
+    def fork(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Both come back from this, and the child first."""
+        pid = os.fork()
+        if pid != 0:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        return {"child": pid}
 
     def leave_daemon(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """A process in a session of its own, whose parent has ended."""

@@ -131,6 +131,13 @@ def test_what_a_dying_task_printed_last_is_not_lost(start: Starter) -> None:
     assert failure.value.log_tails[FIRST].endswith("line 99")
 
 
+def test_what_a_killed_task_took_down_last_is_told(start: Starter) -> None:
+    payload = {FIRST: {"do": "kill"}, SECOND: {"do": "wait"}}
+    with pytest.raises(TaskFailedError, match="last at collective 7") as failure:
+        start().call("mixed", payload, timeout_s=TIMEOUT_S)
+    assert failure.value.recent[FIRST] == ("collective 7, all_reduce",)
+
+
 def test_a_stopped_task_is_seen_from_afar(
     start: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

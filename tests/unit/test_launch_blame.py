@@ -45,7 +45,10 @@ class ScriptedProcess(TaskProcess):
         return now
 
     def send_signal(self, number: signal.Signals) -> None:
-        self.signals.append(number)
+        if number == signal.SIGKILL:
+            self.signal_group(number)
+        else:
+            self.signals.append(number)
 
     def signal_group(self, number: signal.Signals) -> None:
         if self.poll() is None:
@@ -93,6 +96,7 @@ def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[M
                 process=process,
                 log=tmp_path / "log",
                 stacks=tmp_path / "stacks",
+                notes=tmp_path / f"notes-{index}",
             )
             for index, process in enumerate(scripted)
         ]
@@ -144,7 +148,7 @@ def test_who_lost_a_peer_is_a_bystander_of_who_raised_later(
     make_scripted: Maker,
 ) -> None:
     bystander, cause = ScriptedProcess(None), ScriptedProcess(None)
-    bystander.say(**{**_COMPLAINT, "kind": "peer"})
+    bystander.say(**{**_COMPLAINT, "kind": "peer", "traceback": "in its sum"})
     cause.say(**{**_COMPLAINT, "exception": "KeyError", "kind": "subject"})
     group = make_scripted(bystander, cause)
     with pytest.raises(TaskFailedError, match=r"worker-1 .* KeyError") as caught:
@@ -153,6 +157,7 @@ def test_who_lost_a_peer_is_a_bystander_of_who_raised_later(
         FIRST: "is a bystander: it raised UnavailableError, because a peer was gone"
     }
     assert "What became of worker-0:\nis a bystander" in caught.value.detail
+    assert caught.value.stacks == {FIRST: "in its sum"}
 
 
 def test_a_living_task_that_its_peers_cannot_reach_is_named(
@@ -280,7 +285,6 @@ HELD = {
     "node": "Reduce",
     "shape": "[2]",
     "mismatch": False,
-    "recent": ["7: all_reduce"],
 }
 
 

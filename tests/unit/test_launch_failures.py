@@ -78,6 +78,8 @@ def test_a_kill_is_told_with_its_signal(start: Starter, how: str) -> None:
     failure = catch_failure(start("one", start=how), "kill")
     assert (failure.kind, failure.exit_code, failure.signal) == ("died", None, 9)
     assert "was killed by SIGKILL" in str(failure)
+    assert "last at collective 7, all_reduce" in str(failure)
+    assert "Last collectives of worker-0:\ncollective 7, all_reduce" in failure.detail
 
 
 def test_who_closes_the_channel_is_told_what_it_did(start: Starter) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from distbench.checking.stuck import (
-    describe_recent,
     find_overflowing,
     make_mismatch,
     never_meet,
@@ -30,7 +29,6 @@ def wait_in(number, shape="[2]", *, mismatch=False):
         "node": "Reduce",
         "shape": shape,
         "mismatch": mismatch,
-        "recent": [f"{number}: all_reduce"],
     }
 
 
@@ -68,14 +66,20 @@ def test_workers_never_meet_if_none_can_come_to_the_others(failure, expected):
     assert never_meet(failure, SPEC) is expected
 
 
+@pytest.mark.parametrize("mismatch", [True, False])
+def test_replicas_of_one_task_never_meet_if_their_shapes_differ(mismatch):
+    spec = ClusterSpec.parse("mirrored:2@cpu")
+    failure = fail({FIRST: wait_in(7, mismatch=mismatch)}, waiting=(FIRST,))
+    assert never_meet(failure, spec) is mismatch
+    told = make_mismatch(failure, spec, (None,)).explanation
+    assert "the replicas wait for each other" in told
+
+
 def test_who_has_ended_is_told_apart_from_who_waits():
     ended = fail({FIRST: wait_in(7)}, waiting=(FIRST,))
     found = make_mismatch(ended, SPEC, (None, None))
     assert "worker-0 waits in collective 7" in found.explanation
     assert "worker-1 has ended" in found.explanation
-    assert describe_recent(ended).startswith(
-        "Last collectives of worker-0:\n7: all_reduce"
-    )
 
 
 def make_part(replica: int, *gradients: float) -> Trace:

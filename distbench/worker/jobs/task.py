@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from distbench.cluster import ClusterSpec
 from distbench.launch.channel import TaskChannel
+from distbench.launch.notes import Notes
 from distbench.launch.task import TaskContext
 from distbench.scenario import Scenario
 from distbench.target import load_target, target_from_json
@@ -46,7 +47,7 @@ class Task:
         self.spec = ClusterSpec.parse(context.spec)
         self.report_progress = channel.report_progress
         channel.give_up = give_up
-        watch_collectives()
+        watch_collectives(Notes(context.notes).add)
         self._context = context
         self._strategy: tf.distribute.Strategy | None = None
         self._server: Any = None
