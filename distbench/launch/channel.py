@@ -16,15 +16,19 @@ Task to bench: `{"event": "progress", "step": 3, "phase": "loss", "waits": false
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import queue
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
+
+from distbench.launch.process import TIDY_S
 
 Message = dict[str, Any]
 
@@ -43,9 +47,17 @@ def encode_message(message: Message) -> bytes:
 
 
 def end_at_once() -> NoReturn:
-    """End this task, whose bench is gone, and everything that it started."""
+    """End this task, whose bench is gone, and then everything that it started."""
     if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
+        try:
+            subprocess.Popen(
+                ["/bin/sh", "-c", f"sleep {TIDY_S}; kill -s KILL 0"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError:
+            os.killpg(0, signal.SIGKILL)
     os._exit(EXIT_BENCH_GONE)
 
 
@@ -116,6 +128,7 @@ class TaskChannel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        os.register_at_fork(after_in_child=self._give_up_speaking)
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._write_lock = threading.Lock()
         self._may_go_on = threading.Semaphore(0)
@@ -123,6 +136,11 @@ class TaskChannel:
         self.phase: str | None = None
         self.give_up: Callable[[], None] = lambda: None
         threading.Thread(target=self._read, name="bench-channel", daemon=True).start()
+
+    def _give_up_speaking(self) -> None:
+        """In a fork of the task, which may go on as if it were the task."""
+        with contextlib.suppress(OSError):  # a fork of a fork
+            os.close(self._sock.detach())
 
     def receive(self) -> Message:
         """Wait for the bench's next message, as long as the bench lives."""

@@ -22,7 +22,7 @@ from typing import Any
 
 from distbench.errors import ClusterError
 from distbench.launch.forkserver import PACKET_BYTES
-from distbench.launch.process import ExitStatus, TaskProcess
+from distbench.launch.process import ExitStatus, TaskProcess, end_group
 from distbench.launch.surroundings import make_python_environment
 
 DEFAULT_CHECK = "distbench.launch.forkserver:find_unfitness"
@@ -165,8 +165,7 @@ class ForkServer:
                 return self._exits.pop(pid)
             # The kernel has killed the tasks of the dead server, but not what they
             # started; init reaps them.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+            end_group(pid)
             because = "its fork server died"
             return ExitStatus(signal=signal.SIGKILL, because=because)
 

@@ -36,6 +36,7 @@ from distbench.launch.bootstrap import (
     resolve_entry,
     run_task,
 )
+from distbench.launch.process import TIDY_S
 
 PACKET_BYTES = 1 << 16
 """No packet is longer: descriptors and pids are all that travels here."""
@@ -65,6 +66,9 @@ class _Server:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._children: set[int] = set()
+        self._children_list = Path(f"/proc/self/task/{os.getpid()}/children")
+        # Groups whose task has ended, and until when what is left may live.
+        self._tidying: dict[int, float] = {}
         self._wake, self._wake_writer = socket.socketpair()
         self._wake.setblocking(False)
         self._wake_writer.setblocking(False)
@@ -75,10 +79,13 @@ class _Server:
         signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
         try:
             while True:
-                ready, _, _ = select.select([self._control, self._wake], [], [])
+                ready, _, _ = select.select(
+                    [self._control, self._wake], [], [], self._measure_wait()
+                )
                 if self._wake in ready:
                     self._wake.recv(PACKET_BYTES)
-                    self._reap()
+                self._reap()
+                self._end_strays()
                 if self._control in ready and not self._accept():
                     break
         except (BrokenPipeError, ConnectionResetError):
@@ -117,6 +124,7 @@ class _Server:
             self._become_task(channel_fd, log_fd, server)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         self._children.add(pid)
+        self._tidying.pop(pid, None)  # of a task of long ago
         return pid
 
     def _become_task(self, channel_fd: int, log_fd: int, server: int) -> NoReturn:
@@ -141,35 +149,59 @@ class _Server:
             os._exit(1)
 
     def _reap(self) -> None:
-        while (ended := self._reap_one()) is not None:
-            pid, status = ended
-            if pid in self._children:
-                self._children.discard(pid)
-                self._send({"exited": pid, "status": status})
-            if not self._children:
-                # Whose they were cannot be told, so they stay as long as any task.
-                _kill_strays()
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                pid, status = ended
+                if pid in self._children:
+                    self._children.discard(pid)
+                    if self._children_list.exists():
+                        self._tidying[pid] = time.monotonic() + TIDY_S
+                    else:  # not in every kernel: it cannot be seen when they are gone
+                        _kill_group(pid)
+                    self._send({"exited": pid, "status": status})
 
-    def _reap_one(self) -> tuple[int, int] | None:
-        """Pid and wait status of a child that has ended, or None."""
-        try:
-            # The body stays until its group has been killed: its pid, which names
-            # the group, cannot be given to another process meanwhile.
-            info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
+    def _measure_wait(self) -> float | None:
+        """Seconds until something has to be killed, None if nothing has."""
+        if not self._tidying:
             return None
-        if info is None:
-            return None
-        _kill_group(info.si_pid)
-        return os.waitpid(info.si_pid, 0)
+        return max(0.0, min(self._tidying.values()) - time.monotonic())
+
+    def _end_strays(self) -> None:
+        """Kill what tasks left behind, once it has had its time."""
+        strays = self._list_children() - self._children
+        groups = {_find_group(pid) for pid in strays}
+        for group, until_s in list(self._tidying.items()):
+            if group not in groups:
+                del self._tidying[group]
+            elif until_s <= time.monotonic():
+                # One of it is a child of ours: the number is nobody else's.
+                _kill_group(group)
+                self._tidying[group] += TIDY_S
+        if not self._children and not self._tidying:
+            # Who left its group is nobody's: it stays as long as any task.
+            self._kill_strays()
+
+    def _list_children(self) -> set[int]:
+        """Tasks, and what tasks have left behind."""
+        with contextlib.suppress(OSError):
+            return set(map(int, self._children_list.read_text().split()))
+        return set()
+
+    def _kill_strays(self) -> None:
+        """Kill every child, where no task is among them."""
+        for pid in self._list_children():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
     def _end_all(self) -> None:
         """End tasks and strays, whose own children then come up as strays."""
         for pid in self._children:
-            _kill_group(pid)
-        deadline = time.monotonic() + _END_S
-        while time.monotonic() < deadline:
-            _kill_strays()
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        begin = time.monotonic()
+        while (now := time.monotonic()) < begin + _END_S:
+            if now > begin + TIDY_S:
+                self._kill_strays()
             try:
                 if os.waitpid(-1, os.WNOHANG) == (0, 0):
                     time.sleep(_END_POLL_S)
@@ -196,12 +228,10 @@ def _adopt_strays() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _kill_strays() -> None:
-    """Kill every child, where no task is among them."""
+def _find_group(pid: int) -> int:
     with contextlib.suppress(OSError):
-        for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(int(pid), signal.SIGKILL)
+        return os.getpgid(pid)
+    return 0
 
 
 def main(control_fd: int) -> None:

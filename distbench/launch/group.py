@@ -299,13 +299,12 @@ class Group:
                 for member in self._events.list_alive():
                     member.channel.send({"exit": True}, timeout_s=TICK_S)
                 self._wait_ended(_POLITE_S)
-            for number, wait_s in (
-                (signal.SIGTERM, _TERMINATE_S),
-                (signal.SIGKILL, _KILL_S),
-            ):
-                for member in self._events.list_alive():
-                    member.process.signal_group(number)
-                self._wait_ended(wait_s)
+            for member in self._events.list_alive():
+                member.process.signal_group(signal.SIGTERM)
+            self._wait_ended(_TERMINATE_S)
+            for member in self._events.list_alive():
+                member.process.send_signal(signal.SIGKILL)
+            self._wait_ended(_KILL_S)
         finally:
             self._finalizer()
 

@@ -10,6 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+TIDY_S = 0.5
+"""How long what a task started may outlive it, to tidy up: Python's resource tracker,
+say, removes the shared memory of a process when that has ended."""
 _POLL_S = 0.005
 
 
@@ -50,6 +53,8 @@ class ExitStatus:
 class TaskProcess(ABC):
     """A started process; it leads a session and a process group of its own.
 
+    Whoever reaps it ends its group.
+
     Attributes:
         pid: The process id, which is the group's id as well.
     """
@@ -79,11 +84,22 @@ class TaskProcess(ABC):
             pass  # macOS answers so for a group of which only a zombie is left
 
 
+def end_group(group: int) -> None:
+    """Wait until nobody is left of the group of a task that has ended, or kill it."""
+    deadline = time.monotonic() + TIDY_S
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        while time.monotonic() < deadline:
+            # While any of it is alive its number cannot be given away.
+            os.killpg(group, 0)
+            time.sleep(_POLL_S)
+        os.killpg(group, signal.SIGKILL)
+
+
 def kill_processes(processes: Iterable[TaskProcess], *, timeout_s: float = 5.0) -> None:
     """Kill and reap what still lives."""
     left = list(processes)
     for process in left:
-        process.signal_group(signal.SIGKILL)
+        process.send_signal(signal.SIGKILL)
     deadline = time.monotonic() + timeout_s
     while left := [process for process in left if process.poll() is None]:
         if time.monotonic() > deadline:

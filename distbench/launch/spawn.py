@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 
-from distbench.launch.process import ExitStatus, TaskProcess
+from distbench.launch.process import ExitStatus, TaskProcess, end_group
 from distbench.launch.surroundings import make_python_environment
 
 
@@ -27,10 +24,7 @@ class SpawnedProcess(TaskProcess):
         if code is None:
             return None
         if lives:
-            # What the task started goes with it. While any of that is alive the
-            # group's number cannot be given away.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+            end_group(self.pid)
         return ExitStatus(signal=-code) if code < 0 else ExitStatus(code=code)
 
 

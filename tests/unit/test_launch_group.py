@@ -20,6 +20,7 @@ from launch_support import (
     TIMEOUT_S,
     Starter,
     check_no_leak,
+    comes_true,
     find_server,
     is_gone_soon,
     open_starter,
@@ -169,6 +170,30 @@ def test_what_a_task_started_ends_with_it(start: Starter, how: str) -> None:
     results = group.call("start_grandchild", {}, timeout_s=TIMEOUT_S)
     group.close()
     assert is_gone_soon(results[FIRST]["pid"])
+
+
+@pytest.mark.parametrize("ending", ["close", "kill"])
+@pytest.mark.parametrize("how", ["fork", *swept("spawn")])
+def test_shared_memory_ends_with_the_task_that_made_it(
+    start: Starter, how: str, ending: str
+) -> None:
+    group = start("one", start=how)
+    name = group.call("share_memory", {}, timeout_s=TIMEOUT_S)[FIRST]["name"]
+    segment = Path("/dev/shm", name)
+    assert segment.exists()
+    if ending == "kill":
+        os.kill(group.pids[FIRST], signal.SIGKILL)
+    group.close()
+    assert comes_true(lambda: not segment.exists())
+
+
+def test_a_fork_of_a_task_does_not_speak_for_it(start: Starter) -> None:
+    group = start("one")
+    answer = group.call("fork", {}, timeout_s=TIMEOUT_S)[FIRST]
+    assert answer["child"] > 0
+    for number in range(3):
+        answer = group.call("echo", {"x": number}, timeout_s=TIMEOUT_S)[FIRST]
+        assert answer["x"] == number
 
 
 def test_a_daemon_ends_with_the_last_task_of_its_server(start: Starter) -> None:

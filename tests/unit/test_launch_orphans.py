@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launch_support import is_gone_soon
+from launch_support import comes_true, is_gone_soon
 
 _BENCH = """
 import json, signal, sys
@@ -31,11 +31,13 @@ group = start_group(
 )
 from distbench.launch.ports import lease_ports
 lease = lease_ports(1)
+shared = group.call("share_memory", {}, timeout_s=20).values()
+names = [result["name"] for result in shared]
 grandchildren = group.call("start_grandchild", {}, timeout_s=20).values()
 pids = [*group.pids.values(), *(result["pid"] for result in grandchildren)]
 if start == "fork":
     pids.append(get_fork_server((), {}).pid)
-print(json.dumps([pids, *lease.ports]), flush=True)
+print(json.dumps([pids, *lease.ports, names]), flush=True)
 if job == "raise":
     raise SystemExit(0)
 group.call(job, {}, timeout_s=600)
@@ -54,7 +56,7 @@ def test_nothing_outlives_the_bench(tmp_path: Path, start: str, ending: str) -> 
     )
     with bench:
         assert bench.stdout is not None
-        pids, port = json.loads(bench.stdout.readline())
+        pids, port, shared = json.loads(bench.stdout.readline())
         if ending != "exit":
             ends = {
                 "kill": signal.SIGKILL,
@@ -70,6 +72,9 @@ def test_nothing_outlives_the_bench(tmp_path: Path, start: str, ending: str) -> 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", port))
     assert is_empty_soon(tmp_path)
+    segments = [Path("/dev/shm", name) for name in shared]
+    assert len(segments) == 2
+    assert comes_true(lambda: not any(segment.exists() for segment in segments))
 
 
 def is_empty_soon(folder: Path, within_s: float = 20.0) -> bool:
