@@ -91,7 +91,7 @@ class TaskCase:
 
 
 _FIRST = r"Task worker-1 of 'mwms:3@cpu' "
-_PLACE = r".* last at step 1, phase bounded"
+_PLACE = r".* last at step 1, phase bounded, collective \d+, all_reduce of "
 TASKS = (
     TaskCase(injury="", how="–", said="", status="pass"),
     TaskCase(
@@ -140,7 +140,7 @@ TASKS = (
     ),
     TaskCase(
         injury="asks for 2 PiB at once",
-        how="`tf.ones([2**23, 2**10, 2**8])`; TensorFlow tries for ten seconds",
+        how="`tf.ones([2**23, 2**10, 2**8])`; TensorFlow tries for ten seconds first",
         said=r"worker-1 .*ResourceExhaustedError.*OOM when allocating tensor",
         status="fail",
     ),
@@ -176,6 +176,17 @@ TASKS = (
         injury="forks and exits",
         how="`os.fork()`, and the child sleeps for ten minutes",
         said=_FIRST + "ended with exit code 5" + _PLACE,
+    ),
+    TaskCase(
+        injury="forks, and both go on",
+        how="`os.fork()`, and the child goes on as if it were the task",
+        said="",
+        status="pass",
+    ),
+    TaskCase(
+        injury="leaves shared memory and is killed",
+        how="`SharedMemory(create=True)`, then `kill -KILL`",
+        said=_FIRST + "was killed by SIGKILL" + _PLACE,
     ),
     TaskCase(
         injury="leaves a daemon and exits",

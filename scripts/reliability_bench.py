@@ -181,6 +181,10 @@ def _kill_server(bench: subprocess.Popen[bytes], told: Path) -> None:
 
 
 _RIGHT = (*_CHECK, f"{_PROGRAM}:Program", "--tier", "bounded")
+_PYTEST = (
+    *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+    *("--basetemp", "{folder}/tmp", "{folder}/test_crash.py"),
+)
 _CROWD = Path(__file__).with_name("reliability_crowd.py")
 _MANY = Path(__file__).with_name("reliability_many.py")
 BENCHES = (
@@ -220,24 +224,18 @@ BENCHES = (
         interfere=_kill_server,
     ),
     BenchCase(
+        name="pytest crashes",
+        how="a task kills the process of its test",
+        said="",
+        codes=(-signal.SIGKILL,),
+        command=_PYTEST,
+    ),
+    BenchCase(
         name="a worker of pytest-xdist crashes",
         how="a task kills the process of its test; another test follows",
         said=r"crashed while running.*1 failed, 1 passed|1 failed, 1 passed",
         codes=(1,),
-        command=(
-            *(
-                sys.executable,
-                "-m",
-                "pytest",
-                "-q",
-                "-n",
-                "1",
-                "-p",
-                "no:cacheprovider",
-            ),
-            *("--basetemp", "{folder}/tmp"),
-            "{folder}/test_crash.py",
-        ),
+        command=(*_PYTEST, "-n", "1"),
     ),
     BenchCase(
         name="no IPv6",

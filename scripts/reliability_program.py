@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ class Program:
         injury: A name of `INJURIES` or `IN_THE_STEP`, or `""`.
         step: When it comes, unless it lies in every step.
         rank: On which worker.
-        told: File that gets the time of the injury, as `time.monotonic` has it.
+        told: File that gets the time of the injury, as `time.monotonic` has it; that of
+            the exception, if it is one.
     """
 
     def __init__(
@@ -71,12 +73,27 @@ class Program:
         begin = 0 if self._injury in IN_THE_STEP else self._step
         if step != begin or find_rank() != self._rank:
             return
-        if self._told and self._injury:
+        if not self._injury:
+            return
+        self._tell()
+        try:
+            INJURIES.get(self._injury, lambda: None)()
+        except Exception:
+            self._tell()
+            raise
+
+    def _tell(self) -> None:
+        if not self._told:
+            return
+        told, now = Path(self._told), f"{time.monotonic():024.6f}"
+        if told.exists():
+            # In its place: the disk may be full by now.
+            with told.open("r+") as file:
+                file.write(now)
+        else:
             # Written and renamed: whoever reads it reads all of it.
-            Path(f"{self._told}.new").write_text(str(time.monotonic()))
-            Path(f"{self._told}.new").rename(self._told)
-        if self._injury in INJURIES:
-            INJURIES[self._injury]()
+            Path(f"{told}.new").write_text(now)
+            Path(f"{told}.new").rename(told)
 
     def replica_step(self, batch: Any) -> Any:
         """A step as users write it."""
@@ -176,6 +193,11 @@ def _fork_and_exit() -> None:
     os._exit(5)
 
 
+def _leave_shared_memory() -> None:
+    SharedMemory(create=True, size=_BLOCK_BYTES)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _leave_a_daemon() -> None:
     """A process that leaves the task's group, as daemons do, and outlives it."""
     subprocess.Popen(["sleep", "600"], start_new_session=True)
@@ -192,7 +214,7 @@ def _crash() -> None:
     ctypes.string_at(0)
 
 
-INJURIES: dict[str, Callable[[], None]] = {
+INJURIES: dict[str, Callable[[], object]] = {
     "raises": _raise,
     "leaves by os._exit": lambda: os._exit(3),
     "is killed (SIGKILL)": lambda: os.kill(os.getpid(), signal.SIGKILL),
@@ -207,6 +229,8 @@ INJURIES: dict[str, Callable[[], None]] = {
     "closes its descriptors and waits": _close_descriptors,
     "closes its descriptors and raises": _close_all_and_raise,
     "forks and exits": _fork_and_exit,
+    "forks, and both go on": os.fork,
+    "leaves shared memory and is killed": _leave_shared_memory,
     "leaves a daemon and exits": _leave_a_daemon,
     "prints a fake result and raises": _fake_a_result,
 }
