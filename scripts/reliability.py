@@ -5,8 +5,8 @@ the run went on after it; noted is what was said, and what was left behind: proc
 files, shared memory, ports. As root on Linux, TMPDIR is a small disk of its own, which
 a task may fill, and some runs get a network or a hostname of their own.
 
-    scripts/reliability --times 5        # docs/measured/reliability.json
-    scripts/reliability --only SIGKILL   # the faults whose names match
+    scripts/reliability --times 5        # docs/measured/reliability.json, anew
+    scripts/reliability --only SIGKILL   # the faults whose names match, anew
     scripts/reliability --add            # more runs, beside those that were kept
     scripts/reliability --add --only 'four suites'   # until there are a thousand
     scripts/reliability --add --only 'a thousand'
@@ -34,7 +34,7 @@ from measured import FOLDER, ROOT, describe_place, find_commit, write_figures
 from reliability_bench import BENCHES, BenchCase, run_bench
 from reliability_page import write_page
 from reliability_program import Program
-from reliability_runs import list_runs
+from reliability_runs import list_runs, merge_rows
 
 from distbench.checking.controls import Controls
 from distbench.checking.failing import Failing
@@ -327,21 +327,23 @@ def main() -> int:
         cases = [c for c in cases if not getattr(c, "counts", False)]
     if not _is_apart():
         cases = [c for c in cases if not getattr(c, "around", ())]
-    rows: list[Row] = []
-    if chosen.add and FIGURES.exists():
-        rows = json.loads(FIGURES.read_text(encoding="utf-8"))["rows"]
+    before: list[Row] = []
+    if FIGURES.exists():
+        before = json.loads(FIGURES.read_text(encoding="utf-8"))["rows"]
+    rows: list[Row] = [*before] if chosen.add else []
+    names = [case.name for case in (*TASKS, *BENCHES)]
     for row in run_all(cases, chosen.times, rows):
         rows.append(row)
         mark = "ok" if row["right"] and not row["left"] else "WRONG"
         print(f"{mark:5} {row['seconds']:6.2f} s  {row['case']}", flush=True)
         if mark == "WRONG":
             print(f"      {row['status']}: {row['said']}\n      left: {row['left']}")
-        if chosen.add or not chosen.only:
-            # Rows that are added may be those of another day.
-            commits = ", ".join(dict.fromkeys(row["distbench"] for row in rows))
-            place = {**describe_place(), "distbench": commits}
-            write_figures(FIGURES, {"place": place, "rows": rows})
-            write_page(FIGURES)
+        kept = merge_rows(before, rows, names)
+        # Some may be those of another day.
+        commits = ", ".join(dict.fromkeys(row["distbench"] for row in kept))
+        place = {**describe_place(), "distbench": commits}
+        write_figures(FIGURES, {"place": place, "rows": kept})
+        write_page(FIGURES)
     return int(any(not row["right"] or row["left"] for row in rows))
 
 

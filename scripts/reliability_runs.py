@@ -43,6 +43,25 @@ def list_runs(
             yield case
 
 
+def merge_rows(
+    before: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+) -> list[Mapping[str, Any]]:
+    """The rows of cases that were run in the place of those before, in their order.
+
+    Args:
+        before: The rows of earlier days.
+        rows: Those of today.
+        names: The cases that there are; rows of others are gone.
+    """
+    anew = {row["case"] for row in rows}
+    found = [*(row for row in before if row["case"] not in anew), *rows]
+    order = {name: number for number, name in enumerate(names)}
+    found = [row for row in found if row["case"] in order]
+    return sorted(found, key=lambda row: order[row["case"]])
+
+
 def count_so_far(case: Case, rows: Sequence[Mapping[str, Any]]) -> int:
     """What a case has counted in all of its runs: the first of its counts."""
     counts = [row.get("counts", {}) for row in rows if row["case"] == case.name]

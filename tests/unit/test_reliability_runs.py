@@ -9,6 +9,7 @@ from imported_scripts import import_scripts
 
 with import_scripts("reliability_runs") as _scripts:
     list_runs = _scripts["reliability_runs"].list_runs
+    merge_rows = _scripts["reliability_runs"].merge_rows
 
 
 @dataclass(frozen=True)
@@ -40,3 +41,16 @@ def test_what_was_counted_before_is_not_run_again() -> None:
 
 def test_a_run_that_counts_nothing_is_the_last() -> None:
     assert play([], each=0) == ["plain", "plain", "counting"]
+
+
+def test_what_was_run_anew_takes_the_place_of_its_earlier_rows() -> None:
+    names = ["a", "b", "c"]
+    before = [{"case": name, "day": 1} for name in ("b", "renamed", "a", "b")]
+    today = [{"case": "c", "day": 2}, {"case": "a", "day": 2}]
+    assert [(row["case"], row["day"]) for row in merge_rows(before, today, names)] == [
+        ("a", 2),
+        ("b", 1),
+        ("b", 1),
+        ("c", 2),
+    ]
+    assert merge_rows(before, [], names)[0] == {"case": "a", "day": 1}
