@@ -13,6 +13,12 @@ from distbench.errors import BadInputError
 Start = Literal["fork", "spawn"]
 
 _ROOT = str(Path(__file__).parents[2])
+_ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1"
+"""Huge pages, and one arena for all threads, which makes its blocks large enough.
+
+A gRPC server allocates 40 MB when it starts, by 10,000 page faults otherwise: a fifth
+of the processor time that opening a worker takes.
+"""
 
 
 def make_task_environment(
@@ -41,11 +47,13 @@ def make_python_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment that a Python process starts under.
 
     It finds what the bench finds, this package included, and NumPy starts no thread
-    in it. Tasks get their own environment back with the start message.
+    in it. How it allocates is settled as it starts, and forks inherit it. Tasks get
+    their own environment back with the start message.
     """
     # Processes start in another folder, so relative entries would mean another place.
     path = [str(Path(entry).absolute()) for entry in [*sys.path, _ROOT]]
     return {
+        "GLIBC_TUNABLES": _ALLOCATOR,
         **environment,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
         "OPENBLAS_NUM_THREADS": "1",

@@ -78,6 +78,12 @@ def test_relative_entries_of_the_import_path_keep_their_meaning(
     assert environment["PYTHONPATH"].split(":")[0] == str(tmp_path)
 
 
+def test_the_allocator_is_the_users_where_he_has_set_it() -> None:
+    assert "hugetlb" in make_python_environment({})["GLIBC_TUNABLES"]
+    environment = make_python_environment({"GLIBC_TUNABLES": "glibc.malloc.check=3"})
+    assert environment["GLIBC_TUNABLES"] == "glibc.malloc.check=3"
+
+
 def test_a_run_directory_is_private_and_is_removed(tmp_path: Path) -> None:
     with RunDirectory(tmp_path) as directory:
         assert directory.path.parent == tmp_path
