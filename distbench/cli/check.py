@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
-import shlex
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +13,6 @@ from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
     from distbench.history.quarantine import Entry
-    from distbench.options import CheckOptions
-    from distbench.verdict import Verdict
 
 Names = list[str] | None
 Text = str | None
@@ -154,6 +151,12 @@ def check(
             metavar="DIR", help="Keep the traces there, for 'distbench trace'."
         ),
     ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Check again whenever a file beside TARGET's is saved."
+        ),
+    ] = False,
     engine: Annotated[
         str,
         typer.Option(metavar="local|slurm|ray", help="Who starts the processes."),
@@ -177,6 +180,7 @@ def check(
 ) -> int:
     """Train with TARGET on real clusters and compare with one device."""
     from distbench.checking.kept import make_place
+    from distbench.cli.checked import Reports, check_once
     from distbench.options import CheckOptions
     from distbench.report.files import check_folder, check_place
     from distbench.target import parse_target
@@ -217,77 +221,24 @@ def check(
         check_folder(tensorboard)
     if keep is not None:
         make_place(keep)
-    known = _read_quarantine(quarantine)
-
-    from distbench.checking.checker import check_target
-    from distbench.escape import escape_controls
-    from distbench.expect import apply_expectations
-    from distbench.history.quarantine import apply_quarantine
-    from distbench.report.progress import make_progress
-    from distbench.report.table import make_console
-    from distbench.verdict import Status
-
-    with make_progress(make_console(stderr=True)) as progress:
-        verdict = check_target(ref, options, progress)
-    verdict = apply_expectations(verdict, options.expect)
-    quarantined = apply_quarantine(
-        verdict, known, datetime.date.today(), is_whole=False
+    run = functools.partial(
+        check_once,
+        ref,
+        options,
+        known=_read_quarantine(quarantine),
+        reports=Reports(json=json, html=html, junit=junit, tensorboard=tensorboard),
     )
-    verdict = quarantined.verdict
-    _write_reports(verdict, options, json=json, html=html, junit=junit)
-    _print_report(verdict, options, quarantined.remarks)
-    if tensorboard is not None:
-        from distbench.summaries import write_summaries
+    if watch:
+        from distbench.cli.watch import check_on_save
 
-        write_summaries(verdict, options, tensorboard)
-    if json is not None and verdict.status is Status.FAIL:
-        # What cannot be shown so, the commands say themselves.
-        for what, words in (
-            ("A script that shows it", ["repro", str(json), "-o", "shown.py"]),
-            ("A prompt at the value", ["debug", str(json)]),
-        ):
-            line = shlex.join(["distbench", *words])
-            typer.echo(f"{what}: {escape_controls(line)}")
-    return verdict.exit_code
-
-
-def _print_report(
-    verdict: Verdict, options: CheckOptions, remarks: tuple[str, ...]
-) -> None:
-    from distbench.report.nights import render_remarks
-    from distbench.report.table import make_console, render_verdict
-
-    console = make_console()
-    console.print(render_verdict(verdict, options), crop=False)
-    for line in render_remarks(remarks):
-        console.print(line)
+        return check_on_save(ref, run)
+    return run()
 
 
 def _read_quarantine(file: Path | None) -> tuple[Entry, ...]:
     from distbench.history.quarantine import read_quarantine
 
     return () if file is None else read_quarantine(file)
-
-
-def _write_reports(
-    verdict: Verdict,
-    options: CheckOptions,
-    *,
-    json: Path | None,
-    html: Path | None,
-    junit: Path | None,
-) -> None:
-    from distbench.report.files import write_report
-    from distbench.report.junit import verdict_to_junit
-    from distbench.report.page import verdict_to_html
-    from distbench.verdict import verdict_to_json
-
-    if json:
-        write_report(json, verdict_to_json(verdict) + "\n")
-    if html:
-        write_report(html, verdict_to_html(verdict, options))
-    if junit:
-        write_report(junit, verdict_to_junit(verdict))
 
 
 def _distinct(values: list[str] | None) -> tuple[str, ...]:

@@ -19,9 +19,10 @@ from distbench.errors import DISK_FULL, FREE_DISK, BadInputError, ClusterError
 
 EXIT_BAD_USAGE = 2
 EXIT_BROKEN = 3
-_EXIT_BY_SIGNAL = 128
-_EXIT_INTERRUPTED = _EXIT_BY_SIGNAL + 2
-_EXIT_PIPE_CLOSED = _EXIT_BY_SIGNAL + 13
+ENDED_BY_SIGNAL = 128
+"""Exit codes above it name the signal that ended a process."""
+_EXIT_INTERRUPTED = ENDED_BY_SIGNAL + 2
+_EXIT_PIPE_CLOSED = ENDED_BY_SIGNAL + 13
 # Windows lacks one of them; it is refused later, in words.
 _ENDING = [getattr(signal, n) for n in ("SIGTERM", "SIGHUP") if hasattr(signal, n)]
 
@@ -37,7 +38,7 @@ def guard(command: Callable[P, int]) -> Callable[P, None]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        raise typer.Exit(_run_command(functools.partial(command, *args, **kwargs)))
+        raise typer.Exit(run_command(functools.partial(command, *args, **kwargs)))
 
     return run
 
@@ -61,25 +62,26 @@ def _end_in_order() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _run_command(command: Callable[[], int]) -> int:
+def run_command(command: Callable[[], int]) -> int:
+    """Run a command; tell what it raises, and return its exit code."""
     try:
         with _end_in_order():
             code = command()
         sys.stdout.flush()
     except _EndedError as ending:
         number = signal.Signals(ending.args[0])
-        _say(f"ended by {number.name}")
-        return _EXIT_BY_SIGNAL + number
+        say(f"ended by {number.name}")
+        return ENDED_BY_SIGNAL + number
     except BadInputError as error:
-        _say(str(error))
+        say(str(error))
         return EXIT_BAD_USAGE
     except ClusterError as error:
-        _say(str(error))
+        say(str(error))
         if error.detail:
-            _say(error.detail, prefix="")
+            say(error.detail, prefix="")
         return EXIT_BROKEN
     except KeyboardInterrupt:
-        _say("interrupted")
+        say("interrupted")
         return _EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader (`| head`) has gone. Python would complain again on exit.
@@ -88,7 +90,7 @@ def _run_command(command: Callable[[], int]) -> int:
     except OSError as error:
         if error.errno not in DISK_FULL:
             return _report_bug(error)
-        _say(f"{error}. {FREE_DISK}")
+        say(f"{error}. {FREE_DISK}")
         return EXIT_BROKEN
     except Exception as error:  # noqa: BLE001 - the last resort, see the docstring
         return _report_bug(error)
@@ -105,11 +107,12 @@ def _report_bug(error: Exception) -> int:
         where = f"the traceback is in {Path(name)}"
     except OSError as failure:
         where = f"the traceback could not be written ({failure})"
-    _say(f"a bug in distbench: {last}; {where}")
+    say(f"a bug in distbench: {last}; {where}")
     return EXIT_BROKEN
 
 
-def _say(text: str, *, prefix: str = "distbench: ") -> None:
+def say(text: str, *, prefix: str = "distbench: ") -> None:
+    """Tell the user something beside a command's output."""
     from distbench.escape import escape_controls
 
     print(prefix + escape_controls(text, keep="\n\t"), file=sys.stderr, flush=True)

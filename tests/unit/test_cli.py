@@ -29,9 +29,7 @@ Played = Callable[[TargetRef, CheckOptions, Progress], Verdict]
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[Played], None]:
     def install(check_target: Played) -> None:
-        module = types.ModuleType("distbench.checking.checker")
-        module.check_target = check_target  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "distbench.checking.checker", module)
+        monkeypatch.setattr("distbench.cli.checked.check_target", check_target)
 
     return install
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import sys
-import types
 from dataclasses import replace
 
 import pytest
@@ -290,9 +289,9 @@ def test_the_command_writes_the_script(call, tmp_path):
 def test_a_failed_check_tells_how_to_get_its_script(
     call, monkeypatch, tmp_path, run, is_told
 ):
-    module = types.ModuleType("distbench.checking.checker")
-    module.check_target = lambda *_: make_verdict(run)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "distbench.checking.checker", module)
+    monkeypatch.setattr(
+        "distbench.cli.checked.check_target", lambda *_: make_verdict(run)
+    )
     file = tmp_path / "a verdict.json"
     printed = call("check", "a.b:c", "--json", str(file))[1]
     assert (f"distbench repro '{file}' -o shown.py" in printed) == is_told

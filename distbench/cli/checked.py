@@ -1,0 +1,95 @@
+"""One check, from its options to the reports."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from distbench.checking.checker import check_target
+from distbench.escape import escape_controls
+from distbench.expect import apply_expectations
+from distbench.history.quarantine import Entry, apply_quarantine
+from distbench.options import CheckOptions
+from distbench.report.files import write_report
+from distbench.report.nights import render_remarks
+from distbench.report.progress import make_progress
+from distbench.report.table import make_console, render_verdict
+from distbench.target import TargetRef
+from distbench.verdict import Status, Verdict, verdict_to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """Where reports go, besides the terminal; None is nowhere.
+
+    Attributes:
+        json: The verdict.
+        html: A page.
+        junit: The runs as JUnit XML.
+        tensorboard: A folder of summaries.
+    """
+
+    json: Path | None = None
+    html: Path | None = None
+    junit: Path | None = None
+    tensorboard: Path | None = None
+
+
+def check_once(
+    ref: TargetRef, options: CheckOptions, *, known: tuple[Entry, ...], reports: Reports
+) -> int:
+    """Run a check, print and write what came out; returns the exit code.
+
+    Args:
+        ref: The subject.
+        options: Which scenarios to run.
+        known: Failures that do not count.
+        reports: What to write.
+    """
+    with make_progress(make_console(stderr=True)) as progress:
+        verdict = check_target(ref, options, progress)
+    verdict = apply_expectations(verdict, options.expect)
+    quarantined = apply_quarantine(
+        verdict, known, datetime.date.today(), is_whole=False
+    )
+    verdict = quarantined.verdict
+    _write(reports, verdict, options)
+    console = make_console()
+    console.print(render_verdict(verdict, options), crop=False)
+    for line in render_remarks(quarantined.remarks):
+        console.print(line)
+    if reports.tensorboard is not None:
+        from distbench.summaries import write_summaries
+
+        # By tasks of its own, which may fail: the verdict has been told by then.
+        write_summaries(verdict, options, reports.tensorboard)
+    if reports.json is not None and verdict.status is Status.FAIL:
+        _tell_next(reports.json)
+    return verdict.exit_code
+
+
+def _write(reports: Reports, verdict: Verdict, options: CheckOptions) -> None:
+    if reports.json is not None:
+        write_report(reports.json, verdict_to_json(verdict) + "\n")
+    if reports.html is not None:
+        from distbench.report.page import verdict_to_html
+
+        write_report(reports.html, verdict_to_html(verdict, options))
+    if reports.junit is not None:
+        from distbench.report.junit import verdict_to_junit
+
+        write_report(reports.junit, verdict_to_junit(verdict))
+
+
+def _tell_next(json: Path) -> None:
+    """Name the commands that go on from a verdict; what they cannot show, they say."""
+    for what, words in (
+        ("A script that shows it", ["repro", str(json), "-o", "shown.py"]),
+        ("A prompt at the value", ["debug", str(json)]),
+    ):
+        line = shlex.join(["distbench", *words])
+        typer.echo(f"{what}: {escape_controls(line)}")
