@@ -12,14 +12,26 @@ if TYPE_CHECKING:
     from distbench.api import check
     from distbench.call import run
     from distbench.fault import Fault
+    from distbench.progress import report_step
     from distbench.recording import record
     from distbench.verdict import Finding, Run, Status, Verdict
 
-__all__ = ["Fault", "Finding", "Run", "Status", "Verdict", "check", "record", "run"]
+__all__ = [
+    "Fault",
+    "Finding",
+    "Run",
+    "Status",
+    "Verdict",
+    "check",
+    "record",
+    "report_step",
+    "run",
+]
 
 _HOMES = {
     "check": "distbench.api",
     "record": "distbench.recording",
+    "report_step": "distbench.progress",
     "run": "distbench.call",
     "Fault": "distbench.fault",
     "Finding": "distbench.verdict",

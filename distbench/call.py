@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from distbench.cluster import ClusterSpec
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, ClusterError
+from distbench.fault import Fault, check_faults
+from distbench.launch.failure import TaskFailedError
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import Job
 from distbench.machine import inspect_machine
 from distbench.observe import Launch
+from distbench.observe.launching import make_injury
 from distbench.target import pickle_by_value
 
 
@@ -23,11 +27,15 @@ def run(
     timeout_s: float = 120.0,
     memory_gib: float | None = None,
     seed: int = 1,
+    faults: Iterable[Fault | str] = (),
 ) -> Mapping[tuple[str, int], Any]:
     """Run a function on every task of a fresh cluster, each with its TF_CONFIG.
 
     Under `ps` the chief and the workers run it, while workers and parameter servers
     serve. `one`, `mirrored` and `central` have one worker.
+
+    Where another process takes the port of a task before the function's own server can
+    bind it, the function begins anew in fresh processes, with other ports.
 
     Args:
         function: What to run; a lambda or a local function will do.
@@ -37,12 +45,16 @@ def run(
         memory_gib: How much memory each task may take; None lets them take together
             what the machine can spare.
         seed: TensorFlow's global seed in every task.
+        faults: What befalls tasks, at steps of which the function tells by
+            `distbench.report_step`: kill, restart, stop and delay of `distbench.Fault`.
+            The others go on without a task that was killed or stopped for good.
 
     Returns:
-        What each task's call returned, by role and index.
+        What each task's call returned, by role and index; nothing of a lost one.
 
     Raises:
-        BadInputError: The spec is none, or the function cannot be pickled.
+        BadInputError: The spec is none, the function cannot be pickled, or a fault has
+            not happened, since nobody told of its step.
         ClusterError: A task raised, died or gave no answer; the first one is named.
     """
     if memory_gib is not None and memory_gib <= 0:
@@ -51,6 +63,8 @@ def run(
         )
     machine = inspect_machine()
     spec = ClusterSpec.parse(cluster).resolve(gpus=machine.gpus, cpus=machine.cores)
+    injected = tuple(Fault.parse(str(fault)) for fault in faults)
+    _check_faults(injected, spec)
     with RunDirectory() as directory:
         folder = directory.make_folder("call")
         name = getattr(function, "__qualname__", type(function).__qualname__)
@@ -59,14 +73,50 @@ def run(
         runners = [task for task in spec.tasks if task.role != "ps"]
         job = Job(
             name="call",
-            payload={"folder": str(folder), "seed": seed},
+            payload={
+                "folder": str(folder),
+                "seed": seed,
+                "waits": [fault.step for fault in injected],
+            },
             timeout_s=timeout_s,
+            injuries=tuple(make_injury(fault, goes_on=True) for fault in injected),
         )
         launch = Launch(directory=directory, memory_gib=memory_gib)
-        with launch.start_cluster(spec, job):
+        with _told_what_was_done(), launch.start_cluster(spec, job) as group:
+            if group.pending:
+                raise BadInputError(
+                    f"{', '.join(group.pending)}: nothing has happened, since no such "
+                    "step was told of. Call distbench.report_step(step) where a step "
+                    "begins, or name an earlier step."
+                )
             return {
                 (task.role, task.index): pickle.loads(
                     (folder / f"result-{task}.pkl").read_bytes()
                 )
                 for task in runners
+                if task not in group.lost
             }
+
+
+def _check_faults(faults: tuple[Fault, ...], spec: ClusterSpec) -> None:
+    check_faults(map(str, faults), spec, steps=None, in_flight=1)
+    for fault in faults:
+        if fault.task is None:
+            raise BadInputError(
+                f"Fault '{fault}' befalls a replica's numbers, and what a function "
+                "computes the bench does not know. Expected kill, restart, stop or "
+                "delay, or distbench.check(..., faults=...)."
+            )
+
+
+@contextmanager
+def _told_what_was_done() -> Iterator[None]:
+    """Failures say what was done on purpose before."""
+    try:
+        yield
+    except TaskFailedError as error:
+        if not error.injury:
+            raise
+        raise ClusterError(
+            f"On purpose {error.injury}. {error}", detail=error.detail
+        ) from error

@@ -238,20 +238,20 @@ def make_grammar_error(text: str) -> BadInputError:
 
 
 def check_faults(
-    texts: Iterable[str], spec: ClusterSpec, *, steps: int, in_flight: int
+    texts: Iterable[str], spec: ClusterSpec, *, steps: int | None, in_flight: int
 ) -> None:
     """Raise BadInputError for faults that a scenario cannot have.
 
     Args:
         texts: The faults.
         spec: The cluster; numbers that are still open are not checked.
-        steps: How many steps are run in all.
+        steps: How many steps are run in all; None where nobody knows.
         in_flight: How many of them a coordinator schedules at once.
     """
     for fault in map(Fault.parse, texts):
         _check_sufferer(fault, spec)
         last = max(fault.step, fault.until or 0)
-        if last >= steps:
+        if steps is not None and last >= steps:
             raise BadInputError(
                 f"Fault '{fault}' needs step {last}, and there are steps 0 to "
                 f"{steps - 1}. Ask for more steps, or name an earlier one."

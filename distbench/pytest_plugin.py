@@ -6,7 +6,7 @@ controller; only the controller writes files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from distbench.fault import Fault
     from distbench.history.suite import TestOutcome
     from distbench.verdict import Verdict
 
@@ -60,13 +61,14 @@ class Bench:
         *,
         args: tuple[Any, ...] = (),
         timeout_s: float | None = None,
+        faults: Iterable[Fault | str] = (),
     ) -> Mapping[tuple[str, int], Any]:
         """Run a function on every task of a cluster; see `distbench.run`."""
         from distbench.call import run
 
         if timeout_s is None:
             timeout_s = self._settings.get("timeout_s", 120.0)
-        return run(function, cluster, args=args, timeout_s=timeout_s)
+        return run(function, cluster, args=args, timeout_s=timeout_s, faults=faults)
 
 
 @pytest.fixture

@@ -81,7 +81,10 @@ class Events:
             self._check_exit(member, on_progress)
         for member, trouble in self._watch.find_trouble(self.list_alive()):
             known = member.trouble is not None or member.failure is not None
-            if not known and not self.injurer.holds(member.task):
+            meant = self.injurer.holds(member.task) or self.injurer.has_taken(
+                member.task
+            )
+            if not known and not meant:
                 member.trouble = trouble
                 self.broken.append(member)
 
@@ -128,7 +131,7 @@ class Events:
 
     def _takes_death(self, member: Member) -> bool:
         """Whether a death is meant, and nobody waits for what the task would return."""
-        if member.result is None:
+        if member.result is None and not self.injurer.has_taken(member.task):
             return False
         if member.restart is not None and self.injurer.restarts(member.task):
             if member.eof_at_s is None:

@@ -44,6 +44,7 @@ class TaskFailedError(ClusterError):
         replica: The replica that failed, where the task knew it.
         waiting: The tasks that had not answered when it failed.
         others: What became of each of the other tasks, to follow its name.
+        injury: What had been done to tasks on purpose, in words.
         collectives: In what a task waited for the others when it was told to give up:
             `words`, and what the task's `classify` said besides.
         recent: The last collectives that each task began, the oldest first.
@@ -87,6 +88,7 @@ class TaskFailedError(ClusterError):
         self.replica = replica
         self.waiting = waiting
         self.others = dict(others or {})
+        self.injury = ""
         self.collectives = dict(collectives or {})
         self.recent = dict(recent or {})
         self.log_tails = dict(log_tails or {})

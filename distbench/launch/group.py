@@ -113,6 +113,16 @@ class Group:
         return self._events.injurer.told
 
     @property
+    def pending(self) -> tuple[str, ...]:
+        """The names of injuries that have not happened."""
+        return self._events.injurer.pending
+
+    @property
+    def lost(self) -> tuple[Task, ...]:
+        """The tasks that the others have gone on without."""
+        return tuple(filter(self._events.injurer.has_taken, self.tasks))
+
+    @property
     def closed(self) -> bool:
         """Whether the tasks have been ended."""
         return not self._finalizer.alive
@@ -191,7 +201,9 @@ class Group:
     def _ended_on_error(self) -> Iterator[None]:
         try:
             yield
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, TaskFailedError):
+                error.injury = self.injury
             self._end(polite=False)
             raise
 
@@ -252,7 +264,12 @@ class Group:
 
     def _list_waiting(self, tasks: Iterable[Task]) -> tuple[Task, ...]:
         """Who has not answered yet."""
-        return tuple(task for task in tasks if self._members[task].result is None)
+        return tuple(
+            task
+            for task in tasks
+            if self._members[task].result is None
+            and not self._events.injurer.has_taken(task)
+        )
 
     def _ask_to_give_up(self, tasks: Iterable[Task]) -> None:
         """Have those that wait for each other say in what."""

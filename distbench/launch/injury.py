@@ -29,6 +29,8 @@ class Injury:
         until_step: The step with which a task that was stopped goes on; None: never.
         for_s: After how many seconds it goes on; it is stopped anew each time that the
             step comes again. None: not by itself.
+        goes_on: Whether the others go on without a task that dies of it or stands still
+            for ever: nobody waits for what such a task would return.
         name: What the one who asked for it calls it.
     """
 
@@ -39,6 +41,7 @@ class Injury:
     restarts: bool = False
     until_step: int | None = None
     for_s: float | None = None
+    goes_on: bool = False
     name: str = "injury"
 
     def __post_init__(self) -> None:
@@ -175,6 +178,21 @@ class Injurer:
         if wound is None or not wound.is_stopped:
             return False
         return wound.injury.until_step is not None or wound.goes_on_s < math.inf
+
+    def has_taken(self, task: Task) -> bool:
+        """Whether a task will not come back, and the others go on without it."""
+        wounds = (w for w in self._wounds if w.victim == task and w.injury.goes_on)
+        return not self._over and any(
+            not w.injury.restarts
+            if w.injury.number == signal.SIGKILL
+            else w.is_stopped and not self.holds(task)
+            for w in wounds
+        )
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """The names of injuries that have not been done to anybody."""
+        return tuple(w.injury.name for w in self._wounds if w.victim is None)
 
     def name_cause(self, task: Task) -> str:
         """What a task has died of or stands still by; empty if it was nothing here."""

@@ -21,6 +21,7 @@ from distbench.launch.events import OnProgress
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.forkclient import DEFAULT_CHECK, ServerDiedError
 from distbench.launch.group import Group
+from distbench.launch.injury import Injury
 from distbench.launch.local import REPLACED, LocalEngine
 from distbench.launch.process import TaskProcess, kill_processes
 from distbench.launch.rundir import GroupFiles, RunDirectory
@@ -39,6 +40,7 @@ class Job:
         payload: Its payload, for every task or by task.
         timeout_s: Its deadline.
         on_progress: See `Group.call`.
+        injuries: What is done to tasks meanwhile.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Job:
     )
     timeout_s: float = 60.0
     on_progress: OnProgress | None = None
+    injuries: tuple[Injury, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +143,7 @@ def start_group(
         group.attempts = attempt
         if first is None:
             return group
+        group.injure(*first.injuries)
         try:
             group.first = group.call(
                 first.name,

@@ -123,10 +123,11 @@ def list_injuries(scenario: Scenario, launch: Launch) -> tuple[Injury, ...]:
     """What is to be done to tasks on purpose."""
     own = () if launch.injury is None else (launch.injury,)
     faults = [fault for fault in scenario.injected if fault.task is not None]
-    return (*own, *map(_make_injury, faults))
+    return (*own, *map(make_injury, faults))
 
 
-def _make_injury(fault: Fault) -> Injury:
+def make_injury(fault: Fault, *, goes_on: bool = False) -> Injury:
+    """What a fault of a task is to the launcher."""
     is_killed = fault.kind in ("kill", "restart")
     return Injury(
         number=signal.SIGKILL if is_killed else signal.SIGSTOP,
@@ -135,6 +136,7 @@ def _make_injury(fault: Fault) -> Injury:
         restarts=fault.kind == "restart",
         until_step=fault.until,
         for_s=fault.amount,
+        goes_on=goes_on,
         name=f"fault {fault}",
     )
 

@@ -54,7 +54,7 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
     """Whose failure an exception is: the input's, the subject's or the bench's."""
     if find_cause(error, BadInputError) is not None:
         return {"kind": "input", "message": str(find_cause(error, BadInputError))}
-    if _LOST_PORT.search(str(error)):
+    if has_lost_port(error):
         return {"kind": "port"}
     if isinstance(error, SubjectError) and error.__cause__ is not None:
         cause = find_original(error.__cause__)
@@ -80,6 +80,11 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
             return {**told, "kind": "peer", "peer": find_peer(cause)}
         return told
     return {"kind": "bench"}
+
+
+def has_lost_port(error: BaseException) -> bool:
+    """Whether an exception says that a server could not bind its port."""
+    return _LOST_PORT.search(str(error)) is not None
 
 
 def has_lost_peer(error: BaseException) -> bool:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 import distbench
+from distbench import Fault
 from distbench.errors import BadInputError, ClusterError
 
 pytestmark = pytest.mark.cluster
+LONG = pytest.mark.nightly  # TensorFlow waits ten seconds for a peer that is gone
 
 
 def read_place(word):
@@ -78,6 +84,171 @@ def test_the_worker_that_dies_is_named() -> None:
 
     with pytest.raises(ClusterError, match=r"worker-0.*7"):
         distbench.run(die_on_the_first, "mwms:2", timeout_s=60)
+
+
+def take_steps(folder, count=4):
+    """Steps of which this tells; those that it finished are in a file."""
+    config = json.loads(os.environ["TF_CONFIG"])
+    for step in range(count):
+        distbench.report_step(step)
+        (Path(folder) / f"{config['task']['index']}").write_text(str(step))
+    return "done"
+
+
+@pytest.mark.parametrize(
+    ("fault", "lost", "last"),
+    [
+        ("kill:worker:1@2", True, "1"),
+        ("stop:worker:1@2", True, "1"),
+        ("delay=0.3:worker:1@2", False, "3"),
+    ],
+)
+def test_the_others_go_on_without_a_task_that_is_lost(
+    tmp_path: Path, fault: str, lost: bool, last: str
+) -> None:
+    results = distbench.run(take_steps, "mwms:2", args=(tmp_path,), faults=[fault])
+    expected = {("worker", 0): "done", ("worker", 1): "done"}
+    assert results == dict(list(expected.items())[: 1 if lost else 2])
+    assert (tmp_path / "1").read_text() == last
+
+
+def train_until_a_peer_is_lost(is_careful):
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+    @tf.function
+    def step():
+        return strategy.reduce("sum", strategy.run(lambda: tf.ones([])), axis=None)
+
+    done = 0
+    try:
+        for number in range(5):
+            distbench.report_step(number)
+            done += float(step()) == 2
+    except tf.errors.UnavailableError:
+        if not is_careful:
+            raise
+    return done
+
+
+@LONG
+def test_a_function_may_cope_with_a_lost_worker() -> None:
+    fault = Fault.kill(1, 3)
+    results = distbench.run(
+        train_until_a_peer_is_lost, "mwms:2", args=(True,), faults=[fault]
+    )
+    assert results == {("worker", 0): 3}
+
+
+@LONG
+def test_who_does_not_cope_is_told_what_was_done() -> None:
+    words = (
+        r"^On purpose worker-1 was sent SIGKILL with step 3\. Task worker-0 .* raised "
+        r"UnavailableError in job 'call', last at step 3"
+    )
+    with pytest.raises(ClusterError, match=words):
+        distbench.run(
+            train_until_a_peer_is_lost,
+            "mwms:2",
+            args=(False,),
+            faults=["kill:worker:1@3"],
+        )
+
+
+def coordinate():
+    import tensorflow as tf
+
+    if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "worker":
+        return "serves"
+    strategy = tf.distribute.ParameterServerStrategy(
+        tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    )
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        total = tf.Variable(0.0)
+
+    @tf.function
+    def add():
+        total.assign_add(1.0)
+
+    for step in range(6):
+        distbench.report_step(step)
+        coordinator.schedule(add)
+        coordinator.join()
+    return float(total)
+
+
+def test_a_coordinator_goes_on_without_a_worker() -> None:
+    results = distbench.run(coordinate, "ps:2+1", faults=[Fault.kill(1, 2)])
+    assert results == {("chief", 0): 6.0, ("worker", 0): "serves"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("kill:worker:1@9", "nothing has happened, since no such step was told"),
+        ("kill:worker:2@1", "'mwms:2@cpu' has no worker:2"),
+        ("nan:replica:1@1", "what a function computes the bench does not know"),
+        ("restart:worker:1@1", "no task can come back"),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused(
+    tmp_path: Path, fault: str, words: str
+) -> None:
+    with pytest.raises(BadInputError, match=words):
+        distbench.run(take_steps, "mwms:2", args=(tmp_path,), faults=[fault])
+
+
+_THIEF = """
+import socket, sys
+sock = socket.socket()
+sock.bind(("0.0.0.0", int(sys.argv[1])))
+sock.listen()
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def find_own_port():
+    place = json.loads(os.environ["TF_CONFIG"])
+    return int(place["cluster"]["worker"][0].rpartition(":")[2])
+
+
+def lose_port_at_first(tries):
+    with tries.open("a+") as file:
+        print(find_own_port(), file=file)
+        file.seek(0)
+        first = len(file.readlines()) == 1
+    if first:
+        subprocess.Popen(
+            [sys.executable, "-c", _THIEF, str(find_own_port())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ).stdout.readline()
+    return sum_over_workers()
+
+
+def take_own_port(tries):
+    with tries.open("a") as file:
+        print("once", file=file)
+    own = socket.create_server(("0.0.0.0", find_own_port()))
+    return sum_over_workers(), own
+
+
+def test_who_loses_its_port_begins_anew_with_another(tmp_path: Path) -> None:
+    tries = tmp_path / "tries"
+    results = distbench.run(lose_port_at_first, "mwms:1", args=(tries,))
+    assert results == {("worker", 0): 1.0}
+    first, second = tries.read_text().split()
+    assert first != second
+
+
+def test_who_takes_its_port_itself_is_told_so_at_once(tmp_path: Path) -> None:
+    tries = tmp_path / "tries"
+    with pytest.raises(ClusterError, match="Could not start gRPC server"):
+        distbench.run(take_own_port, "mwms:1", args=(tries,))
+    assert tries.read_text().split() == ["once"]
 
 
 def test_what_cannot_be_sent_is_named() -> None:

@@ -38,7 +38,7 @@ def check(subject, cluster="mwms:2", **options):
         target=subject,
     )
 
-def run(function, cluster="mwms:2", *, args=(), timeout_s=120.0):
+def run(function, cluster="mwms:2", *, args=(), timeout_s=120.0, faults=()):
     return {{("worker", 0): (function(*args), timeout_s)}}
 
 api = types.ModuleType("distbench.api")

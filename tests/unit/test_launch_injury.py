@@ -95,6 +95,29 @@ def test_a_delay_ends_by_the_clock_and_comes_again_with_its_step() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("fields", "taken"),
+    [
+        ({"number": signal.SIGKILL, "goes_on": True}, True),
+        ({"number": signal.SIGSTOP, "goes_on": True}, True),
+        ({"number": signal.SIGKILL}, False),
+        ({"number": signal.SIGKILL, "goes_on": True, "restarts": True}, False),
+        ({"number": signal.SIGSTOP, "goes_on": True, "for_s": 1e9}, False),
+    ],
+    ids=["killed", "stopped", "waited-for", "comes-back", "late"],
+)
+def test_the_others_go_on_without_who_will_not_come_back(
+    fields: dict, taken: bool
+) -> None:
+    injurer = make_injurer(Injury(step=1, task=WORKERS[0], name="it", **fields))
+    assert injurer.pending == ("it",)
+    assert not injurer.has_taken(WORKERS[0])
+    injurer.follow(WORKERS[0], 1, "call")
+    assert injurer.pending == ()
+    assert injurer.has_taken(WORKERS[0]) is taken
+    assert not injurer.has_taken(WORKERS[1])
+
+
 def test_two_injuries_are_followed_side_by_side() -> None:
     injurer = make_injurer(
         Injury(number=signal.SIGKILL, step=2, task=SERVER),

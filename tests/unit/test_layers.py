@@ -70,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     "options": {"errors", "cluster", "codes", "fault", "scenario", "verdict"},
     "launch": {"errors", "cluster", "escape", "machine"},
     "agent": {"errors", "cluster", "launch", "machine"},
-    "worker": {*_JUDGED, "launch", "stop", *_TRACE},
+    "worker": {*_JUDGED, "launch", "progress", "stop", *_TRACE},
     "compare": {*_JUDGED - _DATA, "errors", "split", "codes", *_TRACE},
     "diagnose": {*_JUDGED - _DATA, "errors", "split", "codes", "compare"},
     "report": {*_REPORTED, "trace", "compare"},
@@ -129,7 +129,8 @@ ALLOWED: dict[str, set[str]] = {
     "api": {*_TOP, "checking.checker"},
     # Runs in the user's own process, which has TensorFlow.
     "recording": {"errors", "worker"},
-    "call": {"errors", "cluster", "machine", "observe", "launch", "target"},
+    "progress": set(),
+    "call": {"errors", "cluster", "fault", "machine", "observe", "launch", "target"},
     "doctor": {"errors", "cluster", "machine", "launch"},
     # Catalogues of what users write: read without TensorFlow, run in tasks alone.
     "samples": set(),
@@ -165,7 +166,7 @@ ALLOWED: dict[str, set[str]] = {
         "history.suite",
         "summaries",
     },
-    "__init__": {"api", "call", "fault", "recording", "verdict"},
+    "__init__": {"api", "call", "fault", "progress", "recording", "verdict"},
     "__main__": {"cli"},
 }
 HEAVY = ("tensorflow", "tf_keras", "keras")

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from distbench.worker.failures import SubjectError
+import psutil
+
+from distbench.progress import listen
+from distbench.worker.failures import SubjectError, has_lost_port
 from distbench.worker.jobs.task import Task
 from distbench.worker.strategies import configure_runtime
 
@@ -20,14 +23,27 @@ def call(task: Task, payload: Mapping[str, Any]) -> Mapping[str, Any]:
     configure_runtime(task.spec, payload["seed"])
     if task.serve() and task.role == "ps":
         return {}
+    waits = frozenset(payload["waits"])
+    listen(
+        lambda step: task.report_progress(step=step, phase="call", waits=step in waits)
+    )
     try:
         function = pickle.loads((folder / "function.pkl").read_bytes())
         args = pickle.loads((folder / "args.pkl").read_bytes())
         value = function(*args)
     except Exception as error:
+        if has_lost_port(error) and not _holds_port(task):
+            raise
         raise SubjectError("call", None) from error
     path = folder / f"result-{task.name}.pkl"
     temporary = path.with_suffix(".tmp")
     temporary.write_bytes(cloudpickle.dumps(value))
     temporary.replace(path)
     return {}
+
+
+def _holds_port(task: Task) -> bool:
+    """Whether this process has its port: then a second server of its own wanted it."""
+    connections = psutil.Process().net_connections("tcp")
+    listening = {c.laddr.port for c in connections if c.status == psutil.CONN_LISTEN}
+    return task.port in listening

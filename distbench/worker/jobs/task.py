@@ -52,6 +52,13 @@ class Task:
         self._strategy: tf.distribute.Strategy | None = None
         self._server: Any = None
 
+    @property
+    def port(self) -> int | None:
+        """The port of its own address, None without one."""
+        me = self._context.task
+        addresses = self._context.addresses.get(me.role)
+        return int(addresses[me.index].rpartition(":")[2]) if addresses else None
+
     def open(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Start TensorFlow: threads, devices, ports and the strategy."""
         configure_runtime(self.spec, payload["seed"], jit=payload.get("jit"))
