@@ -6,6 +6,7 @@ from functools import partial
 
 from distbench.launch.channel import TaskChannel
 from distbench.launch.task import TaskContext, serve
+from distbench.worker.autograph import leave_modules_alone
 from distbench.worker.failures import classify_failure
 from distbench.worker.jobs.call import call
 from distbench.worker.jobs.debug import DebugJob
@@ -18,6 +19,7 @@ from distbench.worker.jobs.training import TrainingJobs
 
 def run_task(channel: TaskChannel, context: TaskContext) -> None:
     """Entry of every task that the bench starts."""
+    leave_modules_alone()
     task = Task(channel, context)
     reference = ReferenceJobs(task)
     training = TrainingJobs(task)

@@ -45,6 +45,45 @@ def test_fit_runs_the_function_that_was_prepared(name: str) -> None:
     assert ran == prepared > 0
 
 
+def _look_for_sources(searches: bool) -> tuple[int, int]:
+    """Runs in a task: how often a conversion looks at a module, and its result."""
+    import importlib
+    import sys
+    import types
+
+    import tensorflow as tf
+    from tensorflow.python.autograph.pyct import inspect_utils
+
+    looked = []
+
+    class Watched(types.ModuleType):
+        @property
+        def __file__(self) -> str:
+            looked.append(self)
+            return "elsewhere.py"
+
+    sys.modules["watched"] = Watched("watched")
+    if searches:
+        importlib.reload(inspect_utils)
+
+    def convert(number):
+        if number > 2:
+            number = number + 1
+        return number
+
+    convert.__module__ = "os"  # as a decorator of another module may leave it
+    found = tf.function(convert)(tf.constant(3))
+    return len(looked), int(found)
+
+
+@pytest.mark.parametrize("searches", [False, True])
+def test_a_conversion_looks_at_no_module(searches: bool) -> None:
+    results = distbench.run(_look_for_sources, "one", args=(searches,))
+    ((looked, found),) = results.values()
+    assert (looked > 0) == searches
+    assert found == 4
+
+
 def _differs(path: str) -> bool:
     """Runs in a task: whether state counts that is not what follows from a replay."""
     import numpy as np
