@@ -43,6 +43,8 @@ def name_options(options: CheckOptions) -> str:
     parts.append(f"{options.steps} step{'s' if options.steps != 1 else ''}")
     if options.examples:
         parts.append(f"{options.examples} examples")
+    if options.restore_from:
+        parts.append(f"from {options.restore_from}")
     if options.in_flight > 1:
         parts.append(f"{options.in_flight} in flight")
     if options.partitioner:
@@ -84,9 +86,10 @@ def shrink(
 ) -> Iterator[Try]:
     """Check smaller and smaller scenarios; the last one that shows it is the smallest.
 
-    Cluster, workload, shards, steps in flight, steps and examples are made smaller in
-    turn, each to the smallest that still shows the finding: the same code, first wrong
-    in the same phase. How a race shows is chance, so steps in flight get a few tries.
+    Cluster, the one that saves, workload, shards, steps in flight, steps and examples
+    are made smaller in turn, each to the smallest that still shows the finding: the
+    same code, first wrong in the same phase. How a race shows is chance, so steps in
+    flight get a few tries.
 
     Args:
         start: The scenario that showed it.
@@ -102,6 +105,7 @@ def shrink(
     for list_smaller in (
         _list_start,
         _list_clusters,
+        _list_savers,
         _list_workloads,
         _list_partitioners,
         _list_in_flight,
@@ -164,6 +168,13 @@ def _list_clusters(options: CheckOptions) -> Iterator[CheckOptions]:
         smaller = ClusterSpec.parse(text)
         if (len(smaller.tasks), smaller.replicas) < (len(spec.tasks), spec.replicas):
             yield replace(options, clusters=(text,))
+
+
+def _list_savers(options: CheckOptions) -> Iterator[CheckOptions]:
+    """One device saves what the cluster restores, which then has it as one device."""
+    saver = options.restore_from
+    if saver is not None and ClusterSpec.parse(saver).kind != "one":
+        yield replace(options, restore_from="one", restore_partitioner=None)
 
 
 def _list_workloads(options: CheckOptions) -> Iterator[CheckOptions]:

@@ -13,13 +13,14 @@ from typing import Any
 from distbench.cluster import ClusterSpec
 from distbench.codes import find_code
 from distbench.errors import BadInputError
-from distbench.scenario import PIPELINE, Scenario
+from distbench.scenario import MODEL, PIPELINE, Scenario
 from distbench.target import TargetRef, parse_target
 from distbench.verdict import Finding, Outcome, Run, Status, Verdict
 
 PHASES = ("variable", "slot", "iterations", "loss")
 """Phases that an outcome can be of."""
 
+_COUNTED = ("examples-repeated", "examples-missed")
 _AGAIN = "Check the subject again with 'distbench check --json FILE'."
 
 
@@ -43,8 +44,18 @@ class Case:
 
     @property
     def outcome(self) -> Outcome | None:
-        """The number to show; None where the cluster raises."""
+        """The number to show; None where the cluster raises or examples are counted."""
         return self.finding.outcome
+
+    @property
+    def counts_examples(self) -> bool:
+        """Whether what is wrong is how often examples come, and no number."""
+        return self.outcome is None and self.finding.code in _COUNTED
+
+    @property
+    def raises(self) -> bool:
+        """Whether what is wrong is that the cluster raises."""
+        return self.outcome is None and not self.counts_examples
 
     @property
     def steps(self) -> int:
@@ -56,6 +67,17 @@ class Case:
             return self.scenario.steps
         place = self.outcome or self.finding
         return max(1, place.step + 1)
+
+    @property
+    def resized(self) -> dict[int, tuple[int, ...]]:
+        """Examples of each replica in those of the steps with another batch size."""
+        found = _take(self.run, self.run.setup.get("resized", {}), "resized", dict)
+        sizes = {
+            int(step): tuple(_take(self.run, n, "resized", int) for n in shares)
+            for step, shares in found.items()
+            if _take(self.run, step, "resized", str).isdecimal()
+        }
+        return {step: sizes[step] for step in sizes if step < self.steps}
 
     @property
     def bound(self) -> float:
@@ -84,21 +106,26 @@ def pick_case(verdict: Verdict, only: str | None = None) -> Case:
 
 
 def _check_shown(run: Run, scenario: Scenario, outcome: Outcome | None) -> None:
+    is_read = scenario.workload == PIPELINE
+    saver = scenario.restore_from
     found = {
-        "an input pipeline": scenario.workload == PIPELINE,
-        "a checkpoint": bool(scenario.restore_from),
-        "what numbers shards of variables hold": bool(scenario.partitioner)
-        and outcome is not None,
-        "batches of several sizes": bool(run.setup.get("resized")),
-        "an injected fault": bool(scenario.faults),
+        "an input pipeline of parameter servers": is_read
+        and scenario.spec.kind == "ps",
+        f"what {saver} saved": saver and ClusterSpec.parse(saver).kind != "one",
+        "a checkpoint and an input pipeline": saver and is_read,
+        "a checkpoint and steps in flight": saver and scenario.in_flight > 1,
+        "what slots in shards hold": scenario.partitioner
+        and outcome is not None
+        and outcome.phase == "slot",
+        "batches of several sizes in 'fit'": run.setup.get("resized")
+        and scenario.workload == MODEL,
+        "an injected fault": scenario.faults,
     }
     for what, is_needed in found.items():
         if is_needed:
             raise BadInputError(
                 f"Run '{run.scenario}' depends on {what}, which a script of its own "
-                "cannot show. Expected a finding on data(step), from the first step "
-                "on, batches of one size, and whole variables unless the cluster "
-                "raises. 'distbench shrink' looks for a scenario without."
+                "cannot show. 'distbench shrink' looks for a scenario without."
             )
 
 
@@ -115,7 +142,7 @@ def make_case(verdict: Verdict, run: Run, finding: Finding) -> Case:
     _check_shown(run, scenario, outcome)
     if outcome is not None:
         _check_outcome(outcome)
-    elif finding.code != "raises":
+    elif finding.code not in ("raises", *_COUNTED):
         raise BadInputError(
             f"Finding '{finding.code}' of run '{run.scenario}' names no number that "
             "one device and the cluster have both, so no script can hold them against "

@@ -6,24 +6,25 @@ from string import Template
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
+from distbench.scenario import parse_partitioner
 
-# Each sets `one`, the number on one device, `first`, the number of this process' first
-# replica, and makes a strategy. Then `many` is set to the numbers of its replicas.
+# Each makes a strategy, sets `first`, the number of this process' first replica, and
+# has a place for what is done once there is a strategy and for what one device does.
 
+_ONE = "[one] = train(tf.distribute.get_strategy(), [slice(0, EXAMPLES)])\n"
 _LOGICAL = Template("""\
 parts = [tf.config.LogicalDeviceConfiguration()] * $replicas
 tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
 """)  # noqa: E501  # by a bracket
 _REPLICAS = Template("""\
-[one] = train(tf.distribute.get_strategy(), [slice(0, EXAMPLES)])
 first, strategy = 0, $strategy
-""")
+$before$one""")
 _MIRRORED = Template("tf.distribute.MirroredStrategy($devices)")
 _CENTRAL = Template("""\
 tf.distribute.experimental.CentralStorageStrategy(
     compute_devices=$devices, parameter_device="cpu:0")""")
 
-_WORKERS = """\
+_WORKERS = Template("""\
 if len(sys.argv) < 2:  # starts itself once for each worker
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in CUTS]
     hosts = ["127.0.0.1:%d" % (s.getsockname()[1], s.close())[0] for s in sockets]
@@ -32,10 +33,9 @@ if len(sys.argv) < 2:  # starts itself once for each worker
         "task": {"type": "worker", "index": i}})}) for i in range(len(hosts))]
     sys.exit(max(abs(task.wait()) for task in tasks))
 first, strategy = int(sys.argv[1]), tf.distribute.MultiWorkerMirroredStrategy()
-config = os.environ.pop("TF_CONFIG")  # which one device does not have
-[one] = train(tf.distribute.get_strategy(), [slice(0, EXAMPLES)])
-os.environ["TF_CONFIG"] = config
-"""
+${before}config = os.environ.pop("TF_CONFIG")  # which one device does not have
+${one}os.environ["TF_CONFIG"] = config
+""")
 
 _SERVERS = Template("""\
 [one] = train(tf.distribute.get_strategy(), CUTS)
@@ -52,26 +52,28 @@ first, coordinator = 0, tf.distribute.coordinator.ClusterCoordinator(strategy)
 """)  # noqa: E501  # by a word
 
 
-def write_cluster(spec: ClusterSpec, partitioner: str = "") -> tuple[str, str]:
-    """What trains on one device and starts a cluster, and what trains on that.
+def write_cluster(
+    spec: ClusterSpec, *, is_cut: bool = False, one: str = _ONE, before: str = ""
+) -> str:
+    """What starts a cluster, and before or after that trains on one device.
 
     Args:
         spec: Its spec, resolved.
-        partitioner: Into which shards its parameter servers cut variables.
+        is_cut: Whether its parameter servers cut variables into shards, by `CUT`.
+        one: Statements that train on one device; on parameter servers its own.
+        before: Statements before these that need the strategy; none under `ps`.
 
     Raises:
         BadInputError: A single script does not start such a cluster.
     """
-    train = "many = train(strategy, CUTS)\n"
     if spec.kind == "mwms" and spec.device != "gpu" and spec.replicas_per_worker == 1:
-        return _WORKERS, train
+        return _WORKERS.substitute(one=one, before=before)
     if spec.kind == "ps" and spec.device != "gpu":
-        servers = _SERVERS.substitute(
+        return _SERVERS.substitute(
             workers=spec.workers,
             servers=spec.parameter_servers,
-            cut=_write_partitioner(partitioner),
+            cut=", CUT" if is_cut else "",
         )
-        return servers, "many = train(strategy, CUTS, coordinator)\n"
     if spec.kind not in ("mirrored", "central"):
         raise BadInputError(
             f"Cluster '{spec}' cannot be started by a single script. Expected "
@@ -84,18 +86,15 @@ def write_cluster(spec: ClusterSpec, partitioner: str = "") -> tuple[str, str]:
     strategy = _MIRRORED if spec.kind == "mirrored" else _CENTRAL
     logical = _LOGICAL.substitute(replicas=replicas) if device == "cpu" else ""
     made = strategy.substitute(devices=named)
-    return logical + _REPLICAS.substitute(strategy=made), train
+    return logical + _REPLICAS.substitute(strategy=made, one=one, before=before)
 
 
-def _write_partitioner(text: str) -> str:
-    """The argument of the strategy that a partitioner is; nothing for none."""
+def write_partitioner(text: str) -> str:
+    """The strategy's partitioner of that name; nothing for none."""
     if not text:
         return ""
-    kind, *numbers = text.split(":")
-    name = {
-        "fixed": "FixedShards",
-        "min": "MinSize",
-        "max": "MaxSize",
-    }[kind]
+    kind, numbers = parse_partitioner(text)
+    name = {"fixed": "FixedShards", "min": "MinSize", "max": "MaxSize"}[kind]
+    arguments = ", ".join(map(str, numbers))
     module = "tf.distribute.experimental.partitioners"
-    return f",\n    {module}.{name}Partitioner({', '.join(numbers)})"
+    return f"CUT = {module}.{name}Partitioner({arguments})\n"

@@ -11,9 +11,10 @@ from typing import Any
 
 from distbench.errors import BadInputError
 from distbench.repro.case import Case
-from distbench.repro.clusters import write_cluster
-from distbench.repro.subjects import write_import, write_subject
-from distbench.split import shard_slices
+from distbench.repro.clusters import write_cluster, write_partitioner
+from distbench.repro.pipelines import COUNT, write_pipeline
+from distbench.repro.subjects import write_import, write_slices, write_subject
+from distbench.scenario import PIPELINE
 from distbench.verdict import Outcome
 
 MOST_LINES = 59
@@ -57,13 +58,17 @@ print("nothing raises", flush=True)
 os._exit(0)
 """)
 _MODULES = (  # but for those that every script needs
+    "base64",
+    "collections",
     "copy",
     "importlib",
     "importlib.util",
+    "itertools",
     "json",
     "random",
     "socket",
     "subprocess",
+    "zlib",
 )
 _LEGACY = "TF_USE_LEGACY_KERAS"
 
@@ -80,9 +85,17 @@ def write_script(case: Case, environment: Mapping[str, Any]) -> str:
     """
     if not isinstance(environment, Mapping):  # what a file says may be anything
         environment = {}
-    setup, trained = write_cluster(case.spec, case.scenario.partitioner)
     outcome = case.outcome
-    if outcome is None:
+    if case.scenario.workload == PIPELINE:
+        train, setup, trained = write_pipeline(case)
+    else:
+        train = write_subject(case)
+        setup = write_cluster(case.spec, is_cut=bool(case.scenario.partitioner))
+        more = ", coordinator" if case.spec.kind == "ps" else ""
+        trained = f"many = train(strategy, CUTS{more})\n"
+    if case.counts_examples:
+        told_by = trained + COUNT
+    elif outcome is None:
         told_by = _RAISES.substitute(trained=indent(trained, "    "))
     else:
         is_flight = case.scenario.in_flight > 1
@@ -90,9 +103,9 @@ def write_script(case: Case, environment: Mapping[str, Any]) -> str:
         told_by = (_COMPARE_ALL if is_flight else _COMPARE).substitute(
             trained=trained, bound=repr(case.bound), place=ascii(place)
         )
-    cuts = shard_slices(case.scenario.split or case.scenario.shards)
+    shards = case.scenario.split or case.scenario.shards
     parts = {
-        "train": write_subject(case),
+        "train": train,
         "cluster": setup,
         "told_by": told_by,
         "subject": write_import(case.target),
@@ -102,14 +115,14 @@ def write_script(case: Case, environment: Mapping[str, Any]) -> str:
     frame = {
         "headline": _write_headline(case),
         "told": "the cluster raises"
-        if outcome is None
+        if case.raises
         else "cluster and one device differ",
         "needs": _name_source(case),
         "tensorflow": ascii(environment.get("tensorflow")),
         "modules": ", ".join([*used, "os", "signal", "sys"]),
         "environment": _choose_environment(case, environment),
-        "cuts": f"[{', '.join(f'slice({c.start}, {c.stop})' for c in cuts)}]",
-        "examples": cuts[-1].stop,
+        "cuts": write_slices(shards),
+        "examples": sum(shards),
         "steps": case.steps,
         "dtype": f"tf.{case.scenario.dtype}.as_numpy_dtype",
         "deadline": math.ceil(case.scenario.timeout_s),
@@ -171,7 +184,7 @@ def _choose_environment(case: Case, environment: Mapping[str, Any]) -> str:
 
 
 def _write_settings(case: Case) -> str:
-    lines = []
+    lines = write_partitioner(case.scenario.partitioner).splitlines()
     if case.spec.device == "gpu":
         lines.append("tf.config.experimental.enable_tensor_float_32_execution(False)")
     if case.scenario.jit is not None:

@@ -8,9 +8,11 @@ from string import Template
 
 from distbench.errors import BadInputError
 from distbench.repro.case import Case
+from distbench.repro.checkpoints import write_restore
 from distbench.repro.paths import WRITTEN_PATHS
 from distbench.repro.workloads import write_workload
 from distbench.scenario import MODEL, PROGRAM
+from distbench.split import shard_slices
 from distbench.target import TargetRef
 from distbench.verdict import Outcome
 
@@ -30,15 +32,19 @@ _OPTIMIZER = Template("""\
 def train(strategy, cuts$coordinator):
     with strategy.scope():
         variables = [tf.Variable(v.astype(DTYPE), name=n$options) for n, v in START.items()]
+${flat}\
         optimizer = subject()
 ${configure}\
-        if hasattr(optimizer, "stateless_apply"): optimizer.build(variables)  # Keras 3
+        if hasattr(optimizer, "stateless_apply"): optimizer.build($trained)  # Keras 3
     def replica_step(batch):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(compute_losses(*variables, *batch)) / EXAMPLES
 ${penalty}${scaled}\
         optimizer.apply_gradients($apply)
 ${result}""")  # noqa: E501  # the script's lines are shorter
+_FLAT = """\
+        shards = [s for v in variables for s in getattr(v, "variables", [v])]
+"""
 _SCALED = """\
             scaled = loss * strategy.num_replicas_in_sync
 """
@@ -46,7 +52,7 @@ _SEEDS = """\
     random.seed(SEED), np.random.seed(SEED), tf.random.set_seed(SEED)
 """
 _PROGRAM = Template("""\
-def train(strategy, cuts$coordinator):
+def train(strategy, $cuts$coordinator):
 ${seeds}\
     program = subject() if isinstance(subject, type) else copy.deepcopy(subject)
     with strategy.scope():
@@ -55,11 +61,19 @@ ${seeds}\
 """)
 _LOOP = Template("""\
     step = tf.function(lambda batch: $result)
-    for number in range(STEPS):
-${before}\
-${whole}        parts = [tf.nest.map_structure(lambda a: tf.constant(a[c]), $batch) for c in cuts]
+${early}\
+    for $number in $numbers:
+${go_on}${before}\
+${whole}        parts = [tf.nest.map_structure(lambda a: tf.constant(a[c]), $batch) for c in $cuts]
         $run
 $read""")  # noqa: E501  # the script's lines are shorter
+# What was read: the replicas' shards, or all of a batch.
+_READ_LOOP = Template("""\
+    step = tf.function(lambda batch: $result)
+    for number, (batch, _) in enumerate(batches):
+${before}\
+        loss = step(batch)
+$read""")
 # What a round has in flight: no order is promised.
 _ROUNDS = Template("""\
     step = tf.function(lambda batch: strategy.run(replica_step, args=(batch,)))
@@ -89,11 +103,12 @@ ${seeds}\
         model = subject()
     model.jit_compile = False
     data = getattr(subject, "data", None) or sys.modules[subject.__module__].data
-    batches = [data(number) for number in range(STEPS)]
+    batches = [data(number) for number in range($batches)]
     batches = [tuple(b) if isinstance(b, list) else b for b in batches]
     whole = tf.nest.map_structure(
         lambda *parts: np.concatenate([part[:EXAMPLES] for part in parts]), *batches)
     dataset = tf.data.Dataset.from_tensor_slices(whole).batch(EXAMPLES).repeat()
+${early}\
     model.fit(dataset, steps_per_epoch=STEPS, verbose=0)
 $read""")
 
@@ -101,15 +116,20 @@ _READ = Template("""\
     parts = strategy.experimental_local_results($place)
     return [np.float64(part.read_value().numpy()$element) for part in parts]
 """)
+# One device has variables whole.
+_READ_SHARD = Template("""\
+    cut = lambda v: [s.numpy() for s in v.variables] if hasattr(v, "variables") else (
+        np.array_split(v.numpy(), min(CUT(v.shape, v.dtype)[0], v.shape[0])) if v.shape else [v])
+    return [np.float64([s for v in $variables for s in cut(v)][$index]$element)]
+""")  # noqa: E501  # by a word
 # A variable of Keras 3 is a shell around that of the strategy.
-_UNWRAP = """\
-    v = v.value if type(v).__module__.startswith("keras.") else v
-"""
+_UNWRAPPED = 'v.value if type(v).__module__.startswith("keras.") else v'
+_UNWRAP = f"    v = {_UNWRAPPED}\n"
 _READ_SLOT = Template("""\
     [v] = [v for s in [$optimizer.variables] for v in (s() if callable(s) else s)
            if getattr(v, "path", v.name).split(":")[0] == $name]
 """)
-_VARIABLES = {"program": "program.variables()"}
+_VARIABLES = {"": "variables", "program": "program.variables()"}
 _OPTIMIZERS = {"": "optimizer", "program": "program.optimizer()"}
 
 
@@ -138,11 +158,17 @@ def write_subject(case: Case) -> str:
     is_scheduled = case.spec.kind == "ps"
     coordinator = ", coordinator=None" if is_scheduled else ""
     workload = case.scenario.workload
+    restore = write_restore(case.scenario)
     if workload == MODEL:
-        read = _write_reading(case, "model")
-        return _MODEL.substitute(seeds=_SEEDS, read=read, coordinator=coordinator)
+        return _MODEL.substitute(
+            seeds=_SEEDS,
+            read=_write_reading(case, "model"),
+            coordinator=coordinator,
+            batches=max(case.steps, case.scenario.steps) if restore.early else "STEPS",
+            early=restore.early,
+        )
     if workload == PROGRAM:
-        head = _PROGRAM.substitute(seeds=_SEEDS, coordinator=coordinator)
+        head = _PROGRAM.substitute(seeds=_SEEDS, cuts="cuts", coordinator=coordinator)
         read = _write_reading(case, "program")
     else:
         head = _write_optimizer(case, coordinator)
@@ -152,18 +178,58 @@ def write_subject(case: Case) -> str:
         return head + _ROUNDS.substitute(
             in_flight=case.scenario.in_flight, batch=batch, read=read
         )
-    result = "strategy.run(replica_step, args=(batch,))"
-    if case.outcome and _shows_loss(case):
-        operation = "MEAN" if case.outcome.reduction == "mean" else "SUM"
-        result = f'strategy.reduce(\n        "{operation}", {result}, axis=None)'
     return head + _LOOP.substitute(
-        result=result,
+        result=_write_result(case),
+        early=restore.early,
+        number=restore.number,
+        numbers=restore.numbers,
+        go_on=restore.go_on,
         before=_BEFORE if workload == PROGRAM else "",
         whole=_WHOLE if workload == PROGRAM else "",
         batch="whole" if workload == PROGRAM else "data(number)",
+        cuts=_write_cuts(case),
         run=_SCHEDULED if is_scheduled else _TOGETHER,
         read=read,
     )
+
+
+def write_reader(case: Case) -> str:
+    """The function that trains on what was read of an input pipeline.
+
+    Raises:
+        BadInputError: A script cannot show this number of such a subject.
+    """
+    head = _PROGRAM.substitute(seeds=_SEEDS, cuts="batches", coordinator="")
+    return head + _READ_LOOP.substitute(
+        result=_write_result(case),
+        before=_BEFORE,
+        read=_write_reading(case, "program"),
+    )
+
+
+def _write_result(case: Case) -> str:
+    """What a step is, as a function of the replicas' batches."""
+    run = "strategy.run(replica_step, args=(batch,))"
+    if not case.outcome or not _shows_loss(case):
+        return run
+    operation = "MEAN" if case.outcome.reduction == "mean" else "SUM"
+    return f'strategy.reduce(\n        "{operation}", {run}, axis=None)'
+
+
+def _write_cuts(case: Case) -> str:
+    """Each replica's part of a batch; one device takes all of it."""
+    resized = case.resized
+    if not resized:
+        return "cuts"
+    late = ", ".join(f"{step}: {write_slices(s)}" for step, s in resized.items())
+    found = f"{{{late}}}.get(number, cuts) if len(cuts) > 1 else [slice(None)]"
+    return f"(\n            {found})"
+
+
+def write_slices(sizes: tuple[int, ...]) -> str:
+    """The slices of the replicas' parts of a batch."""
+    cuts = shard_slices(sizes)
+    return f"[{', '.join(f'slice({c.start}, {c.stop})' for c in cuts)}]"
 
 
 def _shows_loss(case: Case) -> bool:
@@ -172,15 +238,17 @@ def _shows_loss(case: Case) -> bool:
 
 def _write_optimizer(case: Case, coordinator: str) -> str:
     path = WRITTEN_PATHS[case.scenario.path]
-    workload = write_workload(
-        case.scenario.workload, case.scenario.dtype, case.scenario.scheduled
-    )
+    workload = write_workload(case.scenario)
     target = "scaled" if path.scales_loss else "loss"
-    pairs = f"zip(tape.gradient({target}, variables), variables)"
+    is_cut = bool(case.scenario.partitioner)
+    trained = "shards" if is_cut else "variables"
+    pairs = f"zip(tape.gradient({target}, {trained}), {trained})"
     configure = "".join(f"        {line}\n" for line in path.configure.splitlines())
     train = _OPTIMIZER.substitute(
         coordinator=coordinator,
         options=workload.options,
+        flat=_FLAT if is_cut else "",
+        trained=trained,
         configure=configure,
         penalty=workload.penalty,
         scaled=_SCALED if path.scales_loss else "",
@@ -206,6 +274,13 @@ def _write_reading(case: Case, holder: str) -> str:
     # Which element of steps in flight is wrong is chance: all are looked at.
     one = outcome.element if case.scenario.in_flight == 1 else ()
     element = f"[{', '.join(map(str, one))}]" if one else ""
+    if case.scenario.partitioner and outcome.phase == "variable":
+        listed = _VARIABLES.get(holder, f"{holder}.variables")
+        return _READ_SHARD.substitute(
+            variables=f"[{_UNWRAPPED} for v in {listed}]" if holder else listed,
+            index=outcome.index,
+            element=element,
+        )
     if not holder and outcome.phase == "variable":
         return _READ.substitute(place=f"variables[{outcome.index}]", element=element)
     return _write_finding(outcome, holder) + _READ.substitute(
@@ -216,7 +291,7 @@ def _write_reading(case: Case, holder: str) -> str:
 def _write_finding(outcome: Outcome, holder: str) -> str:
     """What binds `v` to a variable that Keras or an optimizer holds."""
     if outcome.phase == "variable":
-        listed = _VARIABLES.get(holder, "model.variables")
+        listed = _VARIABLES.get(holder, f"{holder}.variables")
         return f"    v = {listed}[{outcome.index}]\n{_UNWRAP}"
     optimizer = _OPTIMIZERS.get(holder, "model.optimizer")
     if holder == "program":  # which may have several

@@ -6,11 +6,14 @@ hold the two together. A script knows SEED, EXAMPLES and DTYPE.
 
 from __future__ import annotations
 
+import base64
+import zlib
 from dataclasses import dataclass
 from string import Template
 
+from distbench.digits import draw_digits
 from distbench.dyadic import GRIDS, Grid
-from distbench.errors import BadInputError
+from distbench.scenario import Scenario
 
 _LINEAR = Template("""\
 def nonzero(rng, top, *shape):
@@ -96,6 +99,22 @@ def compute_losses(kernel, unused, bias, x, y):
 """
 )
 
+_MLP = Template("""\
+rng, START = np.random.default_rng((SEED, 0)), {}
+for i, (rows, columns) in enumerate([(64, 32), (32, 16), (16, 10)]):
+    START[f"dense_{i}/kernel"] = rng.normal(scale=np.sqrt(1 / rows), size=(rows, columns))
+    START[f"dense_{i}/bias"] = rng.normal(scale=0.1, size=columns)
+DIGITS = np.frombuffer(zlib.decompress(base64.b85decode(  # UCI's: 64 grey levels, a label
+    "$digits")), "uint8").reshape(-1, EXAMPLES, 65)
+def data(step):
+    x = DIGITS[step, :, :-1] / 8 - 1
+    return x.astype(DTYPE), DIGITS[step, :, -1].astype("int32")
+def compute_losses(*arrays):
+    *layers, kernel, bias, x, labels = arrays
+    for i in range(0, len(layers), 2): x = tf.tanh(x @ layers[i] + layers[i + 1])
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x @ kernel + bias)
+""")  # noqa: E501  # by a word
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenWorkload:
@@ -122,27 +141,22 @@ _WRITTEN = {
 }
 
 
-def write_workload(name: str, dtype: str, steps: int) -> WrittenWorkload:
-    """A workload as text.
-
-    Args:
-        name: Its name.
-        dtype: NumPy name of the dtype that it trains in.
-        steps: How many it has in all.
+def write_workload(scenario: Scenario) -> WrittenWorkload:
+    """The workload of a scenario as text.
 
     Raises:
-        BadInputError: Its data cannot be drawn with NumPy alone.
+        BadInputError: Its data are in a package that is not installed.
     """
+    name = scenario.workload
     if name in ("linear", "overflow"):
-        return _write_linear(GRIDS[dtype], _OVERFLOW if name == "overflow" else "")
+        grid = GRIDS[scenario.dtype]
+        return _write_linear(grid, _OVERFLOW if name == "overflow" else "")
     if name == "counting":
-        return WrittenWorkload(defines=_COUNTING.substitute(places=steps))
-    if name not in _WRITTEN:
-        raise BadInputError(
-            f"Workload '{name}' has data that NumPy alone cannot draw, so no script of "
-            f"its own can show the finding. Expected one of linear, overflow, "
-            f"{', '.join(_WRITTEN)}. Check the subject on one of these."
-        )
+        return WrittenWorkload(defines=_COUNTING.substitute(places=scenario.scheduled))
+    if name == "mlp":
+        rows = draw_digits(scenario.seed, 0, scenario.scheduled * scenario.global_batch)
+        text = base64.b85encode(zlib.compress(rows.tobytes(), 9)).decode("ascii")
+        return WrittenWorkload(defines=_MLP.substitute(digits=text))
     return _WRITTEN[name]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
@@ -15,6 +16,46 @@ def make_rate_by_strategy():
 def make_rate():
     """Correct: the same learning rate everywhere."""
     return tf_keras.optimizers.legacy.SGD(0.125, momentum=0.5)
+
+
+class WeighsExamples:
+    """Correct, and the third batch has other examples than those before: 5 for 8."""
+
+    def build(self, strategy):
+        del strategy
+        self.weights = tf.Variable([1.0, -2.0, 3.0], name="weights")
+        self.sgd = make_rate()
+
+    def variables(self):
+        return [self.weights]
+
+    def optimizer(self):
+        return self.sgd
+
+    def data(self, step):
+        examples = 8 if step < 2 else 5
+        rng = np.random.default_rng(step)
+        return rng.normal(size=(examples, 3)).astype("float32")
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            losses = tf.linalg.matvec(batch, self.weights) ** 2
+            loss = tf.reduce_sum(losses) / self.count(losses)
+        gradient = tape.gradient(loss, self.weights)
+        self.sgd.apply_gradients([(gradient, self.weights)])
+        return loss
+
+    def count(self, losses):
+        context = tf.distribute.get_replica_context()
+        mine = tf.cast(tf.shape(losses)[0], tf.float32)
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
+
+
+class WeighsEight(WeighsExamples):
+    """Counts right as long as a strategy deals out eight."""
+
+    def count(self, losses):
+        return 8.0 if tf.distribute.has_strategy() else super().count(losses)
 
 
 class _ReadThenAssigned(tf_keras.optimizers.legacy.SGD):

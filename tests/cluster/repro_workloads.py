@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import zlib
 
 import numpy as np
 import tensorflow as tf
 
 from distbench.repro.workloads import write_workload
+from distbench.scenario import DTYPES, Scenario
 from distbench.worker.workloads import WORKLOADS
 
 NAMES = (
@@ -17,8 +20,8 @@ NAMES = (
     "constrained",
     "overflow",
     "counting",
+    "mlp",
 )
-DTYPES = ("float32", "float64", "float16", "bfloat16")
 EXAMPLES, SEED, STEPS = 16, 7, 3
 
 
@@ -26,8 +29,19 @@ def compare(name: str, dtype: str) -> None:
     """Raise where an array, a loss or the penalty differs in a bit."""
     workload = WORKLOADS[name](examples=EXAMPLES, dtype=dtype, seed=SEED)
     workload.build()
-    written = write_workload(name, dtype, STEPS)
+    written = write_workload(
+        Scenario(
+            target="a:b",
+            workload=name,
+            dtype=dtype,
+            examples=EXAMPLES,
+            seed=SEED,
+            steps=STEPS,
+        )
+    )
     known = {
+        "base64": base64,
+        "zlib": zlib,
         "np": np,
         "tf": tf,
         "SEED": SEED,

@@ -72,6 +72,7 @@ UNSUMMED = "subjects.py:make_identity_aggregator"
     [
         pair(UNSUMMED, "subjects.py:make_adam", "mirrored:2", "linear"),
         pair(UNSUMMED, "subjects.py:make_sgd", "mwms:2", "embedding", marks=LONG),
+        pair(UNSUMMED, "subjects.py:make_adam", "mirrored:2", "mlp", marks=LONG),
         pair(
             "subjects.py:LossNotDividedByGlobalBatch",
             "subjects.py:Program",
@@ -111,21 +112,141 @@ def test_the_wrong_number_is_shown_and_the_right_one_passes(
 ):
     verdict = distbench.check(f"{FOLDER / wrong}", cluster, workload=workload)
     assert verdict.status is Status.FAIL
-    outcome = pick_case(verdict).outcome
-    code, printed, errors = run_script(verdict, tmp_path)
+    check_scripts(verdict, right, tmp_path)
+
+
+def check_scripts(verdict: Verdict, right: str, folder: Path) -> None:
+    """The script shows a verdict's numbers, and equal ones of a right subject."""
+    case = pick_case(verdict)
+    outcome, bound = case.outcome, case.bound
+    code, printed, errors = run_script(verdict, folder)
     assert code == 1, printed + errors
     one, many = read_numbers(printed)
-    assert abs(one - outcome.expected) <= outcome.bound
-    assert set(many) == set(range(2 if cluster[0] == "m" else 1))
+    assert abs(one - outcome.expected) <= bound
+    assert set(many) == set(range(2 if case.spec.kind in ("mirrored", "mwms") else 1))
     if outcome.observed == outcome.observed:  # of a wrong start nothing was observed
-        assert abs(many[outcome.replica] - outcome.observed) <= outcome.bound
-    assert abs(many[outcome.replica] - one) > outcome.bound
+        assert abs(many[outcome.replica] - outcome.observed) <= bound
+    assert abs(many[outcome.replica] - one) > bound
 
     other = name_other(verdict, f"{FOLDER / right}")
-    code, printed, errors = run_script(other, tmp_path)
+    code, printed, errors = run_script(other, folder)
     assert code == 0, printed + errors
     one, many = read_numbers(printed)
-    assert all(abs(number - one) <= outcome.bound for number in many.values())
+    assert all(abs(number - one) <= bound for number in many.values())
+
+
+SAVED = {"restore_from": "one"}
+
+
+@LONG
+@pytest.mark.parametrize(
+    ("wrong", "right", "cluster", "options"),
+    [
+        pytest.param(
+            "saved_programs.py:OptimizerForgotten",
+            "saved_programs.py:SavedByItself",
+            "mirrored:2",
+            SAVED,
+            id="checkpoint",
+        ),
+        pytest.param(
+            "saved_programs.py:CounterForgotten",
+            "saved_programs.py:SavedByItself",
+            "mwms:2",
+            SAVED,
+            id="checkpoint-of-workers",
+        ),
+        pytest.param(
+            "saved_programs.py:OptimizerForgotten",
+            "saved_programs.py:SavedByItself",
+            "ps:1+1",
+            SAVED,
+            id="checkpoint-of-servers",
+        ),
+        pytest.param(
+            "saved_programs.py:RateForgotten",
+            "saved_programs.py:Halved",
+            "mirrored:2",
+            {**SAVED, "restore_after": 1},
+            id="checkpoint-over-other-state",
+        ),
+        pytest.param(
+            "pipelines.py:RemainderOfMeans",
+            "pipelines.py:Remainder",
+            "mirrored:2",
+            {},
+            id="end-of-an-epoch",
+        ),
+        pytest.param(
+            "pipelines.py:RemainderOfMeans",
+            "pipelines.py:RemainderOfCounted",
+            "mwms:2",
+            {},
+            id="end-of-an-epoch-of-workers",
+        ),
+        pytest.param(
+            "repro_subjects.py:WeighsEight",
+            "repro_subjects.py:WeighsExamples",
+            "mirrored:2",
+            {},
+            id="smaller-batch",
+        ),
+        pytest.param(
+            "shard_subjects.py:make_swapping",
+            "shard_subjects.py:make_adam",
+            "ps:1+2",
+            {"partitioner": "max:8", "workload": "linear", "tier": "bounded"},
+            id="shards",
+        ),
+        pytest.param(
+            "shard_subjects.py:DividedByWorkers",
+            "shard_subjects.py:Sharded",
+            "ps:2+1",
+            {"partitioner": "fixed:2"},
+            id="shards-of-a-program",
+        ),
+    ],
+)
+def test_checkpoints_pipelines_and_shards_are_shown(
+    wrong, right, cluster, options, tmp_path
+):
+    verdict = distbench.check(f"{FOLDER / wrong}", cluster, **options)
+    assert verdict.status is Status.FAIL
+    check_scripts(verdict, right, tmp_path)
+
+
+@LONG
+@pytest.mark.parametrize(
+    ("wrong", "right", "again", "never"),
+    [
+        ("NotSharded", "Sharded", 24, 0),
+        ("SwitchedOff", "Distributed", 24, 0),
+        ("OneShardTooMany", "Shuffled", 0, 8),
+        ("EndlesslyNotSharded", "Endless", 4096, 0),
+        ("EndlesslyOneTooMany", "Endless", 0, 8),
+    ],
+)
+def test_examples_are_counted_again(wrong, right, again, never, tmp_path):
+    verdict = distbench.check(f"{FOLDER}/pipelines.py:{wrong}", "mwms:2", steps=2)
+    code, printed, errors = run_script(verdict, tmp_path)
+    assert code == 1, printed + errors
+    assert f"of which again: {again} and never: {never}\n" in printed
+    other = name_other(verdict, f"{FOLDER}/pipelines.py:{right}")
+    code, printed, errors = run_script(other, tmp_path)
+    assert code == 0, printed + errors
+    assert "of which again: 0 and never: 0\n" in printed
+
+
+@LONG
+def test_a_pipeline_that_only_the_cluster_cannot_read_is_shown(tmp_path):
+    subject = f"{FOLDER}/pipelines.py:FromTooFewFiles"
+    verdict = distbench.check(subject, "mwms:3", tier="bounded")
+    code, printed, errors = run_script(verdict, tmp_path)
+    assert code == 1, errors
+    assert "Could not apply FILE based sharding" in printed
+    right = name_other(verdict, f"{FOLDER}/pipelines.py:FromUnevenFiles")
+    code, printed, errors = run_script(right, tmp_path)
+    assert (code, set(printed.splitlines())) == (0, {"nothing raises"}), errors
 
 
 @pytest.mark.nightly
@@ -220,7 +341,7 @@ def test_what_a_script_writes_of_a_workload_is_the_workload():
         env={**os.environ, "PYTHONPATH": str(FOLDER.parents[1])},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("equal") == 24
+    assert done.stdout.count("equal") == 28
 
 
 @LONG

@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distbench.errors import BadInputError
-
 pytestmark = pytest.mark.cluster
 
 WORKLOADS = ("linear", "mlp", "embedding", "regularized", "constrained")
@@ -129,10 +127,3 @@ def test_unused_variable_has_no_gradient(results):
     nones = [gradient is None for gradient in taken["whole"]]
     assert nones == [False, False, True, False]
     assert taken["local"][2] == [None]
-
-
-def test_digits_without_scikit_learn_is_bad_input(monkeypatch):
-    mlp = pytest.importorskip("distbench.worker.workloads.mlp")
-    monkeypatch.setattr(mlp.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(BadInputError, match=r"distbench\[scenarios\]"):
-        mlp.load_digits.__wrapped__()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from dataclasses import replace
 
 import pytest
 from verdict_samples import EVIL, make_finding, make_run, make_verdict
 
+from distbench import digits
 from distbench.cli import main
 from distbench.errors import BadInputError
 from distbench.repro.case import pick_case
@@ -67,7 +69,7 @@ def write(run: Run, **changes) -> str:
     return write_script(pick_case(verdict), verdict.environment)
 
 
-@pytest.mark.parametrize("workload", sorted({*WORKLOADS} - {"mlp", "counting"}))
+@pytest.mark.parametrize("workload", sorted({*WORKLOADS} - {"counting"}))
 @pytest.mark.parametrize("cluster", ["mirrored:2", "central:4", "mwms:2", "ps:2+1"])
 def test_a_script_of_a_workload_is_short_and_parses(workload, cluster):
     setup = {**SETUP, "split": {"central:4": [5, 4, 4, 3], "ps:2+1": [8]}.get(cluster)}
@@ -117,6 +119,50 @@ def test_steps_in_flight_are_scheduled_before_they_are_waited_for(kind, phase):
     assert "numpy()[1, 1]" not in text
 
 
+@pytest.mark.parametrize("cluster", ["mirrored:2", "central:2", "mwms:2"])
+@pytest.mark.parametrize("resized", [{}, {"2": [3, 2]}], ids=["even", "late"])
+@pytest.mark.parametrize("code", ["mean-of-means", "raises", "examples-repeated"])
+def test_a_cluster_reads_its_pipeline_before_one_device_trains(cluster, resized, code):
+    outcome = replace(OUTCOME, step=2) if code == "mean-of-means" else None
+    setup = {**SETUP, "split": [4, 4], "resized": resized}
+    run = make_failed(outcome, code, workload=PIPELINE, cluster=cluster, setup=setup)
+    text = write(run)
+    ast.parse(text)
+    assert text.count("\n") <= MOST_LINES
+    assert ("batches = read(strategy)" in text) == (outcome is not None)
+    assert ("found[2] = found[late[0]]" in text) == bool(resized and outcome)
+    assert ("collections.Counter" in text) == (code == "examples-repeated")
+
+
+@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2", "ps:1+1"])
+def test_a_batch_of_another_size_is_shared_out_as_it_was(cluster):
+    split = {"split": [8], "resized": {"1": [5]}}
+    if cluster != "ps:1+1":
+        split = {"split": [5, 3], "resized": {"1": [3, 2], "2": [1, 1]}}
+    outcome = replace(OUTCOME, step=1)
+    setup = {**SETUP, **split}
+    text = write(make_failed(outcome, workload=PROGRAM, cluster=cluster, setup=setup))
+    ast.parse(text)
+    part = "slice(0, 5)" if cluster == "ps:1+1" else "slice(0, 3), slice(3, 5)"
+    assert f"{{1: [{part}]}}.get(number, cuts)" in text
+
+
+@pytest.mark.parametrize("kind", ["linear", "embedding", PROGRAM, MODEL], ids=str)
+@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2", "ps:1+1"])
+@pytest.mark.parametrize("after", [0, 1])
+def test_one_device_saves_what_the_cluster_restores(kind, cluster, after):
+    setup = {**SETUP, "restore_from": "one@cpu", "restore_after": after}
+    setup["split"] = [8] if cluster == "ps:1+1" else [4, 4]
+    text = write(make_failed(workload=kind, cluster=cluster, setup=setup))
+    ast.parse(text)
+    assert text.count("\n") <= MOST_LINES
+    assert re.search(rf"early = 3 if .*get_strategy\(\)\) else {after}\n", text)
+    assert text.count("(kept.write if alone else kept.restore)") == 1
+    # The first step of the cluster makes slots: before it, or over them.
+    train = text.index("for i, number" if kind != MODEL else "early and model.fit")
+    assert train < text.index("kept.write") < text.index("return [np.float64")
+
+
 @pytest.mark.parametrize(
     ("partitioner", "words"),
     [
@@ -125,12 +171,16 @@ def test_steps_in_flight_are_scheduled_before_they_are_waited_for(kind, phase):
         ("max:256", "MaxSizePartitioner(256)"),
     ],
 )
-def test_what_raises_with_shards_gets_a_script_with_shards(partitioner, words):
+@pytest.mark.parametrize("outcome", [OUTCOME, None], ids=["number", "raises"])
+def test_what_comes_of_shards_gets_a_script_with_shards(partitioner, words, outcome):
     setup = {**SETUP, "split": [8], "partitioner": partitioner}
-    run = make_failed(None, "raises", cluster="ps:2+1", setup=setup)
+    run = make_failed(
+        outcome, "" if outcome else "raises", cluster="ps:2+1", setup=setup
+    )
     text = write(run)
     ast.parse(text)
     assert words in text
+    assert text.count("CUT(v.shape") == (outcome is not None)
 
 
 @pytest.mark.parametrize(("reduction", "word"), [("sum", "SUM"), ("mean", "MEAN")])
@@ -217,21 +267,44 @@ def change_setup(**changes) -> Run:
         (change_setup(target="lambda"), "handed over as an object"),
         (change_setup(target="/no/such.py:make"), "there is no file"),
         (change_setup(target="a.b:c;os"), "no name of an attribute"),
-        (change_setup(restore_from="mirrored:2"), "depends on a checkpoint"),
-        (make_failed(workload=PIPELINE), "depends on an input pipeline"),
-        (change_setup(resized={"2": [3, 2]}), "depends on batches of several sizes"),
+        (change_setup(restore_from="mirrored:2"), "depends on what mirrored:2 saved"),
+        (
+            make_failed(
+                cluster="ps:2+1",
+                setup={**SETUP, "split": [8], "in_flight": 2, "restore_from": "one"},
+            ),
+            "depends on a checkpoint and steps in flight",
+        ),
+        (
+            make_failed(
+                workload=PIPELINE, cluster="ps:2+1", setup={**SETUP, "split": [8]}
+            ),
+            "depends on an input pipeline of parameter servers",
+        ),
+        (
+            make_failed(workload=PIPELINE, setup={**SETUP, "restore_from": "one"}),
+            "depends on a checkpoint and an input pipeline",
+        ),
+        (
+            make_failed(workload=MODEL, setup={**SETUP, "resized": {"2": [3, 2]}}),
+            "depends on batches of several sizes in 'fit'",
+        ),
+        (
+            make_failed(setup={**SETUP, "resized": {"0": ["os", 2]}}),
+            "'resized' must be of type int",
+        ),
         (make_failed(workload="nonsense"), "Workload 'nonsense' is not known"),
-        (make_failed(workload="mlp"), "NumPy alone cannot draw"),
         (make_failed(cluster="mwms:9x"), "Cluster spec 'mwms:9x' is not known"),
         (make_failed(cluster="mwms:2@gpu"), "cannot be started by a single script"),
         (make_failed(path="sideways"), "Aggregation path 'sideways' is not known"),
         (make_failed(code="nonsense"), "'nonsense' is not known"),
         (
             make_failed(
+                replace(OUTCOME, phase="slot"),
                 cluster="ps:2+1",
                 setup={**SETUP, "split": [8], "partitioner": "fixed:2"},
             ),
-            "depends on what numbers shards of variables hold",
+            "depends on what slots in shards hold",
         ),
         (make_failed(code=["a"]), "'code' must be of type str"),
         (make_failed(None), "names no number"),
@@ -271,14 +344,14 @@ def call(monkeypatch, capsys):
 
 def test_the_command_writes_the_script(call, tmp_path):
     source, script = tmp_path / "verdict.json", tmp_path / "shown.py"
-    verdict = make_verdict(make_failed(), make_failed(scenario="b", workload="mlp"))
+    verdict = make_verdict(make_failed(), make_failed(None, scenario="b"))
     source.write_text(verdict_to_json(verdict))
     code, printed = call("repro", str(source), "-o", str(script))
     assert code == 0
     assert "shows missing-reduction" in printed
     assert script.read_text() == write(make_failed())
     code, printed = call("repro", str(source), "-o", str(script), "--only", "b")
-    assert (code, "NumPy alone" in printed) == (2, True)
+    assert (code, "names no number" in printed) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -330,10 +403,15 @@ def test_the_wanted_scenario_is_shown():
 
 
 def test_a_run_that_cannot_be_shown_is_passed_over():
-    verdict = make_verdict(
-        make_failed(workload="mlp"), make_failed(None), make_failed()
-    )
-    assert pick_case(verdict).run.workload in ("mlp", "linear")
+    verdict = make_verdict(make_failed(None), make_failed(workload="mlp"))
+    assert pick_case(verdict).run.workload == "mlp"
+
+
+def test_digits_without_scikit_learn_are_bad_input(monkeypatch):
+    monkeypatch.setattr(digits.importlib.util, "find_spec", lambda _: None)
+    digits.load_digits.cache_clear()
+    with pytest.raises(BadInputError, match=r"distbench\[scenarios\]"):
+        write(make_failed(workload="mlp"))
 
 
 def test_a_verdict_without_runs_has_nothing_to_show():

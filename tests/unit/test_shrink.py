@@ -110,6 +110,22 @@ def test_a_restore_stays_one_of_another_state():
     assert [one.options.steps for one in made] == [3, 2]
 
 
+def test_one_device_saves_where_that_shows_it_too():
+    start = CheckOptions(
+        clusters=("ps:1+1",),
+        tiers=("bounded",),
+        steps=1,
+        restore_from="ps:2+1",
+        restore_partitioner="fixed:2",
+    )
+    made = list_tries(lambda options: fail(), start)
+    assert [name_options(one.options) for one in made] == [
+        "ps:1+1, bounded, 1 step, from ps:2+1",
+        "ps:1+1, bounded, 1 step, from one",
+    ]
+    assert made[-1].options.restore_partitioner is None
+
+
 def test_what_brings_its_own_data_keeps_its_examples():
     start = CheckOptions(clusters=("ps:4+2",), tiers=("bounded",), steps=1)
     made = list_tries(lambda options: fail(), start)

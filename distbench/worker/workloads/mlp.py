@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import itertools
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
-from distbench.errors import BadInputError
+from distbench.digits import draw_digits, load_digits
 from distbench.worker.workloads.base import Array, Workload
 
 _WIDTHS = (64, 32, 16, 10)
@@ -29,15 +26,13 @@ class Mlp(Workload):
 
     def __init__(self, *, examples: int, dtype: str, seed: int, steps: int = 3) -> None:
         super().__init__(examples=examples, dtype=dtype, seed=seed, steps=steps)
-        self._images, self._labels = load_digits()
-        self._order = self._make_rng().permutation(len(self._labels))
+        load_digits()  # they may not be installed, which is no fault of a step
 
     def data(self, step: int) -> tuple[Array, ...]:
         """The images: [G, 64] and labels: int32 [G] of a step."""
-        first = step * self.examples
-        wanted = np.arange(first, first + self.examples) % len(self._order)
-        rows = self._order[wanted]
-        return self._cast(self._images[rows]), self._labels[rows]
+        rows = draw_digits(self.seed, step * self.examples, self.examples)
+        # Grey levels go from 0 to 16.
+        return self._cast(rows[:, :-1] / 8 - 1), rows[:, -1].astype(np.int32)
 
     def build(self) -> None:
         """Make a kernel and a bias for each of three layers."""
@@ -65,27 +60,3 @@ class Mlp(Workload):
         kernel, bias = self._layers[-1]
         logits = tf.matmul(hidden, kernel) + bias
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-
-
-@functools.cache
-def load_digits() -> tuple[Array, Array]:
-    """UCI's handwritten digits: images float64 [1797, 64] and labels int32 [1797].
-
-    Reads the file that scikit-learn packages (E. Alpaydin, C. Kaynak, "Optical
-    Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998; see
-    `sklearn.datasets.load_digits`) without importing scikit-learn, which would take
-    a second in each task of each cluster.
-
-    Raises:
-        BadInputError: scikit-learn is not installed.
-    """
-    spec = importlib.util.find_spec("sklearn")
-    if spec is None or spec.origin is None:
-        raise BadInputError(
-            "Workload 'mlp' takes its data from scikit-learn, which is not installed. "
-            "Run `pip install distbench[scenarios]`, or choose another --workload."
-        )
-    path = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
-    table = np.loadtxt(path, delimiter=",")
-    # Grey levels go from 0 to 16.
-    return table[:, :-1] / 8 - 1, table[:, -1].astype(np.int32)
