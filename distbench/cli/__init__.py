@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+import typer.main
 
 from distbench.cli.bisect import bisect
 from distbench.cli.check import check
@@ -74,10 +77,16 @@ traces.command("diff")(guard(diff))
 app.add_typer(traces, name="trace")
 
 
+@functools.cache
+def make_command() -> Callable[..., Any]:
+    """What parses words and runs a command: typer reads every signature to make it."""
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Entry point of the `distbench` command."""
     for stream in (sys.stdout, sys.stderr):
         # Formulas hold letters that the terminal's encoding may lack.
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    app(prog_name="distbench")
+    make_command()(prog_name="distbench")

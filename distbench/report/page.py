@@ -83,6 +83,7 @@ def verdict_to_html(verdict: Verdict, options: CheckOptions) -> str:
     return page.render(**context, **parts)
 
 
+@cache
 def _make_environment() -> Environment:
     import jinja2
     from markupsafe import Markup
