@@ -26,13 +26,13 @@ from distbench.report.tables import (
 from distbench.report.words import (
     Sighting,
     collect_findings,
+    count_runs,
     describe_environment,
     format_command,
     format_number,
     name_origin,
     name_place,
     name_run,
-    summarise,
 )
 from distbench.verdict import Run, Status, Verdict
 
@@ -61,7 +61,7 @@ def verdict_to_html(verdict: Verdict, options: CheckOptions) -> str:
     findings = _describe_findings(verdict, options)
     context = {
         "verdict": verdict,
-        "summary": summarise(verdict),
+        "counted": count_runs(verdict),
         "versions": describe_environment(verdict),
         "settings": list(_list_settings(verdict.environment)),
         "matrix": make_matrix(verdict),

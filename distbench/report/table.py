@@ -53,7 +53,7 @@ def render_verdict(verdict: Verdict, options: CheckOptions) -> RenderableType:
     """Everything that the user gets to read of a check."""
     parts: list[RenderableType] = []
     if verdict.runs:
-        parts.append(make_table(verdict))
+        parts += [make_title(verdict.target), make_table(verdict)]
     parts += _render_remarks(verdict)
     for number, sighting in enumerate(collect_findings(verdict), 1):
         parts += _render_sighting(number, sighting, verdict, options)
@@ -64,11 +64,14 @@ def render_verdict(verdict: Verdict, options: CheckOptions) -> RenderableType:
     return Group(*parts)
 
 
+def make_title(text: str) -> Text:
+    """What stands above a table: never wrapped, since a path is there to be copied."""
+    return Text(escape_controls(text), style="italic", no_wrap=True, overflow="ignore")
+
+
 def make_table(verdict: Verdict) -> Table:
     """One row for each run."""
-    table = Table(
-        title=Text(escape_controls(verdict.target)), title_justify="left", box=None
-    )
+    table = Table(box=None)
     table.add_column("scenario", overflow="fold")
     table.add_column("tier", no_wrap=True)
     table.add_column("status", no_wrap=True)

@@ -158,12 +158,17 @@ def _find_split(run: Run) -> tuple[int, ...]:
 
 def summarise(verdict: Verdict) -> str:
     """One line: the status and how many runs ended how."""
+    return f"{verdict.status}: {count_runs(verdict)}"
+
+
+def count_runs(verdict: Verdict) -> str:
+    """How many runs ended how, and how long they took."""
     counts: dict[str, int] = {}
     for run in verdict.runs:
         counts[name_status(run)] = counts.get(name_status(run), 0) + 1
     parts = ", ".join(f"{number} {status}" for status, number in counts.items())
     seconds = sum(run.seconds for run in verdict.runs)
-    return f"{verdict.status}: {parts or 'no runs'} in {seconds:.1f} s"
+    return f"{parts or 'no runs'} in {seconds:.1f} s"
 
 
 def describe_environment(verdict: Verdict) -> str:

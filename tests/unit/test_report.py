@@ -92,6 +92,14 @@ def test_long_ids_are_never_cut_short() -> None:
     assert stream.getvalue().count("x") >= 150
 
 
+def test_a_long_path_stays_in_one_piece() -> None:
+    target = f"/home/somebody/{'a_folder/' * 12}optimizers.py:make_adam"
+    stream = io.StringIO()
+    report = render_verdict(replace(FAILED, target=target), CheckOptions())
+    Console(file=stream, width=80).print(report, crop=False)
+    assert stream.getvalue().splitlines()[0].rstrip() == target
+
+
 def test_names_can_neither_steer_the_terminal_nor_break_the_report() -> None:
     finding = make_finding(variable=EVIL, explanation=EVIL, code=EVIL)
     run = make_run(
