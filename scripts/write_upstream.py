@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -65,7 +66,8 @@ def write_entry(path: Path, printed: str) -> Iterator[str]:
     title, _, rest = text.partition("\n\n")
     yield f"## {title.rstrip('.')}"
     yield ""
-    yield rest
+    # Without brackets only GitHub makes links of addresses, and nobody follows them.
+    yield re.sub(r"https://[^\s)]+", r"<\g<0>>", rest)
     yield ""
     yield f"[{path.name}](upstream/{path.name}) prints:"
     yield ""
