@@ -124,17 +124,17 @@ def _render_sighting(
         style="yellow" if finding.warning else "bold red",
     )
     heading.append(f"  {escape_controls(finding.explanation)}")
-    lines = [
-        Text(f"cause      {name_origin(finding)}"),
-        Text(f"found in   {join_words(name_run(run) for run in sighting.runs)}"),
-        # Never wrapped: a command is there to be copied.
-        Text(
-            f"reproduce  {format_command(name_target(verdict, first), first, options)}",
-            no_wrap=True,
-            overflow="ignore",
-        ),
-        Text(escape_controls(f"read more  distbench explain {finding.code}")),
-    ]
+    command = format_command(name_target(verdict, first), first, options)
     yield Text()
     yield heading
-    yield Padding(Group(*lines), (0, 0, 0, 3), style="dim", expand=False)
+    for line in (
+        f"cause      {name_origin(finding)}",
+        f"found in   {join_words(name_run(run) for run in sighting.runs)}",
+    ):
+        yield Padding(Text(line), (0, 0, 0, 3), style="dim", expand=False)
+    # Never wrapped, nor cut to a width: commands are there to be copied.
+    for line in (
+        f"reproduce  {command}",
+        escape_controls(f"read more  distbench explain {finding.code}"),
+    ):
+        yield Text(f"   {line}", style="dim", no_wrap=True, overflow="ignore")

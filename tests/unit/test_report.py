@@ -97,7 +97,11 @@ def test_a_long_path_stays_in_one_piece() -> None:
     stream = io.StringIO()
     report = render_verdict(replace(FAILED, target=target), CheckOptions())
     Console(file=stream, width=80).print(report, crop=False)
-    assert stream.getvalue().splitlines()[0].rstrip() == target
+    lines = [line.strip() for line in stream.getvalue().splitlines()]
+    assert lines[0] == target
+    [command] = [line for line in lines if line.startswith("reproduce")]
+    assert target in command
+    assert command.endswith("--path none --tier bounded --workload mlp")
 
 
 def test_names_can_neither_steer_the_terminal_nor_break_the_report() -> None:
