@@ -212,6 +212,12 @@ class Verdict:
     def __bool__(self) -> bool:
         return self.status is Status.PASS
 
+    def __repr__(self) -> str:
+        """In a line, for a prompt or a failed assertion: all of it takes a page."""
+        codes = ", ".join(dict.fromkeys(finding.code for finding in self.findings))
+        found = f": {codes}" if codes else ""
+        return escape_controls(f"<Verdict on {self.target}, {self.status}{found}>")
+
     def raise_for_status(self) -> None:
         """Fail the caller's test.
 

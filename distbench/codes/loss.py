@@ -19,8 +19,10 @@ CODES = (
         ),
         wrong="loss = tf.reduce_mean(per_example)",
         right=(
-            "loss = tf.nn.compute_average_loss(per_example, "
-            "global_batch_size=GLOBAL_BATCH)"
+            "loss = tf.nn.compute_average_loss(\n"
+            "    per_example,\n"
+            "    global_batch_size=GLOBAL_BATCH,\n"
+            ")"
         ),
         confirm=(
             "Run on 2 and on 4 replicas: the ratio follows the number of replicas. "

@@ -47,8 +47,10 @@ CODES = (
         ),
         wrong=(
             "body.apply_gradients(zip(reduced, body_variables))\n"
-            "head.apply_gradients(zip(g, head_variables), "
-            "experimental_aggregate_gradients=False)"
+            "head.apply_gradients(\n"
+            "    zip(g, head_variables),\n"
+            "    experimental_aggregate_gradients=False,\n"
+            ")"
         ),
         right=(
             "body.apply_gradients(zip(g_body, body_variables))\n"

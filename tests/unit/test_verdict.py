@@ -209,3 +209,10 @@ def test_anything_not_expected_stays_as_it_was(run: Run) -> None:
 
 def _fields(finding: Finding) -> dict:
     return {name: getattr(finding, name) for name in Finding.__slots__}
+
+
+def test_a_verdict_is_one_line_at_a_prompt() -> None:
+    failed = make_verdict(make_run(Status.FAIL, FINDING, FINDING))
+    assert repr(failed) == f"<Verdict on a.b:c, fail: {FINDING.code}>"
+    assert repr(make_verdict(make_run(Status.PASS))) == "<Verdict on a.b:c, pass>"
+    assert repr(Verdict(target="a\n:c", runs=())) == "<Verdict on a\\x0a:c, vacuous>"
