@@ -44,7 +44,7 @@ def show(
     if not values:
         raise _make_empty(folder)
     console = make_console()
-    console.print(render_trace(trace, values), crop=False)
+    console.print(render_trace(trace, values, console.width), crop=False)
     if len(values) == 1:
         console.print()
         console.print(render_value(*values[0]), crop=False)
@@ -91,10 +91,16 @@ def diff(
             "there."
         )
     reduced = describe_first(runs["A"], runs["B"], comparison)
-    make_console().print(
-        render_comparison(runs["A"], runs["B"], comparison, reduced=reduced, rows=rows),
-        crop=False,
+    console = make_console()
+    told = render_comparison(
+        runs["A"],
+        runs["B"],
+        comparison,
+        reduced=reduced,
+        rows=rows,
+        width=console.width,
     )
+    console.print(told, crop=False)
     if bits and any(place.status != "equal" for place in comparison.places):
         return 1
     return 0 if comparison.first is None else 1

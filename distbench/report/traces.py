@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -16,20 +17,33 @@ from distbench.escape import escape_controls
 from distbench.report.words import format_number, join_words
 from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, TraceKey, Value
 
+_WIDE = 110
+"""Columns of a terminal in which all of a table's fit beside a variable's name."""
+_NAME_WIDTH = 14
 _STYLES = {"equal": "green", "near": "green", "missing": "yellow"}
 
 
-def render_trace(trace: Trace, values: Sequence[tuple[TraceKey, Value]]) -> Table:
-    """One row for each value."""
+def render_trace(
+    trace: Trace, values: Sequence[tuple[TraceKey, Value]], width: int = _WIDE
+) -> Table:
+    """One row for each value.
+
+    Args:
+        trace: What was recorded.
+        values: What of it to show.
+        width: Columns of the terminal: a narrow one has less numbers.
+    """
+    shown = [True, width >= _WIDE, width >= _WIDE, True]
     table = Table(
         title=Text(escape_controls(describe_trace(trace))),
         title_justify="left",
         box=None,
+        padding=_choose_padding(width),
     )
     _add_places(table)
     table.add_column("shape", no_wrap=True)
     table.add_column("dtype", no_wrap=True)
-    for name in ("norm", "min", "max", "mean"):
+    for name in compress(("norm", "min", "max", "mean"), shown):
         table.add_column(name, justify="right", no_wrap=True)
     for key, value in values:
         array = value.values if isinstance(value, SparseRows) else value
@@ -40,7 +54,7 @@ def render_trace(trace: Trace, values: Sequence[tuple[TraceKey, Value]]) -> Tabl
             *_name_place(key),
             shape,
             array.dtype.name,
-            *map(format_number, _sum_up(array)),
+            *map(format_number, compress(_sum_up(array), shown)),
         )
     return table
 
@@ -76,6 +90,7 @@ def render_comparison(
     *,
     reduced: Sequence[tuple[str, str]] = (),
     rows: int = 20,
+    width: int = _WIDE,
 ) -> RenderableType:
     """What two traces have in common, and where they first differ.
 
@@ -85,6 +100,7 @@ def render_comparison(
         comparison: What came out.
         reduced: By run, what the gradient is that was reduced where they first differ.
         rows: How many places are listed at most.
+        width: Columns of the terminal: a narrow one has less numbers.
     """
     parts: list[RenderableType] = [
         Text(escape_controls(f"A  {describe_trace(a)}")),
@@ -100,7 +116,7 @@ def render_comparison(
         parts += [Text(f"   In {run} it is {words}.") for run, words in reduced]
     shown = [p for p in comparison.places if p.status in ("different", "missing")]
     if shown:
-        parts += [Text(), _make_table(shown[:rows])]
+        parts += [Text(), _make_table(shown[:rows], width)]
     if len(shown) > rows:
         parts.append(Text(f"and {len(shown) - rows} more (--rows)", style="dim"))
     parts += [Text(), Text(_count(comparison))]
@@ -171,11 +187,12 @@ def _say_first(comparison: RunDifference, first: Place) -> str:
     )
 
 
-def _make_table(places: Sequence[Place]) -> Table:
-    table = Table(box=None)
+def _make_table(places: Sequence[Place], width: int) -> Table:
+    held = [True, True, width >= _WIDE, True]
+    table = Table(box=None, padding=_choose_padding(width))
     _add_places(table)
-    table.add_column("status", no_wrap=True)
-    for name in ("ratio", "error", "relative", "ulps"):
+    table.add_column("status", min_width=len("different"))
+    for name in compress(("ratio", "error", "relative", "ulps"), held):
         table.add_column(name, justify="right", no_wrap=True)
     for place in places:
         likeness = place.likeness
@@ -184,13 +201,19 @@ def _make_table(places: Sequence[Place]) -> Table:
             status = f"{status}, undone"
         if likeness.undecided:
             status += f", {likeness.undecided} elements left out"
-        numbers = (likeness.ratio, likeness.error, likeness.relative, likeness.ulps)
+        numbers = compress(
+            (likeness.ratio, likeness.error, likeness.relative, likeness.ulps), held
+        )
         table.add_row(
             *_name_place(place.key, place.how),
             Text(status, style=_STYLES.get(place.status, "red")),
-            *(["-"] * 4 if place.lacks else map(format_number, numbers)),
+            *(["-"] * sum(held) if place.lacks else map(format_number, numbers)),
         )
     return table
+
+
+def _choose_padding(width: int) -> tuple[int, int, int, int]:
+    return (0, 1, 0, 1 if width >= _WIDE else 0)
 
 
 def _count(comparison: RunDifference) -> str:
@@ -207,7 +230,7 @@ def _count(comparison: RunDifference) -> str:
 def _add_places(table: Table) -> None:
     table.add_column("step", justify="right", no_wrap=True)
     table.add_column("phase", no_wrap=True)
-    table.add_column("variable", overflow="fold")
+    table.add_column("variable", overflow="fold", min_width=_NAME_WIDTH)
     table.add_column("replica", justify="right", no_wrap=True)
 
 

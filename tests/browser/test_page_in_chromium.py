@@ -136,7 +136,7 @@ def test_filters_leave_what_was_asked_for(browser, page):
     runs = "table.runs tbody tr"
     assert len(list_shown(browser, runs)) == 4
     shown = browser.find_element(By.ID, "shown")
-    assert shown.text == "4 of 4 runs, 1 findings"
+    assert shown.text == "4 of 4 runs, 1 finding"
 
     box = browser.find_element(By.CSS_SELECTOR, "input[value=fail]")
     box.click()

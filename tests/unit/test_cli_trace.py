@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from recorded_runs import average, train, write_parts
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from distbench.checking.kept import keep_traces, make_place
 from distbench.cli import app
+from distbench.compare.offline import Selection, compare_traces
 from distbench.errors import BadInputError
 from distbench.evidence import Evidence
+from distbench.report.traces import render_comparison, render_trace
 from distbench.trace.folder import read_folder
 
 
@@ -77,6 +81,23 @@ def test_diff_tells_the_first_difference(tmp_path: Path, one: Path) -> None:
     assert "In A it is the mean of what the replicas computed." in text
     assert "more (--rows)" in text
     assert call("diff", wrong, one, "--phase", "loss", "--step", 0).exit_code == 0
+
+
+def test_a_narrow_terminal_shows_less_numbers_and_whole_names() -> None:
+    wrong, right = train(2, reduce=average), train(1)
+    comparison = compare_traces(wrong, right, Selection())
+    values = list(wrong.select(step=0, phase="slot"))
+    for width in (80, 120):
+        stream = io.StringIO()
+        console = Console(file=stream, width=width)
+        console.print(render_comparison(wrong, right, comparison, width=width))
+        console.print(render_trace(wrong, values, width))
+        lines = stream.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        assert any("different" in line and "dense/kernel" in line for line in lines)
+        assert any("relative" in line for line in lines) == (width > 80)
+        assert any(" max " in line for line in lines) == (width > 80)
+        assert not any("…" in line for line in lines)
 
 
 @pytest.mark.parametrize(

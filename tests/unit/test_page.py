@@ -324,3 +324,10 @@ def test_text_stands_out_from_what_is_behind_it(scheme: int):
     for text, ground in pairs:
         low, high = sorted(measure_light(colours[name]) for name in (text, ground))
         assert (high + 0.05) / (low + 0.05) >= 4.5, (text, ground)
+
+
+def test_a_loss_is_no_variable_without_a_name() -> None:
+    finding = make_finding(variable="", variables=("", "kernel", "bias"))
+    run = make_run(Status.FAIL, findings=(finding,))
+    page = verdict_to_html(make_verdict(run), CheckOptions())
+    assert "<dt>Variables</dt><dd>kernel, bias</dd>" in page

@@ -41,7 +41,8 @@
       holder.hidden = !found || Boolean(other);
       findings += !holder.hidden && holder.classList.contains("finding");
     }
-    shown.textContent = `${matching.size} of ${rows.length} runs, ${findings} findings`;
+    const word = findings === 1 ? "finding" : "findings";
+    shown.textContent = `${matching.size} of ${rows.length} runs, ${findings} ${word}`;
   }
 
   // A link leads to its finding or run even if that is filtered out or closed.
