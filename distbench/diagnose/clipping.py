@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from distbench.compare.values import Array, measure_norm, measure_size
+from distbench.compare.values import Array, measure_size
 from distbench.diagnose.addends import (
     PHASES,
     Source,
@@ -15,62 +16,42 @@ from distbench.diagnose.addends import (
     list_sources,
 )
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
-from distbench.diagnose.fit import Row, fit_weights
 from distbench.diagnose.norms import (
+    ElementNorm,
     GlobalNorm,
-    Measure,
     Norm,
+    Ratio,
     SliceNorm,
     TensorNorm,
-    VariableNorm,
+    UnitNorm,
+    measure_units,
 )
 from distbench.diagnose.reduction import name_missing_sum
 
-
-def _predict_small(
-    context: Context, clip: Callable[[Source, Array], Array]
-) -> dict[int, Array]:
-    """Sums of addends that all were too small to be clipped, unlike the sums.
-
-    Nothing was done to them, which is wrong only if one device clips the sum: that it
-    came to what the same clip makes of it shows that it does.
-    """
-    found: dict[int, Array] = {}
-    for source in list_known(context):
-        total = np.sum(source.terms, axis=0)
-        if context.phase == "reduced_gradient" and is_plain_sum(
-            context, source.case, source.terms
-        ):
-            rest = np.abs(source.case.expected - clip(source, total))
-            if np.all(rest <= find_tolerance(source.case, context.replicas)):
-                found[source.number] = total
-    return found
+_ENOUGH = 2048
+"""Elements of a large value that a limit is fitted to, twice: it is one number, and
+what it foretells is held against all."""
 
 
-def explain_by_clipped_norm(context: Context) -> Iterator[Hypothesis]:
-    """Each replica's gradient scaled down to a norm, by tensor or over all of them.
+def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
+    """Each replica's gradient scaled down to a norm c, and then added up.
 
-    The weight w_r of each addend is fitted. Under the hypothesis w_r ‖g_r‖ is the same
-    number c wherever w_r < 1, or the same share of the variable's norm; with that c
-    every weight is predicted anew.
+    The norm may be that of a tensor, of all of a replica's gradients, of each unit of a
+    layer or of each element, and c a share of the variable's. c is fitted.
     """
     if context.phase not in PHASES:
         return
     sources = list_sources(context)
     n = context.replicas
-    for words, measure in _list_norms(context):
+    for words, norm in _list_norms(context):
         for mean in (1.0,) if n == 1 else (1.0, 1.0 / n):
-            limit = _find_limit(sources, measure, mean)
+            limit = _fit_limit(sources, norm, mean)
             if limit is None:
                 continue
-            predicted = {
-                source.number: _sum_clipped(source, measure, limit, mean)
-                for source in sources
-            }
-            small = _predict_small(context, _make_clip(measure, limit))
+            predicted = {s.number: _sum_clipped(s, norm, limit, mean) for s in sources}
             yield Hypothesis(
                 code="clip-before-reduction",
-                predicted={**predicted, **small},
+                predicted={**predicted, **_predict_small(context, norm, limit)},
                 detail=f"every replica clips {words.format(limit)} before the "
                 "replicas' gradients are added up",
             )
@@ -82,25 +63,15 @@ def explain_by_own_clip(context: Context) -> Iterator[Hypothesis]:
         return
     sources = list_sources(context, own=True)
     code = name_missing_sum(context)
-    for words, measure in _list_norms(context):
-        limit = _find_limit(sources, measure, 1.0)
+    for words, norm in _list_norms(context):
+        limit = _fit_limit(sources, norm)
         if limit is not None:
             yield Hypothesis(
                 code=code,
-                predicted={
-                    s.number: _sum_clipped(s, measure, limit, 1.0) for s in sources
-                },
+                predicted={s.number: _sum_clipped(s, norm, limit) for s in sources},
                 detail=f"each replica clips {words.format(limit)} and goes on with "
                 "what it has",
             )
-    value = _fit_limit(sources)
-    if value is not None:
-        yield Hypothesis(
-            code=code,
-            predicted={s.number: _sum_limited(s, value) for s in sources},
-            detail=f"each replica clips its gradient's elements to ±{value:.6g} and "
-            "goes on with what it has",
-        )
 
 
 def _list_norms(context: Context) -> Iterator[tuple[str, Norm]]:
@@ -109,105 +80,129 @@ def _list_norms(context: Context) -> Iterator[tuple[str, Norm]]:
     yield "the global norm of each replica's gradients to {:.6g}", GlobalNorm(context)
     yield (
         "the norm of each variable's gradient to {:.6g} times that of the variable",
-        VariableNorm(context),
+        Ratio(context),
+    )
+    yield "its gradient's elements to ±{:.6g}", ElementNorm()
+    yield "the norm of each unit's gradient to {:.6g}", UnitNorm()
+    yield (
+        "the norm of each unit's gradient to {:.6g} times that of the unit's weights",
+        Ratio(context, measure_units),
     )
 
 
-def _find_limit(
-    sources: Sequence[Source], measure: Measure, mean: float
-) -> float | None:
-    """The common norm of all addends that were scaled down."""
-    limits = []
-    for source in filter(lambda source: source.arrived, sources):
-        row = Row(
-            number=source.number, target=source.case.observed, features=source.terms
-        )
-        weights = fit_weights([row])
-        if weights is None:
-            continue
-        for place, weight in enumerate(weights / mean):
-            if 0 < weight < 1 - 1e-3:
-                limits.append(weight * measure(source, place))
-    return float(np.median(limits)) if limits else None
+def _predict_small(context: Context, norm: Norm, limit: float) -> dict[int, Array]:
+    """Sums of addends that all were too small to be clipped, unlike the sums.
+
+    Nothing was done to them, which is wrong only if one device clips the sum: that it
+    came to what the same clip makes of it shows that it does.
+    """
+    found: dict[int, Array] = {}
+    for source in list_known(context):
+        total = np.sum(source.terms, axis=0)
+        if context.phase == "reduced_gradient" and is_plain_sum(
+            context, source.case, source.terms
+        ):
+            size = norm.relate(source, total)
+            clipped = total if size is None else total * _find_share(size, limit)
+            rest = np.abs(source.case.expected - clipped)
+            if np.all(rest <= find_tolerance(source.case, context.replicas)):
+                found[source.number] = total
+    return found
 
 
-def _sum_clipped(source: Source, measure: Measure, limit: float, mean: float) -> Array:
+def _find_share(size: float | Array, limit: float) -> Array:
+    """What a clip leaves of values of a size: min(1, limit / size)."""
+    size = np.asarray(size)
+    return np.minimum(
+        1.0, np.divide(limit, size, out=np.ones(size.shape), where=size > 0)
+    )
+
+
+def _sum_clipped(source: Source, norm: Norm, limit: float, mean: float = 1.0) -> Array:
     total = np.zeros_like(source.case.expected)
     for place, term in enumerate(source.terms):
-        norm = measure(source, place)
-        total = total + (min(1.0, limit / norm) if norm > 0 else 1.0) * mean * term
+        total = total + mean * _find_share(norm(source, place), limit) * term
     return total
 
 
-def _make_clip(measure: Norm, limit: float) -> Callable[[Source, Array], Array]:
-    """What limits a sum; one whose norm in the rule is not known is left as it is."""
+def _fit_limit(
+    sources: Sequence[Source], norm: Norm, mean: float = 1.0
+) -> float | None:
+    """The limit that leaves least of what was observed; None if it would clip nothing.
 
-    def clip(source: Source, total: Array) -> Array:
-        norm = measure.relate(source, measure_norm(total))
-        if norm is None or not norm > 0:
-            return total
-        return total * min(1.0, limit / norm)
-
-    return clip
-
-
-def explain_by_clipped_value(context: Context) -> Iterator[Hypothesis]:
-    """Each element of each replica's gradient limited to [-c, c].
-
-    Σ_r clip(g_r, c) is piecewise linear in c: Newton's iteration on the least-squares
-    error, from several starts.
+    Σ_r g_r min(1, c/‖g_r‖) is piecewise linear in c: Newton's iteration on the
+    least-squares error, from several starts. Every value weighs alike.
     """
-    if context.phase not in PHASES:
-        return
-    sources = list_sources(context)
-    limit = _fit_limit(sources)
-    if limit is None:
-        return
-    yield Hypothesis(
-        code="clip-before-reduction",
-        predicted={
-            **{s.number: _sum_limited(s, limit) for s in sources},
-            **_predict_small(context, lambda _, total: np.clip(total, -limit, limit)),
-        },
-        detail=f"every replica clips its gradient's elements to ±{limit:.6g} before "
-        "the replicas' gradients are added up",
-    )
-
-
-def _fit_limit(sources: Sequence[Source]) -> float | None:
-    """The limit of the elements that leaves least; None if it would limit nothing."""
-    sources = [source for source in sources if source.arrived]
-    if not sources:
+    sums = [_ClippedSum(source, norm, mean) for source in sources if source.arrived]
+    sizes = np.concatenate([one.sizes for one in sums] or [np.zeros(0)])
+    sizes = sizes[np.isfinite(sizes)]
+    if not np.any(sizes):
         return None
-    sizes = np.concatenate([np.abs(t).ravel() for s in sources for t in s.terms])
-    starts = [float(q) for q in np.quantile(sizes, (0.3, 0.5, 0.7, 0.9, 0.97))]
-    starts.append(max(measure_size(s.case.observed) for s in sources))
-    best: tuple[float, float] | None = None
-    for start in starts:
-        limit = _refine_limit(sources, start)
-        rest = sum(
-            float(np.sum((s.case.observed - _sum_limited(s, limit)) ** 2))
-            for s in sources
+    starts = {0.0, *np.quantile(sizes, (0.3, 0.5, 0.7, 0.9, 0.97)).tolist()}
+    limits = [_refine(sums, start) for start in sorted(starts)]
+    best = min(limits, key=lambda limit: sum(one.measure_rest(limit) for one in sums))
+    return best if 0 < best < float(sizes.max()) else None
+
+
+class _ClippedSum:
+    """Σ_r g_r min(1, c/‖g_r‖) of one value, against what was observed of it.
+
+    Of a large value some elements do: those in which it is furthest from the plain sum,
+    which a clip has changed, and as many others.
+    """
+
+    def __init__(self, source: Source, norm: Norm, mean: float) -> None:
+        observed = source.case.observed
+        terms = [mean * term for term in source.terms]
+        scale = max(map(measure_size, (observed, *terms)))
+        picked = _pick_elements(np.abs(observed - sum(terms)))
+        self._observed = observed.ravel()[picked] / scale
+        self._terms = [term.ravel()[picked] / scale for term in terms]
+        self._norms = [
+            np.broadcast_to(norm(source, place), observed.shape).ravel()[picked]
+            for place in range(len(terms))
+        ]
+        self.sizes = np.concatenate(self._norms)
+
+    def find_rest(self, limit: float) -> Array:
+        """What is left of the observed value."""
+        return np.asarray(
+            self._observed
+            - sum(
+                _find_share(norms, limit) * term
+                for norms, term in zip(self._norms, self._terms, strict=True)
+            )
         )
-        if limit > 0 and (best is None or rest < best[0]):
-            best = (rest, limit)
-    if best is None or best[1] >= float(sizes.max()):
-        return None
-    return best[1]
+
+    def find_slope(self, limit: float) -> Array:
+        """By how much the sum grows with the limit."""
+        return np.asarray(
+            sum(
+                np.divide(term, norms, out=np.zeros(term.shape), where=norms > limit)
+                for norms, term in zip(self._norms, self._terms, strict=True)
+            )
+        )
+
+    def measure_rest(self, limit: float) -> float:
+        """Sum of the squares of what is left."""
+        return float(np.sum(self.find_rest(limit) ** 2))
 
 
-def _sum_limited(source: Source, limit: float) -> Array:
-    return np.asarray(np.sum([np.clip(t, -limit, limit) for t in source.terms], axis=0))
+def _pick_elements(rest: Array) -> npt.NDArray[np.int_]:
+    """Places of elements of a value, made flat: where most is left, and others."""
+    if rest.size <= 2 * _ENOUGH:
+        return np.arange(rest.size)
+    largest = np.argpartition(rest.ravel(), -_ENOUGH)[-_ENOUGH:]
+    others = np.random.default_rng(0).integers(0, rest.size, _ENOUGH)
+    return np.concatenate([largest, others])
 
 
-def _refine_limit(sources: Sequence[Source], limit: float) -> float:
+def _refine(sums: Sequence[_ClippedSum], limit: float) -> float:
     for _ in range(25):
         upper = lower = 0.0
-        for source in sources:
-            slopes = [np.sign(t) * (np.abs(t) > limit) for t in source.terms]
-            slope = np.sum(slopes, axis=0)
-            rest = source.case.observed - _sum_limited(source, limit)
-            upper += float(np.sum(rest * slope))
+        for one in sums:
+            slope = one.find_slope(limit)
+            upper += float(np.sum(one.find_rest(limit) * slope))
             lower += float(np.sum(slope * slope))
         if lower == 0:
             break

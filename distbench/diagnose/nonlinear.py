@@ -15,9 +15,9 @@ from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 from distbench.diagnose.norms import (
     GlobalNorm,
     Measure,
+    Ratio,
     SliceNorm,
     TensorNorm,
-    VariableNorm,
 )
 
 CODE = "nonlinear-before-reduction"
@@ -85,7 +85,7 @@ def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
         return
     sources = list_sources(context)
     for words, measure in _list_sizes(context):
-        norms = [measure(s, place) for s in sources for place in range(len(s.terms))]
+        norms = [float(measure(s, i)) for s in sources for i in range(len(s.terms))]
         if not norms or min(norms) == 0 or max(norms) < 1.01 * min(norms):
             continue
         sums = {
@@ -111,7 +111,7 @@ def _list_sizes(context: Context) -> Iterator[tuple[str, Measure]]:
     yield "all its gradients to a global norm of {:.6g}", GlobalNorm(context)
     yield (
         "its gradient to {:.6g} times the norm of the variable",
-        VariableNorm(context),
+        Ratio(context),
     )
     yield (
         "its gradient to a largest element of {:.6g}",

@@ -8,23 +8,26 @@ from typing import Protocol
 
 import numpy as np
 
-from distbench.compare.values import densify, measure_norm
+from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.addends import Source
 from distbench.diagnose.context import Context
 from distbench.trace import SparseRows
 
-Measure = Callable[[Source, int], float]
+Measure = Callable[[Source, int], float | Array]
 
 
 class Norm(Protocol):
-    """A norm that a clip may go by."""
+    """A norm that a clip may go by: a number, or one for each part of a value.
 
-    def __call__(self, source: Source, place: int) -> float:
+    Those of parts broadcast against the value.
+    """
+
+    def __call__(self, source: Source, place: int) -> float | Array:
         """That of the addend at a place."""
         ...
 
-    def relate(self, source: Source, norm: float) -> float | None:
-        """What a value with a norm of its own has; None where that is not known."""
+    def relate(self, source: Source, value: Array) -> float | Array | None:
+        """That of a value of the same variable; None where it is not known."""
         ...
 
 
@@ -35,9 +38,44 @@ class TensorNorm:
         """That norm of the addend at a place."""
         return measure_norm(source.terms[place])
 
-    def relate(self, source: Source, norm: float) -> float:  # noqa: ARG002  # as `Norm`
-        """The norm itself."""
-        return norm
+    def relate(self, source: Source, value: Array) -> float:  # noqa: ARG002  # as `Norm`
+        """The value's norm."""
+        return measure_norm(value)
+
+
+class ElementNorm:
+    """The absolute value of each element."""
+
+    def __call__(self, source: Source, place: int) -> Array:
+        """Those of the addend at a place."""
+        return np.abs(source.terms[place])
+
+    def relate(self, source: Source, value: Array) -> Array:  # noqa: ARG002  # as `Norm`
+        """Those of the value."""
+        return np.abs(value)
+
+
+class UnitNorm:
+    """Norm of what leads to one unit of a layer: over all axes but the last.
+
+    Of a vector or a number it is that of all of it, as where gradients are clipped
+    adaptively (Brock et al. 2021, *High-Performance Large-Scale Image Recognition
+    Without Normalization*, §4).
+    """
+
+    def __call__(self, source: Source, place: int) -> Array:
+        """Those of the addend at a place."""
+        return measure_units(source.terms[place])
+
+    def relate(self, source: Source, value: Array) -> Array:  # noqa: ARG002  # as `Norm`
+        """Those of the value."""
+        return measure_units(value)
+
+
+def measure_units(value: Array) -> Array:
+    """Euclidean norm over all axes but the last, or over a vector; axes are kept."""
+    axes = tuple(range(value.ndim - 1)) or None
+    return np.asarray(np.sqrt(np.sum(value * value, axis=axes, keepdims=True)))
 
 
 class SliceNorm:
@@ -58,7 +96,7 @@ class SliceNorm:
                 return measure_norm(np.asarray(value.values, np.float64))
         return measure_norm(source.terms[place])
 
-    def relate(self, source: Source, norm: float) -> None:
+    def relate(self, source: Source, value: Array) -> None:
         """Nobody knows which slices would make up a value."""
 
 
@@ -89,23 +127,35 @@ class GlobalNorm:
             self._known[(step, replica)] = float(np.sqrt(sum(squares)))
         return self._known[(step, replica)]
 
-    def relate(self, source: Source, norm: float) -> None:
+    def relate(self, source: Source, value: Array) -> None:
         """Nobody knows the other variables' values."""
 
 
-class VariableNorm:
-    """Norm of one addend over that of its variable before the step: a trust ratio's."""
+class Ratio:
+    """A norm over that of the variable before the step, as in a trust ratio.
 
-    def __init__(self, context: Context) -> None:
+    Args:
+        context: The wrong values.
+        norm: Takes a value's; whether by parts or not.
+    """
+
+    def __init__(
+        self, context: Context, norm: Callable[[Array], float | Array] = measure_norm
+    ) -> None:
         self._context = context
+        self._norm = norm
 
-    def __call__(self, source: Source, place: int) -> float:
+    def __call__(self, source: Source, place: int) -> float | Array:
         """That ratio of the addend at a place."""
-        return self.relate(source, measure_norm(source.terms[place]))
+        return self.relate(source, source.terms[place])
 
-    def relate(self, source: Source, norm: float) -> float:
-        """A norm over that of the variable; infinite where that is 0 or not known."""
+    def relate(self, source: Source, value: Array) -> float | Array:
+        """That of a value; infinite where the variable is 0 or not known."""
         key = source.case.key
-        value = self._context.evidence.get_before(key.step, "variable", key.variable)
-        whole = 0.0 if value is None else measure_norm(densify(value))
-        return norm / whole if whole > 0 else float("inf")
+        before = self._context.evidence.get_before(key.step, "variable", key.variable)
+        if before is None:
+            return float("inf")
+        whole = np.asarray(self._norm(densify(before)))
+        ratio = np.full(whole.shape, np.inf)
+        np.divide(self._norm(value), whole, out=ratio, where=whole > 0)
+        return ratio

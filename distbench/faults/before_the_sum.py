@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import EVERYWHERE, WIDE, fault
+from distbench.samples.adaptive import clip_units
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import TRAINED, OwnReduction, Program
@@ -37,6 +38,21 @@ class ElementsClipped(Program):
     def transform(self, gradients):
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return [tf.clip_by_value(gradient, -0.01, 0.01) for gradient in dense]
+
+
+@fault(
+    _CLIP,
+    _PHASE,
+    TRAINED,
+    like="LeelaChessZero/lczero-training#162",
+    clusters=EVERYWHERE,
+)
+class EachUnitClipped(Program):
+    """Gradients are clipped adaptively, by units of layers, on each replica."""
+
+    def transform(self, gradients):
+        pairs = zip(gradients, self.trained(), strict=True)
+        return [clip_units(tf.convert_to_tensor(g), v, 0.1) for g, v in pairs]
 
 
 @fault(

