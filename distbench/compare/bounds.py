@@ -6,7 +6,7 @@ The one free number is `FALSE_ALARM`, a probability, not a tolerance.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
@@ -150,6 +150,75 @@ def spread_additions(
         sums = np.bincount(groups, weights=np.abs(weights * limit).ravel())
         square += float(np.sum(sums * sums))
     return SIGMAS * math.hypot(u, _ROUNDOFF["float64"]) * math.sqrt(square)
+
+
+def follow_drift(
+    terms: Sequence[Array], partial: Array, u: float
+) -> Callable[[Array], float]:
+    """How far Σ w_i e_i is carried by roundings that are not of mean zero.
+
+    A partial sum is a multiple of the unit Δ of its last place, so an addend x leaves
+    there what it leaves on that grid: Δ rint(x/Δ) - x. Addends that vary by many Δ
+    leave nothing on the average. Others do, and one below Δ/2 is lost as a whole: the
+    sum stands still (Connolly, Higham and Mary, Stochastic rounding and its
+    probabilistic backward error analysis, SIAM J. Sci. Comput. 43, 2021, §1). What the
+    known addends leave on each grid is known as well. Which grid the j-th addition
+    met is not: it is that of its largest partial sum, or a finer one, or, where nearly
+    everything may have been rounded up, one that is coarser by a place.
+
+    Args:
+        terms: The addends.
+        partial: Largest partial sums, of `limit_partial_sums`.
+        u: Unit roundoff of the accumulation.
+
+    Returns:
+        A function of the weights w_i.
+    """
+    stacked = np.stack([term.ravel() for term in terms])
+    partial = partial.reshape(len(partial), stacked.shape[1])
+    finest = stacked.std(axis=0) * _FINE
+    # One addend alone is not rounded.
+    risky = 2 * u * _find_binade(partial[-1:].sum(axis=0)) > finest
+    if not risky.any():
+        return lambda weights: 0.0  # noqa: ARG005 - as the one below
+    units = 2 * u * _find_binade(partial[:, risky])
+    table = np.stack(list(_list_left(stacked[:, risky], units[-1], finest[risky])))
+    coarsest, places = np.frexp(2 * units[-1])[1], np.arange(table.shape[1])
+    last = len(table) - 1  # nothing is left there
+
+    def drift(weights: Array) -> float:
+        carried = weights.ravel()[risky] * table
+        total = 0.0
+        for number, row in enumerate(units, start=1):
+            depth = np.where(row > 0, coarsest - np.frexp(row)[1], last)
+            first = -1 if number * u >= _MUCH else 0
+            total += max(
+                abs(float(np.sum(carried[np.minimum(depth + finer, last), places])))
+                for finer in range(first, last + 1)
+            )
+        return total
+
+    return drift
+
+
+def _list_left(stacked: Array, coarsest: Array, finest: Array) -> Iterator[Array]:
+    """What addends leave on the average on finer and finer grids, until nothing."""
+    unit = 2 * coarsest
+    left = np.ones_like(unit)
+    while left.any():
+        # A grid that is finer than their last place leaves nothing of itself.
+        scale = np.where(unit > 0, unit, 1.0)
+        left = np.mean(np.rint(stacked / scale) * scale - stacked, axis=0)
+        left = np.where(unit > finest, left, 0.0)
+        yield left
+        unit = unit / 2
+
+
+_FINE = 2.0**-6
+"""Addends that vary by 64 units leave less than a two-thousandth of one on the average,
+even where they are spread evenly between two limits."""
+_MUCH = 2.0**-3
+"""So many roundings, times u, may take a sum to its next power of two."""
 
 
 def _group_alike(expected: Array) -> npt.NDArray[np.intp]:

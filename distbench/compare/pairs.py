@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
@@ -10,17 +10,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.bounds import (
-    bound_additions,
-    bound_sum,
-    find_roundoff,
-    limit_partial_sums,
-    spread_additions,
-    spread_sum,
-)
+from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.factor import find_factor, is_power_of_two
 from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.noise import STATE, Noise
+from distbench.compare.sums import bound_reduction
 from distbench.compare.values import (
     Aligned,
     Array,
@@ -29,7 +23,6 @@ from distbench.compare.values import (
     are_equal,
     densify,
     join_rows,
-    measure_norm,
     name_dtype,
 )
 from distbench.evidence import Evidence
@@ -245,33 +238,17 @@ class Pairs:
             against=SUM,
             observed=seen.total,
             expected=expected,
-            margin=self._bound_reduction(
-                dtype, terms, expected, is_power_of_two(factor)
+            margin=BITWISE
+            if self._exact
+            else bound_reduction(
+                terms,
+                expected,
+                find_roundoff(dtype),
+                factor_rounds=not is_power_of_two(factor),
             ),
             dtype=dtype,
             terms=tuple(t.total for t in terms),
             rows=_rows(seen),
-        )
-
-    def _bound_reduction(
-        self, dtype: str, terms: list[Aligned], expected: Array, exact_factor: bool
-    ) -> Margin:
-        u = find_roundoff(dtype)
-        # A row may be met several times by one replica: every slice is an addend.
-        counts = [1 if t.counts is None else t.counts for t in terms]
-        addends = int(np.max(np.sum(np.broadcast_arrays(*counts), axis=0), initial=1))
-        roundings = addends - 1 if exact_factor else addends + 1
-        if self._exact or roundings == 0 or u == 0:
-            return BITWISE
-        magnitude = np.sum([t.magnitude for t in terms], axis=0)
-        square = measure_norm(expected) ** 2
-        if not np.isfinite(square) or not np.all(np.isfinite(magnitude)):
-            return Margin(bound=bound_sum(magnitude, roundings, u))
-        bound, spread = _bound_terms(terms, magnitude, expected, roundings, u)
-        return Margin(
-            bound=bound,
-            ratio=spread(expected) / square if square > 0 else float("inf"),
-            total=spread(np.ones_like(expected)),
         )
 
     def _pair_whole(self, key: TraceKey, value: Value) -> Iterator[Pair]:
@@ -414,26 +391,6 @@ class Pairs:
 
     def _name_dtype(self, key: TraceKey, value: Value) -> str:
         return name_dtype(value, self._dtypes.get(key.variable))
-
-
-def _bound_terms(
-    terms: Sequence[Aligned],
-    magnitude: Array,
-    expected: Array,
-    roundings: int,
-    u: float,
-) -> tuple[Array, Callable[[Array], float]]:
-    """Bound of each element of a sum, and spread of a weighted sum of their errors."""
-    bound = bound_sum(magnitude, roundings, u)
-    if roundings != len(terms) - 1 or any(t.counts is not None for t in terms):
-        # The slices of a row are not known one by one, or a factor rounds as well.
-        return bound, lambda weights: spread_sum(
-            weights, magnitude, expected, roundings, u
-        )
-    partial = limit_partial_sums([t.total for t in terms])
-    # Where γ is large the looser formula may be the tighter one; both hold.
-    bound = np.minimum(bound, bound_additions(partial, expected, u))
-    return bound, lambda weights: spread_additions(weights, partial, expected, u)
 
 
 def _scale(aligned: Aligned, factor: float) -> Aligned:

@@ -1,0 +1,92 @@
+"""A sum over the replicas passes in any order, and one that lacks a part fails."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from distbench.compare.bounds import (
+    find_roundoff,
+    follow_drift,
+    limit_partial_sums,
+    spread_additions,
+)
+from distbench.compare.measure import BITWISE, measure_error
+from distbench.compare.sums import bound_reduction
+from distbench.compare.values import Aligned
+
+SIZE = 12
+
+
+def add_in_turn(addends):
+    total = addends[0]
+    for one in addends[1:]:
+        total = total + one
+    return total
+
+
+def add_in_pairs(addends):
+    while len(addends) > 1:
+        addends = addends[::2] + addends[1::2]
+    return addends[0]
+
+
+def draw(kind, replicas, dtype):
+    rng = np.random.default_rng(replicas)
+    drawn = {
+        "noise": lambda: rng.normal(size=(replicas, SIZE)),
+        "alike": lambda: 1.3 + 0.02 * rng.normal(size=(replicas, SIZE)),
+        "equal": lambda: np.tile(rng.uniform(0.5, 2, SIZE), (replicas, 1)),
+        "ones": lambda: np.ones((replicas, SIZE)),
+    }
+    return drawn[kind]().astype(dtype)
+
+
+def judge(addends, observed):
+    exact = addends.astype(np.float64)
+    terms = [Aligned(total=one) for one in exact]
+    margin = bound_reduction(terms, exact.sum(0), find_roundoff(addends.dtype.name))
+    return measure_error(observed.astype(np.float64), exact.sum(0), margin)
+
+
+@pytest.mark.parametrize("add", [add_in_turn, add_in_pairs])
+@pytest.mark.parametrize("kind", ["noise", "alike", "equal", "ones"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("replicas", [2, 16, 256])
+def test_a_sum_that_rounds_as_it_goes_passes(replicas, dtype, kind, add):
+    addends = draw(kind, replicas, dtype)
+    assert not judge(addends, add(addends)).wrong
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("kind", ["noise", "alike", "equal", "ones"])
+def test_a_sum_without_one_of_sixteen_fails(kind, dtype):
+    addends = draw(kind, 16, dtype)
+    assert judge(addends, add_in_turn(addends[1:])).wrong
+
+
+def test_a_sum_that_stands_still_is_no_matter_of_chance():
+    addends = np.ones((2304, SIZE), np.float16)
+    observed = add_in_turn(addends).astype(np.float64)
+    assert np.all(observed == 2048)
+    terms, exact = list(addends.astype(np.float64)), np.full(SIZE, 2304.0)
+    partial, u = limit_partial_sums(terms), find_roundoff("float16")
+    chance = spread_additions(exact, partial, exact, u)
+    off = abs(float(np.sum(exact * (observed - exact))))
+    assert chance < off < chance + follow_drift(terms, partial, u)(exact)
+    assert not judge(addends, add_in_turn(addends)).wrong
+
+
+def test_addends_that_vary_by_many_units_leave_nothing_on_the_average():
+    terms = list(draw("noise", 64, "float32").astype(np.float64))
+    partial = limit_partial_sums(terms)
+    drift = follow_drift(terms, partial, find_roundoff("float32"))
+    assert drift(np.ones(SIZE)) == 0.0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_what_does_not_round_is_bitwise(dtype):
+    replicas = 1 if dtype == "float32" else 3
+    terms = [Aligned(total=np.ones(3))] * replicas
+    expected = np.full(3, float(replicas))
+    assert bound_reduction(terms, expected, find_roundoff(dtype)) is BITWISE
