@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -76,6 +77,7 @@ class ForkServer:
         self._ready = False
         self._unfit = ""
         self.dead = False
+        self._dead_s = 0.0
         self._preload = preload
         self._finalizer = weakref.finalize(
             self, _end_server, self._control, self._popen, self._output, os.getpid()
@@ -165,7 +167,7 @@ class ForkServer:
                 return self._exits.pop(pid)
             # The kernel has killed the tasks of the dead server, but not what they
             # started; init reaps them.
-            end_group(pid)
+            end_group(pid, self._dead_s)
             because = "its fork server died"
             return ExitStatus(signal=signal.SIGKILL, because=because)
 
@@ -177,7 +179,8 @@ class ForkServer:
 
     def close(self) -> None:
         """End the server and all its tasks."""
-        self.dead = True
+        if not self.dead:
+            self.dead, self._dead_s = True, time.monotonic()
         self._finalizer()
 
     def _note_exit(self, packet: Mapping[str, Any]) -> None:

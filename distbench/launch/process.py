@@ -84,9 +84,14 @@ class TaskProcess(ABC):
             pass  # macOS answers so for a group of which only a zombie is left
 
 
-def end_group(group: int) -> None:
-    """Wait until nobody is left of the group of a task that has ended, or kill it."""
-    deadline = time.monotonic() + TIDY_S
+def end_group(group: int, ended_s: float) -> None:
+    """Wait until nobody is left of the group of a task that has ended, or kill it.
+
+    Args:
+        group: The task's former pid.
+        ended_s: When it ended, as `time.monotonic` has it.
+    """
+    deadline = ended_s + TIDY_S
     with contextlib.suppress(ProcessLookupError, PermissionError):
         while time.monotonic() < deadline:
             # While any of it is alive its number cannot be given away.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 
 from distbench.launch.process import ExitStatus, TaskProcess, end_group
@@ -24,7 +25,7 @@ class SpawnedProcess(TaskProcess):
         if code is None:
             return None
         if lives:
-            end_group(self.pid)
+            end_group(self.pid, time.monotonic())
         return ExitStatus(signal=-code) if code < 0 else ExitStatus(code=code)
 
 
