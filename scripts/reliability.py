@@ -134,7 +134,8 @@ TASKS = (
     ),
     TaskCase(
         injury="takes memory without end",
-        how="128 MiB after 128 MiB, up to the limit of 2 GiB for each task",
+        how="128 MiB after 128 MiB, the first of which begins the seconds, up to the "
+        "limit of 2 GiB for each task",
         said=_FIRST + r"took \d+ MiB of memory, and 2048 MiB a task may take",
         memory_gib=2.0,
     ),
