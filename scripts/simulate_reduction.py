@@ -30,7 +30,7 @@ from simulated_page import PAGE, make_lines
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.measure import Margin, Measure, measure_error
 from distbench.compare.sums import bound_reduction
-from distbench.compare.values import Aligned, Array
+from distbench.compare.values import Aligned, Array, measure_norm
 
 FIGURES = FOLDER / "simulated_reductions.json"
 MOST = 4096
@@ -99,7 +99,7 @@ def _describe(observed: Array, expected: Array, margin: Margin) -> dict[str, Any
         "largest": float(quotient.max()),
         "median": float(np.median(quotient)),
         "tests": _measure_tests(found, observed, expected, margin),
-        "off": float(np.abs(np.sum(observed) / np.sum(expected) - 1)),
+        "off": measure_norm(observed - expected) / measure_norm(expected),
         "wrong": int(found.wrong),
     }
 

@@ -36,7 +36,7 @@ _TIGHT = """\
 
 Error over bound of the elements, the largest and the median one, for each reduction;
 *tests* is the larger share of what ratio and sum of errors may be, of the worst
-reduction, and *off* how far the total of its sums lies from the exact one.
+reduction, and *off* the norm of its error over that of the exact sum.
 """
 
 
@@ -52,7 +52,7 @@ def make_lines(document: Mapping[str, Any]) -> Iterator[str]:
     for dtype, addends, here in _group(rows):
         alone = _find_most(here, "lost replica seen by elements")
         both = _find_most(here, "lost replica seen")
-        yield f"| {dtype} | {addends} | {alone} | {both} |"
+        yield f"| {dtype} | {addends} | {alone:,} | {both:,} |"
     yield ""
     yield from write_paragraph(_tell_deciding(rows))
     yield from _TIGHT.splitlines()
@@ -79,8 +79,8 @@ def _tell_alarms(rows: Sequence[Row]) -> str:
         f"was {largest:.2f} of its bound, the largest deviation of a ratio or a sum of "
         f"errors {tests:.2f} of what it may be. That includes sums that stand still: "
         f"with {still['replicas']:,} addends in {still['dtype']} that are "
-        f"{still['addends']} {_name_worst(still)} loses {_measure_off(still):.0%} of "
-        "the total by rounding alone, since what is added is less than half of a unit "
+        f"{still['addends']} {_name_worst(still)} is {_measure_off(still):.0%} off by "
+        "rounding alone, since what is added is less than half of a unit "
         "in the last place. Such a sum is no use for training, but that is the dtype's "
         "doing and no mistake of the program's."
     )
@@ -92,7 +92,8 @@ def _tell_deciding(rows: Sequence[Row]) -> str:
         alone = _find_most(here, "lost replica seen by elements")
         both = _find_most(here, "lost replica seen")
         if both > alone:
-            parts.append(f"{dtype}, {addends}: {2 * alone:,} to {both:,}")
+            span = f"{2 * alone:,} to {both:,}" if 2 * alone < both else f"{both:,}"
+            parts.append(f"{dtype}, {addends}: {span}")
     return (
         "For these numbers only the ratio and the sum of errors can decide: "
         f"{'; '.join(parts)}. With more replicas nothing does, as what one of them "
