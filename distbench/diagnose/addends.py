@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from distbench.compare.pairs import Pair
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, find_shards, find_tolerance
-from distbench.trace import WHOLE
+from distbench.diagnose.context import (
+    Context,
+    find_shards,
+    find_tolerance,
+    take_rows,
+)
+from distbench.trace import WHOLE, SparseRows, Value
 
 PHASES = ("local_gradient", "reduced_gradient")
 """Phases in which something may be done to addends before they are summed."""
@@ -72,6 +77,36 @@ def list_known(context: Context, *, own: bool = False) -> Iterator[Source]:
             terms, replicas = (terms[replica],), (replica,)
         if terms:
             yield Source(number=number, case=case, terms=terms, replicas=replicas)
+
+
+def split_slices(context: Context, source: Source) -> Source:
+    """A source whose addends are slices, as rules see them that leave rows apart.
+
+    Each addend holds slices of different rows: the first ones of a replica's rows, the
+    second ones, and so on. Dense gradients are left as they are.
+    """
+    terms: list[Array] = []
+    replicas: list[int] = []
+    for term, replica in zip(source.terms, source.replicas, strict=True):
+        seen = find_gradient(context, source.case, replica)
+        parts = (
+            [take_rows(layer, source.case) for layer in seen.list_layers()]
+            if isinstance(seen, SparseRows)
+            else [term]
+        )
+        terms += parts
+        replicas += [replica] * len(parts)
+    return replace(source, terms=tuple(terms), replicas=tuple(replicas))
+
+
+def find_gradient(context: Context, case: Pair, replica: int) -> Value | None:
+    """A replica's own gradient, to which nothing has been done: dense or in slices."""
+    key = replace(case.key, phase="local_gradient", replica=replica)
+    evidence = context.evidence
+    # One that is wrong itself shows what was done to it.
+    is_wrong = context.phase == "local_gradient"
+    observed = None if is_wrong else evidence.observed.get(key)
+    return evidence.reference.get(key) if observed is None else observed
 
 
 def is_plain_sum(context: Context, case: Pair, terms: Sequence[Array]) -> bool:

@@ -14,6 +14,7 @@ from distbench.diagnose.addends import (
     is_plain_sum,
     list_known,
     list_sources,
+    split_slices,
 )
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 from distbench.diagnose.norms import (
@@ -41,9 +42,9 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase not in PHASES:
         return
-    sources = list_sources(context)
+    found = list_sources(context)
     n = context.replicas
-    for words, norm in _list_norms(context):
+    for words, norm, sources in _list_norms(context, found):
         for mean in (1.0,) if n == 1 else (1.0, 1.0 / n):
             limit = _fit_limit(sources, norm, mean)
             if limit is None:
@@ -61,9 +62,9 @@ def explain_by_own_clip(context: Context) -> Iterator[Hypothesis]:
     """Each replica goes on with its own gradient, clipped; nobody sums."""
     if context.phase != "reduced_gradient" or context.replicas == 1:
         return
-    sources = list_sources(context, own=True)
+    found = list_sources(context, own=True)
     code = name_missing_sum(context)
-    for words, norm in _list_norms(context):
+    for words, norm, sources in _list_norms(context, found):
         limit = _fit_limit(sources, norm)
         if limit is not None:
             yield Hypothesis(
@@ -74,20 +75,24 @@ def explain_by_own_clip(context: Context) -> Iterator[Hypothesis]:
             )
 
 
-def _list_norms(context: Context) -> Iterator[tuple[str, Norm]]:
-    yield "the norm of each variable's gradient to {:.6g}", TensorNorm()
-    yield "the norm of each variable's gradient to {:.6g}", SliceNorm(context)
-    yield "the global norm of each replica's gradients to {:.6g}", GlobalNorm(context)
-    yield (
-        "the norm of each variable's gradient to {:.6g} times that of the variable",
-        Ratio(context),
-    )
-    yield "its gradient's elements to ±{:.6g}", ElementNorm()
-    yield "the norm of each unit's gradient to {:.6g}", UnitNorm()
-    yield (
-        "the norm of each unit's gradient to {:.6g} times that of the unit's weights",
-        Ratio(context, measure_units),
-    )
+def _list_norms(
+    context: Context, sources: Sequence[Source]
+) -> Iterator[tuple[str, Norm, Sequence[Source]]]:
+    """What a limit is called, of which norm it is, and what is clipped to it."""
+    tensor = "the norm of each variable's gradient to {:.6g}"
+    yield tensor, TensorNorm(), sources
+    yield tensor, SliceNorm(context), sources
+    every = "the global norm of each replica's gradients to {:.6g}"
+    yield every, GlobalNorm(context), sources
+    yield f"{tensor} times that of the variable", Ratio(context), sources
+    element = "its gradient's elements to ±{:.6g}"
+    yield element, ElementNorm(), sources
+    slices = [split_slices(context, source) for source in sources]
+    yield f"{element}, slice by slice", ElementNorm(), slices
+    unit = "the norm of each unit's gradient to {:.6g}"
+    yield unit, UnitNorm(), sources
+    by_unit = Ratio(context, measure_units)
+    yield f"{unit} times that of the unit's weights", by_unit, sources
 
 
 def _predict_small(context: Context, norm: Norm, limit: float) -> dict[int, Array]:

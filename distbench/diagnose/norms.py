@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
 from distbench.compare.values import Array, densify, measure_norm
-from distbench.diagnose.addends import Source
+from distbench.diagnose.addends import Source, find_gradient
 from distbench.diagnose.context import Context
 from distbench.trace import SparseRows
 
@@ -86,14 +85,9 @@ class SliceNorm:
 
     def __call__(self, source: Source, place: int) -> float:
         """Norm of the addend at a place; of a dense one its own."""
-        key = replace(
-            source.case.key, phase="local_gradient", replica=source.replicas[place]
-        )
-        evidence = self._context.evidence
-        for trace in (evidence.observed, evidence.reference):
-            value = trace.get(key)
-            if isinstance(value, SparseRows):
-                return measure_norm(np.asarray(value.values, np.float64))
+        value = find_gradient(self._context, source.case, source.replicas[place])
+        if isinstance(value, SparseRows):
+            return measure_norm(np.asarray(value.values, np.float64))
         return measure_norm(source.terms[place])
 
     def relate(self, source: Source, value: Array) -> None:

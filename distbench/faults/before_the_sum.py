@@ -6,7 +6,7 @@ from distbench.faults.fault import EVERYWHERE, WIDE, fault
 from distbench.samples.adaptive import clip_units
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
-from distbench.samples.program import TRAINED, OwnReduction, Program
+from distbench.samples.program import DENSE, TRAINED, OwnReduction, Program
 from distbench.samples.replicas import count_replicas
 
 EMBEDDING = ("table", "kernel", "bias")
@@ -38,6 +38,14 @@ class ElementsClipped(Program):
     def transform(self, gradients):
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return [tf.clip_by_value(gradient, -0.01, 0.01) for gradient in dense]
+
+
+@fault(_CLIP, _PHASE, DENSE, like="tensorflow/tensorflow#25806")
+class SlicesClipped(Program):
+    """Elements are clipped on each replica; slices are each an example's, and right."""
+
+    def transform(self, gradients):
+        return [tf.clip_by_value(gradient, -0.01, 0.01) for gradient in gradients]
 
 
 @fault(

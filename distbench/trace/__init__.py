@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -131,6 +131,19 @@ class SparseRows:
     def count_rows(self) -> npt.NDArray[np.int64]:
         """How often each row occurs: int64 [rows]."""
         return np.bincount(self.indices, minlength=self.shape[0]).astype(np.int64)
+
+    def list_layers(self) -> tuple[SparseRows, ...]:
+        """The first slices of all rows, the second ones, and so on."""
+        order = np.argsort(self.indices, kind="stable")
+        rows = self.indices[order]
+        layer = np.empty(len(rows), np.int64)
+        layer[order] = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        return tuple(
+            replace(
+                self, indices=self.indices[layer == i], values=self.values[layer == i]
+            )
+            for i in range(int(layer.max(initial=-1)) + 1)
+        )
 
 
 Value = npt.NDArray[np.generic] | SparseRows

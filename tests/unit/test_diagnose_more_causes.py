@@ -302,6 +302,17 @@ def test_a_clip_of_each_units_gradient_is_named(by_weights, share, replicas):
 
 
 @pytest.mark.parametrize("limit", [0.4, 0.1], ids=["few-clipped", "most-clipped"])
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_elements_of_slices_are_clipped_one_by_one(replicas, limit):
+    """As TensorFlow does with a sparse gradient, whose rows are added up later."""
+    clip = each(lambda v: map_values(v, lambda a: np.clip(a, -limit, limit)))
+    evidence = observe(Fault(reduce=clip), replicas=replicas, steps=1)
+    (finding,) = judge(evidence).findings
+    assert finding.code == "clip-before-reduction"
+    assert f"elements to ±{limit:g}, slice by slice" in finding.explanation
+
+
+@pytest.mark.parametrize("limit", [0.4, 0.1], ids=["few-clipped", "most-clipped"])
 def test_a_limit_is_found_by_few_elements(monkeypatch, limit):
     """Of a large value, those that a clip has changed and as many others do."""
     monkeypatch.setattr(clipping, "_ENOUGH", 2)
