@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from distbench.cluster import ClusterSpec
+from distbench.engines import open_engine
 from distbench.errors import BadInputError, ClusterError
 from distbench.fault import Fault, check_faults
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import Job
-from distbench.machine import inspect_machine
 from distbench.observe import Launch
 from distbench.observe.launching import make_injury
 from distbench.target import pickle_by_value
@@ -28,6 +28,8 @@ def run(
     memory_gib: float | None = None,
     seed: int = 1,
     faults: Iterable[Fault | str] = (),
+    engine: str = "local",
+    allow_public: bool = False,
 ) -> Mapping[tuple[str, int], Any]:
     """Run a function on every task of a fresh cluster, each with its TF_CONFIG.
 
@@ -48,6 +50,8 @@ def run(
         faults: What befalls tasks, at steps of which the function tells by
             `distbench.report_step`: kill, restart, stop and delay of `distbench.Fault`.
             The others go on without a task that was killed or stopped for good.
+        engine: Who starts the tasks: `local`, `slurm` or `ray`.
+        allow_public: Whether the nodes of an engine may have public addresses.
 
     Returns:
         What each task's call returned, by role and index; nothing of a lost one.
@@ -61,11 +65,15 @@ def run(
         raise BadInputError(
             f"memory_gib must be a positive number of GiB. Received: {memory_gib}."
         )
-    machine = inspect_machine()
-    spec = ClusterSpec.parse(cluster).resolve(gpus=machine.gpus, cpus=machine.cores)
+    wanted = ClusterSpec.parse(cluster)
     injected = tuple(Fault.parse(str(fault)) for fault in faults)
-    _check_faults(injected, spec)
-    with RunDirectory() as directory:
+    with (
+        RunDirectory() as directory,
+        open_engine(engine, [wanted], allow_public=allow_public) as opened,
+    ):
+        machine = opened.inspect()
+        spec = wanted.resolve(gpus=machine.gpus, cpus=machine.cores)
+        _check_faults(injected, spec)
         folder = directory.make_folder("call")
         name = getattr(function, "__qualname__", type(function).__qualname__)
         (folder / "function.pkl").write_bytes(pickle_by_value(function, name))
@@ -81,7 +89,7 @@ def run(
             timeout_s=timeout_s,
             injuries=tuple(make_injury(fault, goes_on=True) for fault in injected),
         )
-        launch = Launch(directory=directory, memory_gib=memory_gib)
+        launch = Launch(directory=directory, memory_gib=memory_gib, engine=opened)
         with _told_what_was_done(), launch.start_cluster(spec, job) as group:
             if group.pending:
                 raise BadInputError(

@@ -25,7 +25,6 @@ from distbench.scenario import (
 from distbench.verdict import Run
 
 ENGINES = ("local", "slurm", "ray")
-BUILT_ENGINES = ("local",)
 START_METHODS = ("fork", "spawn")
 
 
@@ -52,6 +51,7 @@ class CheckOptions:
         memory_gib: How much memory each task may take, in GiB; None lets the tasks of
             a cluster take together what the machine can spare.
         engine: Who starts the processes.
+        allow_public: Whether the nodes of an engine may have public addresses.
         start: `fork` or `spawn`; None takes what the machine allows.
         restore_from: The cluster that trains first and saves a checkpoint, from which
             each of `clusters` goes on; None starts afresh.
@@ -85,6 +85,7 @@ class CheckOptions:
     timeout_s: float = 120.0
     memory_gib: float | None = None
     engine: str = "local"
+    allow_public: bool = False
     start: str | None = None
     restore_from: str | None = None
     restore_after: int = 0
@@ -177,11 +178,6 @@ class CheckOptions:
     def _check_engine(self) -> None:
         if self.engine not in ENGINES:
             raise make_unknown_name_error("Engine", self.engine, ENGINES)
-        if self.engine not in BUILT_ENGINES:
-            raise BadInputError(
-                f"Engine '{self.engine}' is not built yet. "
-                f"Expected {' or '.join(BUILT_ENGINES)}."
-            )
         if self.start is not None and self.start not in START_METHODS:
             raise make_unknown_name_error("Start method", self.start, START_METHODS)
 
@@ -199,4 +195,8 @@ class Progress(Protocol):
 
     def finish(self, run: Run) -> None:
         """Called when a run was judged; one scenario has a run for each tier."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Called with what the user should know meanwhile: that nodes are awaited."""
         ...

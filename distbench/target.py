@@ -12,7 +12,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
 from itertools import takewhile
@@ -113,6 +113,16 @@ def write_pickled_target(subject: object, folder: Path, label: str = "") -> Targ
         attribute=name,
         search_path=tuple(p for p in sys.path if p and Path(p).is_dir()),
     )
+
+
+def adopt_pickle(ref: TargetRef, folder: Path) -> TargetRef:
+    """A pickled subject as a file of a run's folder, which travels to all its tasks."""
+    if ref.kind != "pickle":
+        return ref
+    path = folder / "subject" / "target.pkl"
+    path.parent.mkdir()
+    path.write_bytes(Path(ref.path).read_bytes())
+    return replace(ref, path=str(path))
 
 
 def _attach_data(subject: object) -> object:

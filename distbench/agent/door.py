@@ -8,7 +8,8 @@ import queue
 import secrets
 import socket
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Protocol
 
 from distbench.agent.wire import Wire, greet_agent
 
@@ -31,6 +32,8 @@ class Ticket:
         key: Proves to either side that the other one is who it says, in hexadecimal.
         address: The node's address, under which its peers find it; empty is the
             interface by which it reaches the bench.
+        node: The engine's name of the node; empty is its host's own.
+        gpus: Which of the GPUs that the agent sees are its own; None is all.
     """
 
     host: str
@@ -38,10 +41,22 @@ class Ticket:
     identity: str
     key: str
     address: str = ""
+    node: str = ""
+    gpus: tuple[int, ...] | None = None
 
-    def to_json(self) -> dict[str, object]:
-        """The ticket as a JSON object."""
-        return asdict(self)
+
+class Issue(Protocol):
+    """Who gives a ticket for one more agent."""
+
+    def __call__(
+        self,
+        *,
+        address: str = "",
+        node: str = "",
+        gpus: tuple[int, ...] | None = None,
+    ) -> Ticket:
+        """The ticket; see `Ticket` for the arguments."""
+        ...
 
 
 class Door:
@@ -61,7 +76,13 @@ class Door:
         self._owner = os.getpid()
         threading.Thread(target=self._listen, name="door", daemon=True).start()
 
-    def issue(self, address: str = "") -> Ticket:
+    def issue(
+        self,
+        *,
+        address: str = "",
+        node: str = "",
+        gpus: tuple[int, ...] | None = None,
+    ) -> Ticket:
         """A ticket for one more agent."""
         ticket = Ticket(
             host=self.host,
@@ -69,6 +90,8 @@ class Door:
             identity=secrets.token_hex(8),
             key=secrets.token_hex(_KEY_BYTES),
             address=address,
+            node=node,
+            gpus=gpus,
         )
         with self._lock:
             self._keys[ticket.identity] = ticket.key

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
 
-from distbench.agent.door import Door, Ticket
+from distbench.agent.door import Door, Issue, Ticket
 from distbench.agent.places import AgentPlaces
 from distbench.agent.remote import RemoteAgent
 from distbench.agent.versions import find_difference, list_versions
@@ -66,14 +66,11 @@ class AgentEngine(Engine):
         self._busy: set[str] = set()
 
     @abstractmethod
-    def start_agent(
-        self, issue: Callable[[str], Ticket], gpus: int
-    ) -> tuple[Ticket, Starting]:
+    def start_agent(self, issue: Issue, gpus: int) -> tuple[Ticket, Starting]:
         """Start an agent on a node; does not wait for it.
 
         Args:
-            issue: Gives its ticket; called with the address under which its peers find
-                the node, or with an empty one where the agent has to look.
+            issue: Gives its ticket; called with what is known of the node.
             gpus: How many GPUs it needs for itself.
         """
 
@@ -129,6 +126,8 @@ class AgentEngine(Engine):
     def _take(self, shapes: list[int]) -> list[str]:
         """Agents for tasks that need so many GPUs each: free ones, else new ones."""
         for name in [n for n in self._agents if self._agents[n].lost]:
+            said = self._started[name].find_end() or "its agent has not ended"
+            self.log(f"{self._agents[name].place} is gone: {said}")
             self._drop(name)
         free = self._list_free()
         taken: list[str | None] = []
@@ -165,15 +164,10 @@ class AgentEngine(Engine):
         return sorted(free, key=lambda name: rank[name])
 
     def _start(self, gpus: int) -> str:
-        ticket, started = self.start_agent(self._issue, gpus)
+        ticket, started = self.start_agent(self._door.issue, gpus)
         self._started[ticket.identity] = started
         self._shapes[ticket.identity] = gpus
         return ticket.identity
-
-    def _issue(self, address: str = "") -> Ticket:
-        if address:
-            self._refuse_public(address, "A node")
-        return self._door.issue(address)
 
     def _wait_arrived(self, names: list[str]) -> None:
         deadline_s = time.monotonic() + _ARRIVE_S

@@ -15,7 +15,7 @@ import signal
 import socket
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from distbench.agent.door import Ticket
@@ -45,12 +45,14 @@ def run_agent(ticket: Ticket) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sock = socket.create_connection((ticket.host, ticket.port), GREETING_S)
     wire = greet_bench(sock, ticket.identity, bytes.fromhex(ticket.key))
+    if ticket.gpus is not None:
+        _take_gpus(ticket.gpus)
     with RunDirectory() as directory:
         agent = Agent(wire, directory)
         wire.send(
             {
                 "tell": "hello",
-                "node": platform.node(),
+                "node": ticket.node or platform.node(),
                 "address": ticket.address or wire.local_host,
                 "pid": os.getpid(),
                 "versions": list_versions(),
@@ -58,6 +60,12 @@ def run_agent(ticket: Ticket) -> NoReturn:
             }
         )
         agent.serve()
+
+
+def _take_gpus(own: Sequence[int]) -> None:
+    """Leave the GPUs of others alone."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(visible[number] for number in own)
 
 
 class Agent:
@@ -106,11 +114,13 @@ class Agent:
 
     def _end(self) -> NoReturn:
         """End everything that was started, and this process."""
-        if self._task is not None:
-            self._task.kill()
-        close_fork_servers()
-        self._directory.close()
-        os._exit(EXIT_BENCH_GONE)
+        try:
+            if self._task is not None:
+                self._task.kill()
+            close_fork_servers()
+            self._directory.close()
+        finally:
+            os._exit(EXIT_BENCH_GONE)
 
     def _take_orders(self) -> None:
         with contextlib.suppress(BlockingIOError):

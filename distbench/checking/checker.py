@@ -25,6 +25,7 @@ from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
+from distbench.engines import open_engine
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
@@ -40,7 +41,7 @@ from distbench.observe import (
     start_one,
 )
 from distbench.options import CheckOptions, Progress
-from distbench.target import TargetRef
+from distbench.target import TargetRef, adopt_pickle
 from distbench.trace import Phase
 from distbench.verdict import Finding, Run, Status, Verdict
 
@@ -343,6 +344,17 @@ def check_target(
         BadInputError: The subject or an option cannot be used; names the thing.
         ClusterError: The machine cannot start tasks at all.
     """
-    with RunDirectory() as directory:
-        launch = make_launch(directory, options)
-        return Checker(target, options, launch, progress).run()
+    log = (lambda _: None) if progress is None else progress.note
+    specs = [*options.clusters, *filter(None, [options.restore_from])]
+    with (
+        RunDirectory() as directory,
+        open_engine(
+            options.engine,
+            map(ClusterSpec.parse, specs),
+            allow_public=options.allow_public,
+            log=log,
+        ) as engine,
+    ):
+        launch = make_launch(directory, options, engine, log)
+        own = adopt_pickle(target, directory.path)
+        return Checker(own, options, launch, progress).run()

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from distbench.launch.engine import Engine
+from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
 from distbench.observe import Launch
 from distbench.options import CheckOptions
 
 
-def make_launch(directory: RunDirectory, options: CheckOptions) -> Launch:
-    """Start tasks in a folder as the options of a check say."""
+def make_launch(
+    directory: RunDirectory,
+    options: CheckOptions,
+    engine: Engine | None = None,
+    log: Callable[[str], None] = lambda _: None,
+) -> Launch:
+    """Start tasks in a folder as the options of a check say.
+
+    Args:
+        directory: The folder.
+        options: What is checked, and how.
+        engine: Who finds places for tasks; None takes this machine.
+        log: Told what the user should know.
+    """
     return Launch(
+        engine=engine or LocalEngine(),
+        log=log,
         directory=directory,
         keras=options.keras,
         jit=options.jit,

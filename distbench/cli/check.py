@@ -161,6 +161,12 @@ def check(
         str,
         typer.Option(metavar="local|slurm|ray", help="Who starts the processes."),
     ] = "local",
+    allow_public: Annotated[
+        bool,
+        typer.Option(
+            "--allow-public", help="Let an engine's nodes have public addresses."
+        ),
+    ] = False,
     json: Annotated[
         File, typer.Option(metavar="FILE", help="Write the verdict as JSON.")
     ] = None,
@@ -211,6 +217,7 @@ def check(
         timeout_s=timeout,
         memory_gib=memory_limit,
         engine=engine,
+        allow_public=allow_public,
         details=html is not None or tensorboard is not None,
         keep=keep,
     )

@@ -30,15 +30,16 @@ EXIT_TASK_FAILED = 70
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent(parent: int) -> None:
-    """Ask Linux for SIGKILL when the parent dies; elsewhere the channel's EOF serves.
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Ask Linux for a signal when the parent dies; elsewhere the channel's EOF serves.
 
     Args:
         parent: The parent's pid, taken before the fork: it may have died since, and
             then no signal would come any more.
+        number: The signal.
     """
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(EXIT_TASK_FAILED)
 

@@ -45,6 +45,19 @@ class Request:
     log: Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a check needs at most at one time.
+
+    Attributes:
+        tasks: How many tasks a cluster has.
+        gpus_per_task: How many GPUs each of its workers has for itself.
+    """
+
+    tasks: int
+    gpus_per_task: int
+
+
 class Places(ABC):
     """Where the tasks of one group run: found before any of them starts.
 

@@ -287,7 +287,7 @@ def close_fork_servers() -> None:
 
     A fork of the bench leaves the bench's servers alone, and starts others.
     """
-    for server in _SERVERS.values():
+    for server in tuple(_SERVERS.values()):
         server.close()
     _SERVERS.clear()
 

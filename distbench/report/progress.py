@@ -73,6 +73,10 @@ class LineProgress:
             f"({run.checked} checked, {run.seconds:.1f} s)"
         )
 
+    def note(self, text: str) -> None:
+        """Say what is waited for."""
+        self._say(text)
+
     def _number(self, scenario_id: str) -> str:
         if scenario_id not in self._ids:
             return "[?]"
@@ -141,3 +145,7 @@ class BarProgress:
         self._bars.update(row, scenario="")
         if row not in self._open.values():
             self._bars.stop_task(row)
+
+    def note(self, text: str) -> None:
+        """Show what is waited for above the bars."""
+        self._bars.console.print(escape_controls(text), markup=False, highlight=False)

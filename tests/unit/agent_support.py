@@ -7,11 +7,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from distbench.agent.door import TICKET, Ticket
+from distbench.agent.door import TICKET, Issue, Ticket
 from distbench.agent.engine import AgentEngine, Starting
 from distbench.machine import Machine, inspect_machine
 
@@ -21,11 +20,11 @@ PATH = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[2
 class FolderAgent:
     """An agent that runs as a child of the bench."""
 
-    def __init__(self, ticket: Ticket, folder: Path) -> None:
+    def __init__(self, ticket: Ticket, folder: Path, enter: tuple[str, ...]) -> None:
         self.address = ticket.address
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with it
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "distbench.agent"],
+            [*enter, sys.executable, "-m", "distbench.agent"],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,
@@ -57,25 +56,41 @@ class FolderAgent:
 
 
 class FolderEngine(AgentEngine):
-    """Starts agents as children, in turn on 127.0.0.11, 127.0.0.12 and so on."""
+    """Starts agents as children, in turn on 127.0.0.11, 127.0.0.12 and so on.
+
+    Args:
+        base: Where the nodes' folders are made.
+        nodes: How many there are.
+        host: The bench's address.
+        hosts: The nodes' addresses, with a number to be put in.
+        enter: What an agent's command begins with.
+        allow_public: Whether nodes may have addresses that the world can reach.
+    """
 
     def __init__(
-        self, base: Path, *, nodes: int = 2, allow_public: bool = False
+        self,
+        base: Path,
+        *,
+        nodes: int = 2,
+        host: str = "127.0.0.1",
+        hosts: str = "127.0.0.{}",
+        enter: tuple[str, ...] = (),
+        allow_public: bool = False,
     ) -> None:
-        super().__init__("127.0.0.1", allow_public=allow_public)
+        super().__init__(host, allow_public=allow_public)
         self._base = base
+        self._hosts = hosts
+        self._enter = enter
         self._nodes = nodes
         self.agents: list[FolderAgent] = []
 
     def inspect(self) -> Machine:
         return inspect_machine()
 
-    def start_agent(
-        self, issue: Callable[[str], Ticket], gpus: int
-    ) -> tuple[Ticket, Starting]:
+    def start_agent(self, issue: Issue, gpus: int) -> tuple[Ticket, Starting]:
         node = len(self.agents) % self._nodes
-        ticket = issue(f"127.0.0.{11 + node}")
+        ticket = issue(address=self._hosts.format(11 + node))
         folder = self._base / f"node-{node}-{ticket.identity}"
         folder.mkdir()
-        self.agents.append(FolderAgent(ticket, folder))
+        self.agents.append(FolderAgent(ticket, folder, self._enter))
         return ticket, self.agents[-1]

@@ -297,13 +297,22 @@ def pretend_to_be_the_bench(sock: socket.socket) -> None:
         wire.greet_agent(sock, lambda _: b"another key")
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "2a00:1450::1"])
-def test_a_public_node_is_refused(tmp_path: Path, address: str) -> None:
-    refused = pytest.raises(BadInputError, match=rf"{address}.*--allow-public")
-    with FolderEngine(tmp_path) as engine, refused:
-        engine._issue(address)
-    with FolderEngine(tmp_path, allow_public=True) as engine:
-        assert engine._issue(address).address == address
+def test_a_public_node_is_refused(tmp_path: Path, run_directory: RunDirectory) -> None:
+    refused = pytest.raises(BadInputError, match=r"\(8.8.8.11\) .*--allow-public")
+    with (
+        FolderEngine(tmp_path, hosts="8.8.8.{}") as engine,
+        open_starter(run_directory) as start,
+        refused,
+    ):
+        start("one", engine=engine)
+
+
+def test_a_public_node_may_be_allowed(
+    tmp_path: Path, run_directory: RunDirectory
+) -> None:
+    engine = FolderEngine(tmp_path, hosts="8.8.8.{}", allow_public=True)
+    with engine, open_starter(run_directory) as start:
+        start("one", engine=engine)
 
 
 def test_another_version_is_named() -> None:

@@ -200,7 +200,7 @@ def test_progress_goes_to_standard_error(play, call, capsys) -> None:
         ("check a.b:c --split 5+3", "such as 5,3. Received: '5+3'"),
         ("check a.b:c --keras 2", "keras '2'"),
         ("check a.b:c --expect x", "Finding code 'x'"),
-        ("check a.b:c --engine ray", "not built yet"),
+        ("check a.b:c --engine rai", "Did you mean 'ray'"),
         ("check a.b:c --timeout 0", "timeout_s must be"),
         ("check a.b:c --json /no/folder/x", "no folder"),
         ("check a.b:c --color", "No such option"),

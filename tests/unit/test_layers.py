@@ -42,7 +42,16 @@ _REPORTED = {
     "report",
     "history",
 }
-_TOP = {*_JUDGED, "options", "expect", "launch", "compare", "diagnose", "observe"}
+_TOP = {
+    *_JUDGED,
+    "options",
+    "expect",
+    "launch",
+    "engines",
+    "compare",
+    "diagnose",
+    "observe",
+}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "escape": set(),
@@ -72,6 +81,7 @@ ALLOWED: dict[str, set[str]] = {
     "options": {"errors", "cluster", "codes", "fault", "scenario", "verdict"},
     "launch": {"errors", "cluster", "escape", "machine"},
     "agent": {"errors", "cluster", "launch", "machine"},
+    "engines": {"errors", "cluster", "launch", "machine", "agent"},
     "worker": {*_JUDGED, "launch", "progress", "stop", *_TRACE},
     "compare": {*_JUDGED - _DATA, "errors", "split", "codes", *_TRACE},
     "diagnose": {*_JUDGED - _DATA, "errors", "split", "codes", "compare"},
@@ -132,7 +142,7 @@ ALLOWED: dict[str, set[str]] = {
     # Runs in the user's own process, which has TensorFlow.
     "recording": {"errors", "worker"},
     "progress": set(),
-    "call": {"errors", "cluster", "fault", "machine", "observe", "launch", "target"},
+    "call": {"errors", "cluster", "fault", "engines", "observe", "launch", "target"},
     "doctor": {"errors", "cluster", "machine", "launch"},
     # Catalogues of what users write: read without TensorFlow, run in tasks alone.
     "samples": set(),

@@ -139,7 +139,6 @@ def test_an_empty_shard_is_a_scenario_of_its_own() -> None:
         ({"restore_after": 1}, "nothing to restore after 1 steps"),
         ({"require_gpus": -1}, "require_gpus must not be negative"),
         ({"engine": "slurn"}, "Did you mean 'slurm'"),
-        ({"engine": "slurm"}, "Engine 'slurm' is not built yet"),
         ({"start": "frok"}, "Did you mean 'fork'"),
     ],
     ids=str,

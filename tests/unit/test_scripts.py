@@ -58,7 +58,7 @@ def test_a_machine_without_a_fitting_python_is_told_so(copy: Path) -> None:
 def test_an_unknown_option_is_bad_usage(copy: Path) -> None:
     done = run_script(copy, "test", "--slow")
     assert done.returncode == 2
-    assert "usage: scripts/test [--fast | --all]" in done.stderr
+    assert "usage: scripts/test [--fast | --all | --engines]" in done.stderr
 
 
 def test_the_set_up_runs_again_only_after_a_change(copy: Path) -> None:

@@ -14,6 +14,7 @@ from distbench.errors import BadInputError
 from distbench.samples.lazy import LazyModule
 from distbench.target import (
     TargetRef,
+    adopt_pickle,
     load_target,
     parse_target,
     target_from_json,
@@ -137,6 +138,19 @@ def test_a_file_that_cannot_be_loaded_says_why(
 def test_a_missing_module_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="No module named 'no_such_package'"):
         load_target(parse_target("no_such_package.x:make", tmp_path))
+
+
+def test_a_pickle_goes_into_the_folder_of_the_run_and_nothing_else_does(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "given").mkdir()
+    (tmp_path / "run").mkdir()
+    ref = write_pickled_target(lambda: 7, tmp_path / "given", "seven")
+    own = adopt_pickle(ref, tmp_path / "run")
+    assert own.path.startswith(str(tmp_path / "run"))
+    assert (own.describe(), load_target(own)()) == ("seven", 7)
+    other = TargetRef(kind="import", module="a.b", attribute="c")
+    assert adopt_pickle(other, tmp_path / "run") is other
 
 
 def test_a_local_function_travels_by_value(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""Engines by name: who starts the tasks of a check, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+from distbench.cluster import ALL, ClusterSpec
+from distbench.errors import BadInputError, make_unknown_name_error
+from distbench.launch.engine import Demand, Engine
+from distbench.launch.local import LocalEngine
+
+MODULES = {"ray": "distbench.engines.ray", "slurm": "distbench.engines.slurm"}
+"""Where the function `open_engine` of each engine is; `local` needs none."""
+
+
+class _Opener(Protocol):
+    def __call__(
+        self, demand: Demand, *, allow_public: bool, log: Callable[[str], None]
+    ) -> AbstractContextManager[Engine]: ...
+
+
+def open_engine(
+    name: str,
+    specs: Iterable[ClusterSpec],
+    *,
+    allow_public: bool = False,
+    log: Callable[[str], None] = lambda _: None,
+) -> AbstractContextManager[Engine]:
+    """An engine with room for each of some clusters, one after the other.
+
+    Args:
+        name: `local`, or a key of `MODULES`.
+        specs: The clusters, as they were asked for.
+        allow_public: Whether nodes may have addresses that the world can reach.
+        log: Told what the user should know, as how long it is waited for nodes.
+
+    Raises:
+        BadInputError: The engine cannot be used here, or a spec cannot be asked for.
+        ClusterError: It gives no nodes.
+    """
+    if name == "local":
+        return nullcontext(LocalEngine())
+    if name not in MODULES:
+        raise make_unknown_name_error("Engine", name, ("local", *MODULES))
+    opener: _Opener = importlib.import_module(MODULES[name]).open_engine
+    return opener(make_demand(specs), allow_public=allow_public, log=log)
+
+
+def make_demand(specs: Iterable[ClusterSpec]) -> Demand:
+    """What the largest of some clusters needs."""
+    specs = tuple(specs)
+    opened = [s for s in specs if ALL in (s.workers, s.replicas_per_worker)]
+    if opened:
+        raise BadInputError(
+            f"'{opened[0]}' does not say how many: an engine has to be asked for a "
+            "number of tasks and GPUs. Write the numbers."
+        )
+    return Demand(
+        tasks=max(len(spec.tasks) for spec in specs),
+        gpus_per_task=max(
+            spec.replicas_per_worker if spec.device == "gpu" else 0 for spec in specs
+        ),
+    )

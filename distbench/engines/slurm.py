@@ -1,0 +1,217 @@
+"""The engine `slurm`: one allocation for a check, and a step in it for each agent.
+
+Within a job (`sbatch`, `salloc`) that job's nodes are used, and else some are asked
+for. What else a site wants, as a partition or an account, Slurm reads from the
+environment (SALLOC_PARTITION, SALLOC_ACCOUNT, ...).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+
+from distbench.agent.door import TICKET, Issue, Ticket
+from distbench.agent.engine import AgentEngine, Starting
+from distbench.engines.slurm_job import (
+    Allocation,
+    ask_slurm,
+    end_command,
+    make_environment,
+)
+from distbench.errors import BadInputError, ClusterError
+from distbench.launch.bootstrap import die_with_parent
+from distbench.launch.engine import Demand
+from distbench.machine import Machine
+
+_COMMANDS = ("salloc", "srun", "scontrol")
+
+
+@contextmanager
+def open_engine(
+    demand: Demand, *, allow_public: bool, log: Callable[[str], None]
+) -> Iterator[AgentEngine]:
+    """The engine, on the nodes of this job or of one that is asked for."""
+    missing = [name for name in _COMMANDS if shutil.which(name) is None]
+    if missing:
+        raise BadInputError(
+            f"Engine 'slurm' needs the commands {', '.join(_COMMANDS)} on the PATH. "
+            f"Missing: {', '.join(missing)}. Run it on a login node, or in a job."
+        )
+    with ExitStack() as stack:
+        job = os.environ.get("SLURM_JOB_ID")
+        if job is None:
+            job = stack.enter_context(Allocation(demand, log)).job
+        nodes = list_nodes(job)
+        host = find_own_address(nodes[0].address)
+        engine = SlurmEngine(job, nodes, host, allow_public=allow_public, log=log)
+        yield stack.enter_context(engine)
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """A node of the allocation.
+
+    Attributes:
+        name: Slurm's name of it.
+        address: Its IP address.
+        cpus: How many processors it has.
+        memory_bytes: Its memory.
+        gpus: How many GPUs of it belong to the allocation.
+        agents: How many agents it has.
+        free: Which of its GPUs no agent has, of those of the allocation.
+    """
+
+    name: str
+    address: str
+    cpus: int
+    memory_bytes: int
+    gpus: int
+    agents: int = 0
+    free: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.free = list(range(self.gpus))
+
+
+class SlurmEngine(AgentEngine):
+    """Starts agents as steps of one job.
+
+    Args:
+        job: The job's number.
+        nodes: Its nodes.
+        host: The bench's address on their network.
+        allow_public: Whether nodes may have addresses that the world can reach.
+        log: Told what the user should know.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        nodes: list[Node],
+        host: str,
+        *,
+        allow_public: bool,
+        log: Callable[[str], None],
+    ) -> None:
+        super().__init__(host, allow_public=allow_public, log=log)
+        self._job = job
+        self._nodes = nodes
+
+    def inspect(self) -> Machine:
+        """What all nodes have together."""
+        return Machine(
+            cores=sum(node.cpus for node in self._nodes),
+            memory_bytes=sum(node.memory_bytes for node in self._nodes),
+            gpus=sum(node.gpus for node in self._nodes),
+        )
+
+    def start_agent(self, issue: Issue, gpus: int) -> tuple[Ticket, Starting]:
+        """Start a step on the node that has the fewest agents, and GPUs enough."""
+        fitting = [node for node in self._nodes if len(node.free) >= gpus]
+        if not fitting:
+            raise ClusterError(
+                f"No node of job {self._job} has {gpus} free GPUs. Ask for a larger "
+                "allocation, or for fewer GPUs per worker."
+            )
+        node = min(fitting, key=lambda node: node.agents)
+        own = tuple(node.free[:gpus])
+        ticket = issue(address=node.address, node=node.name, gpus=own)
+        return ticket, Step(self._job, node, ticket)
+
+
+class Step:
+    """An agent as a step of the job.
+
+    Steps overlap, so the scheduler has not to fit them into the job once more, and each
+    sees all of the job's GPUs on its node; which of these are its own the ticket says.
+    """
+
+    def __init__(self, job: str, node: Node, ticket: Ticket) -> None:
+        self._node = node
+        self._gpus = ticket.gpus or ()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close
+        self._popen = subprocess.Popen(
+            [
+                "srun",
+                f"--jobid={job}",
+                "--overlap",
+                "--nodes=1",
+                "--ntasks=1",
+                f"--nodelist={node.name}",
+                f"--gres=gpu:{node.gpus}" if ticket.gpus else "--gres=none",
+                "--cpu-bind=none",
+                "--export=ALL",
+                "--chdir=/",
+                "--input=none",
+                sys.executable,
+                "-m",
+                "distbench.agent",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            env=make_environment({TICKET: json.dumps(asdict(ticket))}),
+            # Ctrl-C in the terminal reaches the bench alone, which then decides.
+            start_new_session=True,
+            preexec_fn=partial(die_with_parent, os.getpid(), signal.SIGTERM),
+        )
+        node.agents += 1
+        for gpu in self._gpus:
+            node.free.remove(gpu)
+
+    def find_end(self) -> str | None:
+        """How the step ended, with what it printed; None while it runs."""
+        if self._popen.poll() is None:
+            return None
+        self._output.seek(0)
+        said = self._output.read().decode(errors="replace").strip()
+        code = self._popen.returncode
+        return f"srun on node {self._node.name} ended with exit code {code}: {said}"
+
+    def close(self) -> None:
+        """End the step; an agent whose connection was closed ends by itself."""
+        end_command(self._popen)
+        self._output.close()
+        self._node.agents -= 1
+        self._node.free = sorted({*self._node.free, *self._gpus})
+
+
+def list_nodes(job: str) -> list[Node]:
+    """The nodes of a job."""
+    shares = ask_slurm("scontrol", "show", "job", "--details", "--oneliner", job)
+    gpus = {
+        name: sum(map(int, re.findall(r"gpu(?::[^:,()]+)?:(\d+)", share)))
+        for names, share in re.findall(r" Nodes=(\S+) .*?GRES=(\S*)", shares)
+        for name in ask_slurm("scontrol", "show", "hostnames", names).split()
+    }
+    return [_describe_node(name, count) for name, count in gpus.items()]
+
+
+def _describe_node(name: str, gpus: int) -> Node:
+    shown = ask_slurm("scontrol", "show", "node", "--oneliner", name)
+    told = dict(re.findall(r"(\w+)=(\S*)", shown))
+    return Node(
+        name=name,
+        address=socket.gethostbyname(told["NodeAddr"]),
+        cpus=int(told["CPUTot"]),
+        memory_bytes=int(told["RealMemory"]) << 20,
+        gpus=gpus,
+    )
+
+
+def find_own_address(peer: str) -> str:
+    """The address of the interface that leads to a peer; sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect((peer, 9))
+        return str(sock.getsockname()[0])

@@ -1,0 +1,101 @@
+"""What is asked of an engine, and what is said where there is none."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from distbench.cluster import ClusterSpec
+from distbench.engines import MODULES, make_demand, open_engine, slurm
+from distbench.errors import BadInputError
+from distbench.launch.engine import Demand
+from distbench.launch.local import LocalEngine
+from distbench.options import ENGINES
+
+
+def parse(*texts: str) -> list[ClusterSpec]:
+    return [ClusterSpec.parse(text) for text in texts]
+
+
+def test_every_engine_of_the_options_can_be_opened() -> None:
+    assert set(ENGINES) == {"local", *MODULES}
+    with open_engine("local", parse("mwms:all")) as engine:
+        assert isinstance(engine, LocalEngine)
+
+
+def test_an_unknown_engine_is_refused() -> None:
+    with pytest.raises(BadInputError, match="Did you mean 'slurm'"):
+        open_engine("slurn", parse("one"))
+
+
+@pytest.mark.parametrize(
+    ("texts", "tasks", "gpus"),
+    [
+        (["one"], 1, 0),
+        (["mwms:2", "ps:2+1"], 4, 0),
+        (["mwms:2x8@gpu", "mwms:4"], 4, 8),
+        (["mirrored:4@gpu"], 1, 4),
+        (["mirrored:4"], 1, 0),
+    ],
+    ids=str,
+)
+def test_the_largest_cluster_is_asked_for(
+    texts: list[str], tasks: int, gpus: int
+) -> None:
+    assert make_demand(parse(*texts)) == Demand(tasks=tasks, gpus_per_task=gpus)
+
+
+@pytest.mark.parametrize("text", ["mwms:all", "mwms:2xall@gpu"])
+def test_an_open_number_is_refused(text: str) -> None:
+    with pytest.raises(BadInputError, match=rf"'{text}' does not say how many"):
+        make_demand(parse("mwms:2", text))
+
+
+def test_a_machine_without_slurm_is_told_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    missing = pytest.raises(BadInputError, match="Missing: salloc, srun, scontrol")
+    with missing, open_engine("slurm", parse("mwms:2")):
+        pass
+
+
+def test_a_machine_without_ray_is_told_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    missing = pytest.raises(BadInputError, match=r"pip install 'distbench\[ray\]'")
+    with missing, open_engine("ray", parse("mwms:2")):
+        pass
+
+
+_JOB = (
+    "JobId=7 JobName=distbench NodeList=n[1-2],n10 TRES=cpu=6,node=3 "
+    "JOB_GRES=gpu:fake:5   Nodes=n[1-2] CPU_IDs=0-1 Mem=0 "
+    "GRES=gpu:fake:2(IDX:0-1)   Nodes=n10 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:3) "
+    "MinCPUsNode=1"
+)
+_NODE = "NodeName={0} CPUTot=4 Gres=gpu:fake:2 NodeAddr=127.0.0.{1} RealMemory=4000"
+
+
+def test_the_nodes_of_a_job_come_with_the_gpus_that_belong_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = {
+        ("job", "--details", "--oneliner", "7"): _JOB,
+        ("hostnames", "n[1-2]"): "n1\nn2\n",
+        ("hostnames", "n10"): "n10\n",
+        **{
+            ("node", "--oneliner", name): _NODE.format(name, name[1:])
+            for name in ("n1", "n2", "n10")
+        },
+    }
+    monkeypatch.setattr(slurm, "ask_slurm", lambda *command: said[command[2:]])
+    nodes = slurm.list_nodes("7")
+    assert [(n.name, n.address, n.gpus) for n in nodes] == [
+        ("n1", "127.0.0.1", 2),
+        ("n2", "127.0.0.2", 2),
+        ("n10", "127.0.0.10", 1),
+    ]
+    assert {(n.cpus, n.memory_bytes) for n in nodes} == {(4, 4000 << 20)}
