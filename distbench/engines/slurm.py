@@ -7,6 +7,7 @@ environment (SALLOC_PARTITION, SALLOC_ACCOUNT, ...).
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -32,6 +33,7 @@ from distbench.engines.slurm_job import (
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.bootstrap import die_with_parent
 from distbench.launch.engine import Demand
+from distbench.launch.tf_config import LOOPBACK
 from distbench.machine import Machine
 
 _COMMANDS = ("salloc", "srun", "scontrol")
@@ -53,7 +55,7 @@ def open_engine(
         if job is None:
             job = stack.enter_context(Allocation(demand, log)).job
         nodes = list_nodes(job)
-        host = find_own_address(nodes[0].address)
+        host = choose_host([node.address for node in nodes])
         engine = SlurmEngine(job, nodes, host, allow_public=allow_public, log=log)
         yield stack.enter_context(engine)
 
@@ -64,7 +66,7 @@ class Node:
 
     Attributes:
         name: Slurm's name of it.
-        address: Its IP address.
+        address: Its IP address; empty where this host's names do not tell it.
         cpus: How many processors it has.
         memory_bytes: Its memory.
         gpus: How many GPUs of it belong to the allocation.
@@ -203,11 +205,29 @@ def _describe_node(name: str, gpus: int) -> Node:
     told = dict(re.findall(r"(\w+)=(\S*)", shown))
     return Node(
         name=name,
-        address=socket.gethostbyname(told["NodeAddr"]),
+        address=find_address(told["NodeAddr"]),
         cpus=int(told["CPUTot"]),
         memory_bytes=int(told["RealMemory"]) << 20,
         gpus=gpus,
     )
+
+
+def find_address(name: str) -> str:
+    """The address of a node, from outside of it; empty if that is not known here.
+
+    A host may have its own name stand for its loopback interface, which leads nowhere
+    from another host.
+    """
+    address = socket.gethostbyname(name)
+    is_own = ipaddress.ip_address(address).is_loopback and address != name
+    return "" if is_own else address
+
+
+def choose_host(peers: Iterable[str]) -> str:
+    """The bench's address for its peers: one that other hosts reach, if it has one."""
+    hosts = [find_own_address(peer) for peer in peers if peer]
+    outer = [h for h in hosts if not ipaddress.ip_address(h).is_loopback]
+    return [*outer, *hosts, LOOPBACK][0]
 
 
 def find_own_address(peer: str) -> str:

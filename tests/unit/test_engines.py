@@ -70,6 +70,31 @@ def test_a_machine_without_ray_is_told_how_to_install_it(
         pass
 
 
+@pytest.mark.parametrize(
+    ("name", "resolved", "address"),
+    [
+        ("n2", "10.0.0.2", "10.0.0.2"),
+        # As Debian's /etc/hosts has a host's own name.
+        ("n1", "127.0.1.1", ""),
+        ("127.0.0.11", "127.0.0.11", "127.0.0.11"),
+    ],
+)
+def test_a_node_is_known_by_an_address_that_others_reach(
+    name: str, resolved: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm.socket, "gethostbyname", {name: resolved}.get)
+    assert slurm.find_address(name) == address
+
+
+def test_the_bench_has_an_address_that_other_nodes_reach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = {"127.0.0.11": "127.0.0.1", "10.0.0.2": "10.0.0.1"}
+    monkeypatch.setattr(slurm, "find_own_address", own.__getitem__)
+    assert slurm.choose_host(["", "127.0.0.11", "10.0.0.2"]) == "10.0.0.1"
+    assert slurm.choose_host(["127.0.0.11"]) == slurm.choose_host([""]) == "127.0.0.1"
+
+
 _JOB = (
     "JobId=7 JobName=distbench NodeList=n[1-2],n10 TRES=cpu=6,node=3 "
     "JOB_GRES=gpu:fake:5   Nodes=n[1-2] CPU_IDs=0-1 Mem=0 "
