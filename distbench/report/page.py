@@ -10,6 +10,7 @@ import base64
 import hashlib
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ MOST_BYTES = 6_000_000
 """What a page may take; beyond it the numbers of runs that passed are left out."""
 _NOTE_BYTES = 200
 """At least what stands in the place of a part that is left out."""
+_LIBRARY = ("bokeh.min.js", "bokeh-api.min.js")
 _WEB = Path(__file__).parent / "web"
 
 
@@ -187,12 +189,15 @@ def _list_settings(known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 @cache
 def _read_library() -> tuple[str, ...]:
     """What draws plots; nothing where the extra `report` is not installed."""
-    try:
-        from bokeh.resources import Resources
-    except ImportError:
+    spec = find_spec("bokeh")
+    if spec is None or spec.origin is None:
         return ()
-    found = Resources(mode="inline", components=["bokeh", "bokeh-api"])
-    return tuple(found.js_raw[:2])
+    # Bokeh would read the same files, after the second that importing all of it takes.
+    folder = Path(spec.origin).parent / "server" / "static" / "js"
+    files = [folder / name for name in _LIBRARY]
+    if not all(file.is_file() for file in files):
+        return ()
+    return tuple(file.read_text("utf-8") for file in files)
 
 
 def _read_own(name: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 # A suite that runs in this process forgets what it imported, and NumPy, which pages
 # need, cannot be imported twice.
-import bokeh.resources  # noqa: F401
+import numpy  # noqa: F401
 import pytest
 
 from distbench.verdict import Status, verdict_from_json

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import sys
 import time
 from dataclasses import replace
 from functools import cache
@@ -281,7 +280,7 @@ def test_the_test_that_shows_a_finding_is_its_command():
 def test_without_bokeh_the_page_is_its_tables(monkeypatch: pytest.MonkeyPatch):
     verdict = make_checked_verdict()
     whole = render(verdict)
-    monkeypatch.setitem(sys.modules, "bokeh.resources", None)
+    monkeypatch.setattr(page_module, "find_spec", lambda _: None)
     read_library = page_module._read_library
     read_library.cache_clear()
     try:
