@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -98,7 +99,8 @@ def _wait(process: subprocess.Popen[bytes], until_s: float, limits: Limits) -> s
         if time.monotonic() >= until_s:
             _end(process, limits.grace_s)
             return "late"
-        time.sleep(_LOOK_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LOOK_S)
     return "ended"
 
 
