@@ -65,7 +65,11 @@
       data.tip.push(plain(cell.title));
       data.first.push(first ? 3 : 0);
     }));
-    const plot = makeFigure(width, 90 + 30 * rows.length, { x_range: x, y_range: y.toReversed(), x_axis_location: "above" });
+    // Names that would run into each other are turned: a letter is some 7 pixels wide.
+    const crowded = 7 * Math.max(...x.map((name) => name.length)) > (width - 140) / x.length;
+    const height = 90 + 30 * rows.length + (crowded ? 50 : 0);
+    const plot = makeFigure(width, height, { x_range: x, y_range: y.toReversed(), x_axis_location: "above" });
+    if (crowded) plot.above[0].major_label_orientation = Math.PI / 6;
     const source = new ColumnDataSource({ data });
     const cells = plot.rect({
       x: { field: "x" }, y: { field: "y" }, width: 0.98, height: 0.94, source,
