@@ -12,6 +12,7 @@ _DRAWS = re.compile(
 )
 """Types of the ops that draw; not of those that make a key or move a generator on."""
 _TENSORFLOW = re.compile(r"[/\\]tensorflow[/\\]python[/\\]")
+_INSTALLED = re.compile(r"^.*[/\\](site|dist)-packages[/\\]")
 _KERAS = re.compile(r"[/\\](tf_)?keras[/\\]src[/\\]")
 
 
@@ -23,8 +24,10 @@ def find_draws(graph: Any) -> dict[str, str]:
             continue
         callers = [f for f in op.traceback if not _TENSORFLOW.search(f.filename)]
         if callers:
-            place = f"{callers[-1].filename}:{callers[-1].lineno}"
-            is_keras = _KERAS.search(callers[-1].filename)
+            file = callers[-1].filename
+            # Where a package is installed tells nobody anything, and fills a line.
+            place = f"{_INSTALLED.sub('', file)}:{callers[-1].lineno}"
+            is_keras = _KERAS.search(file)
             found[place] = "framework" if is_keras else "subject"
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from distbench.compare.noise import measure_noise
 from distbench.diagnose.randomness import find_shared_randomness
 from distbench.evidence import Evidence
 from distbench.verdict import Finding
+from distbench.worker.draws import find_draws
 
 OWN = {"train.py:12": "subject"}
 LAYER = {"keras/src/random.py:92": "framework"}
@@ -97,3 +99,23 @@ def test_replicas_without_examples_are_left_out():
     found = find(run(shards=(9, 0, 7)))
     assert found is not None
     assert found.replicas == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("file", "place", "whose"),
+    [
+        (
+            "/a/lib/site-packages/keras/src/random.py",
+            "keras/src/random.py",
+            "framework",
+        ),
+        ("/home/me/loop.py", "/home/me/loop.py", "subject"),
+    ],
+    ids=["installed", "own"],
+)
+def test_a_place_that_draws_is_named_from_its_package_on(file, place, whose):
+    tensorflow = "/a/lib/site-packages/tensorflow/python/ops/random_ops.py"
+    callers = [SimpleNamespace(filename=f, lineno=9) for f in (file, tensorflow)]
+    op = SimpleNamespace(type="StatelessRandomUniformV2", traceback=callers)
+    graph = SimpleNamespace(get_operations=lambda: [op], _functions={})
+    assert find_draws(graph) == {f"{place}:9": whose}
