@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 from imported_scripts import SCRIPTS, import_scripts
 
+from distbench.checking.checker import check_target
+from distbench.options import CheckOptions
+from distbench.target import write_pickled_target
+from distbench.verdict import Status
+
 pytestmark = pytest.mark.cluster
 _NAMES = (
     "measured",
@@ -64,6 +69,20 @@ def test_the_first_that_fails_is_named_and_nothing_is_left(
     if row["kind"] == "event":
         # Ended by the event: only the other kind waits for the deadline.
         assert row["seconds"] < _RELIABILITY.LIMIT_S
+
+
+@pytest.mark.nightly  # two checks
+def test_a_suite_goes_on_after_workers_that_never_meet(tmp_path: Path) -> None:
+    program = _scripts["reliability_program"].Program("sums in another order")
+    options = CheckOptions(
+        clusters=("mwms:2@cpu", "mirrored:2@cpu"), tiers=("bounded",)
+    )
+    verdict = check_target(write_pickled_target(program, tmp_path), options)
+    stuck, right = verdict.runs
+    assert [finding.code for finding in stuck.findings] == ["collective-mismatch"]
+    for told in ("Last collectives of worker-0:", "Python stacks of worker-"):
+        assert told in stuck.detail
+    assert (right.cluster, right.status) == ("mirrored:2", Status.PASS)
 
 
 @pytest.mark.nightly  # each starts a bench of its own
