@@ -35,8 +35,16 @@ OPTIMIZERS = {
     "adamw": "adamw.py:make_adamw",
     "averaged_sgd": "averaged_sgd.py:make_averaged_sgd",
     "lazy_adam": "lazy_adam.py:make_lazy_adam",
+    "legacy_adam": "families.py:make_legacy_adam",
+    "legacy_momentum": "families.py:make_legacy_momentum",
+    "keras2_adamw": "families.py:make_keras2_adamw",
+    "keras2_rmsprop": "families.py:make_keras2_rmsprop",
+    "keras3_adam": "families.py:make_keras3_adam",
+    "keras3_momentum": "families.py:make_keras3_momentum",
+    "v1_adam": "families.py:make_v1_adam",
+    "v1_momentum": "families.py:make_v1_momentum",
 }
-"""Custom optimizers that the scenarios ship with, by the name in a test's id."""
+"""Optimizers that the scenarios ship with, custom and stock, by the name in an id."""
 
 CLUSTERS = ("mirrored:2", "mwms:2")
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from benchmark_gains import CLUSTER, LACKS, Bench
 from benchmark_program import measure_memory, measure_steps, train
 from benchmark_rival import TensorFlowRunner
 from measure_check import SUBJECT, check_cold, check_warm
@@ -156,6 +157,13 @@ def measure_task_memory(workers: int, rounds: int) -> Samples:
     return {**samples, "a process of its own, private": alone}
 
 
+def measure_gains(rounds: int) -> Samples:
+    """Processor time of a check: as it is, and without each thing that was gained."""
+    with ExitStack() as stack:
+        benches = {name: stack.enter_context(Bench(name)) for name in LACKS}
+        return take_turns({n: b.measure for n, b in benches.items()}, rounds)
+
+
 def measure_taps(layers: tuple[int, int, int], rounds: int) -> Samples:
     """Steps of a network on two replicas, in turn without and with taps."""
     found = distbench.run(
@@ -208,6 +216,13 @@ def _list_cases() -> tuple[Case, ...]:
                 rounds=3,
             )
             for n in (16, 32, 64)
+        ),
+        Case(
+            name="gains",
+            title=f"processor time of a check of a train program on `{CLUSTER}`, "
+            "without one of what makes tasks cheap",
+            measure=measure_gains,
+            rounds=10,
         ),
         Case(
             name="memory",

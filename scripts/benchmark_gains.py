@@ -1,0 +1,120 @@
+"""Benches that lack one of the things that make tasks cheap, each in its own process.
+
+    python scripts/benchmark_gains.py NAME    # serves: a line in, a check, seconds out
+
+The seconds are of processor time: of the bench, its fork servers and their tasks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+import distbench
+from distbench.observe import launching
+
+SUBJECT = f"{Path(__file__).parents[1]}/scenarios/programs/losses.py:Unreduced"
+CLUSTER = "mwms:2"
+_SERVER = "distbench.launch.forkserver"
+_TIMEOUT_S = 60
+
+
+def run_searching(channel: Any, context: Any) -> None:
+    """Entry of a task in which AutoGraph searches the modules."""
+    from tensorflow.python.autograph.pyct import inspect_utils
+
+    from distbench.worker import main
+
+    main.leave_modules_alone = lambda: importlib.reload(inspect_utils)
+    main.run_task(channel, context)
+
+
+def run_collecting(channel: Any, context: Any) -> None:
+    """Entry of a task whose garbage collector visits all that was imported."""
+    import gc
+
+    from distbench.worker import main
+
+    gc.unfreeze()
+    main.run_task(channel, context)
+
+
+LACKS: Mapping[str, Mapping[str, str]] = {
+    "as it is": {},
+    "small pages, an arena for each thread": {"GLIBC_TUNABLES": ""},
+    "AutoGraph searches all modules": {"entry": "benchmark_gains:run_searching"},
+    "the collector visits what was imported": {
+        "entry": "benchmark_gains:run_collecting"
+    },
+}
+
+
+class Bench:
+    """A bench of its own, which lacks something.
+
+    Args:
+        name: Key of `LACKS`.
+    """
+
+    def __init__(self, name: str) -> None:
+        changes = {k: v for k, v in LACKS[name].items() if k.isupper()}
+        folder = str(Path(__file__).parent)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                **changes,
+                "PYTHONPATH": os.pathsep.join([folder, *filter(None, sys.path)]),
+            },
+        )
+
+    def measure(self) -> float:
+        """Seconds of processor time of one more check."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(file=self._process.stdin, flush=True)
+        return float(self._process.stdout.readline())
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(_TIMEOUT_S)
+
+
+def _measure_processor() -> float:
+    own = psutil.Process()
+    servers = [child for child in own.children() if _SERVER in child.cmdline()]
+    times = [process.cpu_times() for process in (own, *servers)]
+    return sum(t.user + t.system + t.children_user + t.children_system for t in times)
+
+
+def serve(name: str) -> None:
+    """Check once for every line of the input; print what it took."""
+    launching.ENTRY = LACKS[name].get("entry", launching.ENTRY)
+    for _ in sys.stdin:
+        begin = _measure_processor()
+        distbench.check(SUBJECT, CLUSTER, steps=3)
+        print(_measure_processor() - begin, flush=True)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
