@@ -36,6 +36,7 @@ from distbench.launch.bootstrap import (
     resolve_entry,
     run_task,
 )
+from distbench.launch.driver import is_driver_initialised
 from distbench.launch.process import TIDY_S
 
 PACKET_BYTES = 1 << 16
@@ -48,17 +49,13 @@ _END_POLL_S = 0.01
 def find_unfitness() -> str:
     """Why this process must not be forked, or `""`.
 
-    A CUDA driver that has been initialised does not survive a fork. It keeps the
-    device files open from its first call on, while a library that is only loaded
-    has none.
+    A CUDA driver that has been initialised does not survive a fork.
     """
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads != 1:
         return f"it has {threads} threads after the imports, and a fork needs one"
-    for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the listing's own descriptor is gone
-            if str(link.readlink()).startswith("/dev/nvidia"):
-                return f"the CUDA driver was initialised by an import ({link})"
+    if is_driver_initialised():
+        return "the CUDA driver was initialised by an import"
     return ""
 
 

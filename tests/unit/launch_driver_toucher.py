@@ -1,0 +1,5 @@
+"""A module whose import initialises the CUDA driver, as some libraries do."""
+
+import ctypes
+
+ctypes.CDLL("libcuda.so.1").cuInit(0)
