@@ -40,6 +40,7 @@ from distbench.trace import (
     Trace,
     TraceKey,
     Value,
+    Values,
 )
 from distbench.trace.naming import pair_runs
 
@@ -326,10 +327,9 @@ def _rename(trace: Trace, paths: Mapping[str, str]) -> Trace:
             replace(v, path=paths.get(v.path, v.path), of=paths.get(v.of, v.of))
             for v in trace.variables
         ),
-        values={
-            replace(key, variable=paths.get(key.variable, key.variable)): value
-            for key, value in trace.values.items()
-        },
+        values=Values(trace.values).rename(
+            lambda key: replace(key, variable=paths.get(key.variable, key.variable))
+        ),
     )
 
 

@@ -185,7 +185,6 @@ def explain_by_factors_of_steps(context: Context) -> Iterator[Hypothesis]:
 def is_sparse(context: Context, variable: str) -> bool:
     """Whether the replicas' own gradients of a variable are sparse."""
     for trace in (context.evidence.observed, context.evidence.reference):
-        for key, value in trace.values.items():
-            if key.phase == "local_gradient" and key.variable == variable:
-                return isinstance(value, SparseRows)
+        for _, value in trace.select(phase="local_gradient", variable=variable):
+            return isinstance(value, SparseRows)
     return False

@@ -10,7 +10,7 @@ import numpy as np
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.fit import solve_least_squares
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, Trace, TraceKey, VariableInfo
+from distbench.trace import WHOLE, Phase, Trace, TraceKey, Values, VariableInfo
 
 _NEAR = 1e-3
 """What a slot's change may differ by from its rule, as a share of it."""
@@ -45,12 +45,13 @@ def name_owners(evidence: Evidence) -> Evidence:
             else info
             for info in trace.variables
         )
-        values = {
-            replace(key, phase="slot")
-            if key.phase == "variable" and key.variable in kept
-            else key: value
-            for key, value in trace.values.items()
-        }
+        values = Values(trace.values).rename(
+            lambda key: (
+                replace(key, phase="slot")
+                if key.phase == "variable" and key.variable in kept
+                else key
+            )
+        )
         return replace(trace, variables=named, values=values if kept else trace.values)
 
     return replace(

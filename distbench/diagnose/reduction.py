@@ -60,16 +60,10 @@ def name_missing_sum(context: Context) -> str:
 def _shows_sum(context: Context, variable: str) -> bool:
     """Whether a sum of this variable's gradients differs from each addend."""
     for replica in range(context.replicas):
-        for key, value in context.evidence.observed.values.items():
-            if (
-                key.phase == "local_gradient"
-                and key.variable == variable
-                and key.replica == replica
-            ):
-                values = getattr(value, "values", value)
-                if np.any(np.asarray(values)):
-                    break
-        else:
+        seen = context.evidence.observed.select(
+            phase="local_gradient", variable=variable, replica=replica
+        )
+        if not any(np.any(np.asarray(getattr(v, "values", v))) for _, v in seen):
             return False
     return True
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
@@ -11,6 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.errors import BadInputError
+from distbench.trace.shelf import Shelved
+from distbench.trace.values import SparseRows as SparseRows
+from distbench.trace.values import Value as Value
+from distbench.trace.values import Values as Values
 
 Phase = Literal[
     "loss",
@@ -82,6 +86,10 @@ class TraceKey:
         )
 
 
+Recorded = MutableMapping[TraceKey, Value]
+"""Values as they are recorded."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """Some of the places of a trace; None takes all.
@@ -106,47 +114,6 @@ class Selection:
             and self.variable in (None, key.variable)
             and self.replica in (None, key.replica)
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SparseRows:
-    """A sparse gradient as it was seen, rows neither sorted nor added up.
-
-    Attributes:
-        indices: int64 [k], row numbers, repeated where a row occurs several times.
-        values: [k, ...], one slice for each index.
-        shape: Shape of the dense gradient.
-    """
-
-    indices: npt.NDArray[np.int64]
-    values: npt.NDArray[np.generic]
-    shape: tuple[int, ...]
-
-    def to_dense(self) -> npt.NDArray[np.float64]:
-        """The dense gradient in float64, repeated rows added up."""
-        dense = np.zeros(self.shape, np.float64)
-        np.add.at(dense, self.indices, self.values.astype(np.float64))
-        return dense
-
-    def count_rows(self) -> npt.NDArray[np.int64]:
-        """How often each row occurs: int64 [rows]."""
-        return np.bincount(self.indices, minlength=self.shape[0]).astype(np.int64)
-
-    def list_layers(self) -> tuple[SparseRows, ...]:
-        """The first slices of all rows, the second ones, and so on."""
-        order = np.argsort(self.indices, kind="stable")
-        rows = self.indices[order]
-        layer = np.empty(len(rows), np.int64)
-        layer[order] = np.arange(len(rows)) - np.searchsorted(rows, rows)
-        return tuple(
-            replace(
-                self, indices=self.indices[layer == i], values=self.values[layer == i]
-            )
-            for i in range(int(layer.max(initial=-1)) + 1)
-        )
-
-
-Value = npt.NDArray[np.generic] | SparseRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +173,7 @@ class Trace:
         shards: Examples of each replica in the first step, and in every other one that
             `resized` does not name.
         variables: Everything that the subject's state consists of.
-        values: The arrays; read-only.
+        values: The arrays; read-only, the large ones read whenever they are asked for.
         notes: Facts about the run that diagnosis or report need, as JSON values.
         metrics: What the subject shows besides its loss.
         resized: Examples of each replica in steps whose batch has another size, as the
@@ -225,10 +192,11 @@ class Trace:
     dtypes: Mapping[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for value in self.values.values():
-            for array in _list_arrays(value):
+        values = Values(self.values)
+        for held in values.held.values():
+            for array in () if isinstance(held, Shelved) else _list_arrays(held):
                 array.setflags(write=False)
-        object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
+        object.__setattr__(self, "values", values)
         dtypes = {variable.path: variable.dtype for variable in self.variables}
         if (loss := self.notes.get("loss_dtype")) is not None:
             dtypes[""] = str(loss)
@@ -284,7 +252,7 @@ def merge_traces(name: str, parts: Iterable[Trace]) -> Trace:
     """
     parts = list(parts)
     first = parts[0]
-    values: dict[TraceKey, Value] = {}
+    values: Values[TraceKey] = Values()
     for part in parts:
         if [v.path for v in part.variables] != [v.path for v in first.variables]:
             raise BadInputError(
@@ -293,7 +261,7 @@ def merge_traces(name: str, parts: Iterable[Trace]) -> Trace:
                 f"{[v.path for v in part.variables]} in {part.name!r}. "
                 "Create variables in the same order in every task."
             )
-        values.update(part.values)
+        values.held.update(Values(part.values).held)
     notes: dict[str, object] = {}
     for part in parts:
         notes.update(part.notes)

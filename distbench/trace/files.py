@@ -2,16 +2,18 @@
 
 A trace lies on disk as `NAME.npz` (the arrays, not pickled) and `NAME.json` (what each
 array is). Both are written under a temporary name and renamed, so a reader sees a whole
-trace or none.
+trace or none. Large arrays are files of their own in the folder `arrays`, which are
+written before and read when they are asked for.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 from distbench.errors import BadInputError
 from distbench.trace import (
@@ -19,29 +21,41 @@ from distbench.trace import (
     SparseRows,
     Trace,
     TraceKey,
-    Value,
     VariableInfo,
 )
-from distbench.trace.packing import Packer, Unpacker
+from distbench.trace.packing import Packer, Place, Unpacker
+from distbench.trace.shelf import Array, Shelf, Shelved
+from distbench.trace.values import Held, Values
 
-SCHEMA = "distbench/trace/2"
+SCHEMA = "distbench/trace/3"
 """What a trace's JSON says that it is."""
+READ = (SCHEMA, "distbench/trace/2")
+"""What can be read: in the second format all arrays are in the archive."""
 _KEY = tuple(field.name for field in fields(TraceKey))
 
 
 def write_trace(trace: Trace, folder: Path, stem: str) -> None:
-    """Write `stem.npz` and `stem.json` into a folder."""
-    packer = Packer()
+    """Write `stem.npz` and `stem.json` into a folder, and large arrays beside them."""
+    packer, shelf = Packer(), Shelf(folder)
+
+    def place(array: Array | Shelved) -> Place:
+        held = shelf.adopt(array) if isinstance(array, Shelved) else shelf.put(array)
+        if not isinstance(held, Shelved):
+            return packer.add(held)
+        shape = list(held.shape)
+        return {"dtype": held.dtype, "digest": held.path.name, "shape": shape}
+
+    values = Values(trace.values).held
     index: list[dict[str, object]] = []
-    for key in sorted(trace.values, key=lambda key: key.order):
-        value = trace.values[key]
+    for key in sorted(values, key=lambda key: key.order):
+        value = values[key]
         entry: dict[str, object] = {name: getattr(key, name) for name in _KEY}
         if isinstance(value, SparseRows):
-            entry["rows"] = packer.add(value.indices)
+            entry["rows"] = place(value.indices)
             entry["dense_shape"] = list(value.shape)
-            entry["values"] = packer.add(value.values)
+            entry["values"] = place(value.values)
         else:
-            entry["values"] = packer.add(value)
+            entry["values"] = place(value)
         index.append(entry)
     _write_renamed(folder / f"{stem}.npz", packer.write)
     header = {
@@ -78,27 +92,37 @@ def read_trace(folder: Path, stem: str) -> Trace:
 
 def _read(folder: Path, stem: str) -> Trace:
     header = json.loads((folder / f"{stem}.json").read_text())
-    if header.get("schema") != SCHEMA:
+    if header.get("schema") not in READ:
         raise BadInputError(
             f"Trace '{folder / stem}.json' has another format. Expected schema "
             f"{SCHEMA!r}. Received: {header.get('schema')!r}."
         )
-    values: dict[TraceKey, Value] = {}
+    values: dict[TraceKey, Held] = {}
     notes = dict(header["notes"])
     arrays = Unpacker(folder / f"{stem}.npz")
+    shelf = Shelf(folder)
+
+    def find(place: Mapping[str, Any]) -> Array | Shelved:
+        if "digest" not in place:
+            return arrays.take(place)
+        return shelf.find(place["digest"], place["dtype"], tuple(place["shape"]))
+
+    def read(place: Mapping[str, Any]) -> Array:
+        array = find(place)
+        return array.read() if isinstance(array, Shelved) else array
+
     for entry in header["index"]:
         key = TraceKey(**{name: entry[name] for name in _KEY})
-        array = arrays.take(entry["values"])
         if (key.phase, key.variable) == ("loss", ""):
             notes["loss_dtype"] = entry["values"]["dtype"]
         if "rows" in entry:
             values[key] = SparseRows(
-                indices=arrays.take(entry["rows"]),  # type: ignore[arg-type]  # int64
-                values=array,
+                indices=read(entry["rows"]),  # type: ignore[arg-type]  # int64
+                values=read(entry["values"]),
                 shape=tuple(entry["dense_shape"]),
             )
         else:
-            values[key] = array
+            values[key] = find(entry["values"])
     return Trace(
         name=header["name"],
         replicas=header["replicas"],
@@ -107,7 +131,7 @@ def _read(folder: Path, stem: str) -> Trace:
             VariableInfo(**{**v, "shape": tuple(v["shape"])})
             for v in header["variables"]
         ),
-        values=values,
+        values=Values(values),
         notes=notes,
         metrics=tuple(
             MetricInfo(name=m["name"], state=tuple(m["state"]))

@@ -88,9 +88,13 @@ class Unpacker:
             # A bfloat16 is the upper half of a float32, so widening it is exact.
             bits = self._flat[_WIDENED].astype(np.uint32) << 16
             self._flat[_WIDENED] = bits.view(np.float32)
+        self._taken: dict[tuple[str, int, tuple[int, ...]], _Array] = {}
 
     def take(self, place: Mapping[str, Any]) -> _Array:
-        """The array at a place: a view of what was read."""
-        shape, begin = tuple(place["shape"]), place["at"]
-        end = begin + math.prod(shape)
-        return self._flat[place["dtype"]][begin:end].reshape(shape)
+        """The array at a place, the same object each time: a view of what was read."""
+        key = place["dtype"], place["at"], tuple(place["shape"])
+        if key not in self._taken:
+            name, begin, shape = key
+            flat = self._flat[name][begin : begin + math.prod(shape)]
+            self._taken[key] = flat.reshape(shape)
+        return self._taken[key]

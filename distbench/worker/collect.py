@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, MutableMapping
 
 import numpy as np
 import numpy.typing as npt
 
-from distbench.trace import PHASES, Phase, TraceKey, Value, VariableInfo
+from distbench.trace import PHASES, Phase, Recorded, TraceKey, VariableInfo
 from distbench.worker.state import VariableTable, read_component
 from distbench.worker.taps import TapBoard
 
-State = dict[tuple[str, int], npt.NDArray[np.generic]]
+State = MutableMapping[tuple[str, int], npt.NDArray[np.generic]]
 """Values by path and local number of the component."""
 
 
@@ -28,7 +28,7 @@ def read_state(table: VariableTable, paths: Collection[str] | None = None) -> St
 def collect_taps(
     board: TapBoard,
     step: int,
-    values: dict[TraceKey, Value],
+    values: Recorded,
     *,
     replica: int | None = None,
     phases: Collection[Phase] = PHASES,
@@ -59,7 +59,7 @@ def collect_state(
     table: VariableTable,
     step: int,
     state: State,
-    values: dict[TraceKey, Value],
+    values: Recorded,
     *,
     first_replica: int = 0,
     replica: int | None = None,

@@ -46,7 +46,7 @@ def rerun_earlier(
         shard = session.make_step(session.program.local_step)
     found: list[Trace] = []
     for lag in range(1, min(len(starts) - 1, _MOST_BEHIND) + 1):
-        values: dict[TraceKey, Value] = {}
+        values = session.make_values()
         for step in range(lag, len(starts)):
             state: State = {
                 key: starts[step - lag][key] if key[0] in model else value

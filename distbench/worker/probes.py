@@ -71,7 +71,7 @@ class Probes:
             yield [_double(shard) for shard in self._cut(step, batch)]
 
     def _probe(self, name: str, steps: Iterable[Sequence[Any]], tier: Tier) -> Trace:
-        values: dict[TraceKey, Value] = {}
+        values = self._session.make_values()
         for step, shards in enumerate(steps):
             for replica, shard in enumerate(shards):
                 self._session.restore_state(self._reference.starts[tier][step])
@@ -90,7 +90,7 @@ class Probes:
         by its state are others then. Empty where that changes nothing.
         """
         reference = self._reference
-        values: dict[str, dict[TraceKey, Value]] = {name: {} for name in batches}
+        values = {name: self._session.make_values() for name in batches}
         moves = self._find_moves(next(iter(batches.values())))
         for draw in range(_DRAWS if moves else 0):
             later = {

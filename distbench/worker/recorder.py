@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.errors import BadInputError
-from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value
+from distbench.trace import INITIAL, WHOLE, Recorded, Trace, TraceKey, Value
 from distbench.trace.files import write_trace
 from distbench.trace.folder import find_parts, name_part
 from distbench.worker.calls import OutermostCalls
@@ -277,12 +277,12 @@ class Recorder:
         if self._limit is not None and len(self.recorded) >= self._limit:
             self._put_back()
 
-    def _collect(self, step: int, state: State, values: dict[TraceKey, Value]) -> None:
+    def _collect(self, step: int, state: State, values: Recorded) -> None:
         collect_state(
             self._table, step, state, values, first_replica=self._first_replica
         )
 
-    def _write(self, kind: str, step: int, values: dict[TraceKey, Value]) -> None:
+    def _write(self, kind: str, step: int, values: Recorded) -> None:
         trace = Trace(
             name=self._task,
             replicas=self._strategy.num_replicas_in_sync,

@@ -5,14 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.scenario import Scenario
-from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value
+from distbench.trace import (
+    INITIAL,
+    WHOLE,
+    Phase,
+    Recorded,
+    Trace,
+    TraceKey,
+    Value,
+)
 from distbench.trace.naming import pair_names
 from distbench.worker.batches import digest_batch
 from distbench.worker.collect import State
@@ -82,7 +90,7 @@ class Reference:
         for _ in range(2):
             self.session.restore_state(self.initial)
             self.run_whole(0, batch)
-            values: dict[TraceKey, Value] = {}
+            values = self.session.make_values()
             self.session.collect_taps(0, values, replica=WHOLE, phases=HANDED)
             runs.append(values)
         first, second = runs
@@ -159,9 +167,9 @@ class Reference:
 
     def record(self, tier: Tier) -> tuple[Trace, tuple[Trace, ...]]:
         """Run all steps of a tier; returns the reference and its twins."""
-        values: dict[TraceKey, Value] = {}
-        twins: list[dict[TraceKey, Value]] = [{} for _ in range(self._twins)]
         session = self.session
+        values = session.make_values()
+        twins = [session.make_values() for _ in range(self._twins)]
         session.collect_state(INITIAL, self.initial, values, replica=WHOLE)
         state = self.initial
         twin_states = [self.initial] * self._twins
@@ -171,7 +179,7 @@ class Reference:
         digests: list[str] = []
         for step in range(self.scenario.steps):
             before = self.start_of(tier, step, state)
-            starts.append(before)
+            starts.append(self._put_away(before))
             batch = self.draw(step)
             digests.append(digest_batch(batch))
             session.restore_state(before)
@@ -214,6 +222,12 @@ class Reference:
         )
         return trace, made
 
+    def _put_away(self, state: State) -> State:
+        """The same, of which no large array stays in memory."""
+        kept = self.session.make_values()
+        kept.update(state)
+        return cast(State, kept)
+
     def sums_exactly(self, trace: Trace) -> bool:
         """Whether what the replicas add up can be added up without rounding.
 
@@ -245,7 +259,7 @@ class Reference:
         step: int,
         start: State,
         batch: Any,
-        values: dict[TraceKey, Value],
+        values: Recorded,
     ) -> State:
         """A run that differs from the reference by rounding alone.
 
@@ -319,7 +333,7 @@ class Reference:
         return self.session.read_state(led)
 
     def make_trace(
-        self, name: str, tier: Tier, values: dict[TraceKey, Value], **notes: object
+        self, name: str, tier: Tier, values: Recorded, **notes: object
     ) -> Trace:
         """A trace of the variables and replicas that this reference has."""
         return Trace(

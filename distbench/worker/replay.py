@@ -12,7 +12,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from distbench.evidence import Tier
-from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value
+from distbench.trace import WHOLE, Phase, Selection, Trace, TraceKey, Values
 from distbench.worker.collect import State
 from distbench.worker.failures import SubjectError
 from distbench.worker.fed import FedStep
@@ -109,7 +109,7 @@ class Replay:
         """Apply the update once for each replica in a step, with its own gradient."""
         session = self.reference.session
         board = session.board
-        values: dict[TraceKey, Value] = {}
+        values = session.make_values()
         phase: Phase = "reduced_gradient"
         board.feeding = phase
         try:
@@ -198,11 +198,10 @@ class Replay:
             )
         except SubjectError:
             return  # a program may take no other batch than its own
-        for key, value in first.values.items():
-            if (
-                key.phase in ("slot", "variable")
-                and are_equal(again.get(key), value)
-                and not are_equal(other.get(key), value)
+        state = Values(first.values).keep(lambda key: key.phase in ("slot", "variable"))
+        for key, value in state.items():
+            if are_equal(again.get(key), value) and not are_equal(
+                other.get(key), value
             ):
                 yield key.variable
 
@@ -225,7 +224,7 @@ class Replay:
         """
         reference, session = self.reference, self.reference.session
         board = session.board
-        found: list[dict[TraceKey, Value]] = [{} for _ in range(times)]
+        found = [session.make_values() for _ in range(times)]
         board.feeding = phase
         try:
             # A step that is random would not lead to the same states once more.
@@ -293,10 +292,10 @@ class Replay:
             step.run([batch])
 
 
-def _take_reduced(reference: Trace, step: int | None = None) -> dict[TraceKey, Value]:
+def _take_reduced(reference: Trace, step: int | None = None) -> Values[TraceKey]:
     """The gradients of the whole batch, of one step or of all, as if of replica 0."""
-    handed = reference.select(step=step, phase="reduced_gradient", replica=WHOLE)
-    return {replace(key, replica=0): value for key, value in handed}
+    chosen = Selection(step=step, phase="reduced_gradient", replica=WHOLE)
+    return Values(reference.values).keep(chosen.has).rename(lambda key: key.at(0))
 
 
 def _measure_distances(
@@ -310,9 +309,10 @@ def _measure_distances(
         own_replica: The replica of the right run, if not the left one's.
     """
     distances: dict[str, float] = {}
-    for key, value in left.values.items():
+    state = Values(left.values).keep(lambda key: key.phase in ("slot", "variable"))
+    for key, value in state.items():
         other = right.get(key if own_replica is None else key.at(own_replica))
-        if key.phase not in ("slot", "variable") or other is None:
+        if other is None:
             continue
         near, far = (np.asarray(v, np.float64) for v in (value, other))
         if near.shape == far.shape and not are_equal(value, other):
@@ -348,8 +348,9 @@ def _differ(observed: Trace, expected: Trace, phases: tuple[str, ...]) -> bool:
     global batch that one device was given beside the gradients.
     """
     own = {v.path for v in observed.variables if not v.synchronised}
+    compared = Values(expected.values).keep(
+        lambda key: key.phase in phases and key.variable not in own
+    )
     return any(
-        not are_equal(observed.get(key), value)
-        for key, value in expected.values.items()
-        if key.phase in phases and key.variable not in own
+        not are_equal(observed.get(key), value) for key, value in compared.items()
     )

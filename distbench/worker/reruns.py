@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import tensorflow as tf
 
 from distbench.evidence import Tier
-from distbench.trace import Trace, TraceKey, Value
+from distbench.trace import Trace
 from distbench.worker.reference import HANDED, Reference
 from distbench.worker.steps import Step
 from distbench.worker.values import are_equal, are_near
@@ -59,7 +59,7 @@ def _rerun(
     surroundings: AbstractContextManager[None],
 ) -> Trace:
     session = reference.session
-    values: dict[TraceKey, Value] = {}
+    values = session.make_values()
     with surroundings:
         for number, before in enumerate(reference.starts[tier]):
             shards = reference.sizes.cut(number, reference.draw(number))

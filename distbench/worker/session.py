@@ -17,10 +17,12 @@ from distbench.trace import (
     PHASES,
     MetricInfo,
     Phase,
+    Recorded,
     TraceKey,
-    Value,
+    Values,
     VariableInfo,
 )
+from distbench.trace.shelf import Shelf
 from distbench.worker.collect import State, collect_state, collect_taps, read_state
 from distbench.worker.failures import SubjectError, find_cause
 from distbench.worker.families import find_counter, install_taps, name_family
@@ -57,6 +59,7 @@ class Session:
         varies: Whether batches have several sizes. A step is then traced once for all
             of them, as over a pipeline: a worker that traced anew for its own sizes
             would wait in other collectives than those whose shards stay as they are.
+        shelf: Where large arrays of what is recorded are put; None keeps them.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Session:
         self._metrics: Mapping[str, Any] = {}
         self.tapped = tapped and not program.is_compiled
         self.varies = False
+        self.shelf: Shelf | None = None
         if self.tapped:
             for optimizer in self.optimizers:
                 install_taps(optimizer, self.board, self.table)
@@ -261,9 +265,11 @@ class Session:
             for name, metric in self._metrics.items()
         )
 
-    def collect_results(
-        self, step: int, state: State, values: dict[TraceKey, Value]
-    ) -> None:
+    def make_values(self) -> Values[Any]:
+        """An empty record, of which no large array stays in memory."""
+        return Values(shelf=self.shelf)
+
+    def collect_results(self, step: int, state: State, values: Recorded) -> None:
         """Add to a trace what the metrics show after a step.
 
         Args:
@@ -286,7 +292,7 @@ class Session:
     def collect_taps(
         self,
         step: int,
-        values: dict[TraceKey, Value],
+        values: Recorded,
         *,
         replica: int | None = None,
         phases: Collection[Phase] = PHASES,
@@ -305,7 +311,7 @@ class Session:
         self,
         step: int,
         state: State,
-        values: dict[TraceKey, Value],
+        values: Recorded,
         *,
         replica: int | None = None,
     ) -> None:

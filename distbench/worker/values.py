@@ -27,7 +27,7 @@ def are_equal(left: Value | None, right: Value) -> bool:
             v.to_dense() if isinstance(v, SparseRows) else v for v in (left, right)
         ]
         return bool(np.array_equal(dense[0], dense[1]))
-    return left.tobytes() == right.tobytes()
+    return left is right or left.tobytes() == right.tobytes()
 
 
 def are_near(left: Value, right: Value, dtype: str | None) -> bool:

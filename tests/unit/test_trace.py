@@ -87,7 +87,7 @@ def test_an_empty_trace_and_a_scalar_come_back(tmp_path: Path) -> None:
 
 def test_a_file_of_another_schema_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text('{"schema": "other"}')
-    with pytest.raises(BadInputError, match="distbench/trace/2"):
+    with pytest.raises(BadInputError, match="distbench/trace/3"):
         read_trace(tmp_path, "t")
 
 
@@ -140,7 +140,7 @@ def test_writing_leaves_no_temporary_files(tmp_path: Path) -> None:
     [
         ("t.json", b"no JSON"),
         ("t.json", b"[]"),
-        ("t.json", b'{"schema": "distbench/trace/2"}'),
+        ("t.json", b'{"schema": "distbench/trace/3"}'),
         ("t.npz", b"no archive"),
         ("t.npz", b""),
     ],

@@ -14,6 +14,7 @@ from distbench.launch.notes import Notes
 from distbench.launch.task import TaskContext
 from distbench.scenario import Scenario
 from distbench.target import load_target, target_from_json
+from distbench.trace.shelf import Shelf
 from distbench.worker.collectives import give_up, watch_collectives
 from distbench.worker.environment import describe_environment
 from distbench.worker.partition import shard_variables
@@ -94,9 +95,11 @@ class Task:
         # A strategy has the shards from its partitioner already.
         shards = scenario.partitioner if self.spec.kind == "one" else ""
         with shard_variables(shards):
-            return Session(
+            session = Session(
                 program, self._strategy, self.spec, self._context.task, tapped=tapped
             )
+        session.shelf = Shelf(Path(payload["folder"]))
+        return session
 
     def read_data(
         self,

@@ -10,7 +10,7 @@ from typing import Any
 from distbench.errors import BadInputError
 from distbench.evidence import Tier
 from distbench.scenario import scenario_from_json
-from distbench.trace import INITIAL, Trace, TraceKey, Value
+from distbench.trace import INITIAL, Recorded, Trace
 from distbench.trace.files import write_trace
 from distbench.trace.naming import pair_names
 from distbench.worker.batches import check_batches
@@ -98,7 +98,7 @@ class TrainingJobs:
             reference = read_reference(payload, tier)
             with session.guard("data"):
                 check_batches(session.program, reference)
-            values: dict[TraceKey, Value] = {}
+            values = session.make_values()
             session.collect_state(INITIAL, initial, values)
             kind = "corrected" if payload.get("corrected") else "observed"
             name = f"{kind}-{tier}-{self._task.name}"
@@ -136,7 +136,7 @@ class TrainingJobs:
         for step in range(scenario_from_json(payload["scenario"]).steps):
             self._task.report_progress(step=step, phase="before the restore")
             self.run_step(session, trained, step, sizes, {})
-        values: dict[TraceKey, Value] = {}
+        values = session.make_values()
         session.collect_state(INITIAL, session.read_state(), values)
         trace = self._make_trace(session, "free", sizes, values)
         write_trace(trace, folder, f"saved-{self._task.name}")
@@ -154,7 +154,7 @@ class TrainingJobs:
         trained: Step,
         step: int,
         sizes: Sizes,
-        values: dict[TraceKey, Value],
+        values: Recorded,
     ) -> None:
         """Run one step; adds to `values` what it left."""
         with session.guard("data"):
@@ -171,14 +171,14 @@ class TrainingJobs:
         session: Session,
         tier: Tier,
         sizes: Sizes,
-        values: dict[TraceKey, Value],
+        values: Recorded,
     ) -> Trace:
         return Trace(
             name=str(self._task.spec),
             replicas=self._task.spec.replicas,
             shards=sizes.first,
             variables=session.variables,
-            values=dict(values),
+            values=values,
             notes={
                 "tier": tier,
                 "micro_steps": session.board.count_gradients(),
