@@ -27,10 +27,11 @@ from measured import FOLDER, describe_place, write_figures
 from replayed_sums import REDUCTIONS
 from simulated_page import PAGE, make_lines
 
+from distbench.compare.addends import Addends
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.measure import Margin, Measure, measure_error
 from distbench.compare.sums import bound_reduction
-from distbench.compare.values import Aligned, Array, measure_norm
+from distbench.compare.values import Array, measure_norm
 
 FIGURES = FOLDER / "simulated_reductions.json"
 MOST = 4096
@@ -73,7 +74,7 @@ def _simulate_one(dtype: str, kind: str, replicas: int, seed: int) -> dict[str, 
     addends = ADDENDS[kind](rng, (replicas, _ELEMENTS)).astype(DTYPES[dtype])
     exact = addends.astype(np.float64)
     expected = exact.sum(axis=0)
-    terms = [Aligned(total=one) for one in exact]
+    terms = Addends(totals=tuple(exact))
     margin = bound_reduction(terms, expected, find_roundoff(dtype))
     sums = {
         name: reduce(addends).astype(np.float64) for name, reduce in REDUCTIONS.items()

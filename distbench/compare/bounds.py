@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.values import Array
+from distbench.compare.values import BLOCK, Array, list_blocks
 
 FALSE_ALARM = 1e-6
 """Chance that one statistical test rejects a correct value."""
@@ -63,7 +63,11 @@ def bound_sum(magnitude: Array, roundings: int, u: float) -> Array:
 
 
 def spread_sum(
-    weights: Array, magnitude: Array, expected: Array, roundings: int, u: float
+    weights: Array,
+    magnitude: Array,
+    groups: npt.NDArray[np.intp],
+    roundings: int,
+    u: float,
 ) -> float:
     """Half-width of Σ w_i e_i for the rounding errors e_i of sums.
 
@@ -74,15 +78,16 @@ def spread_sum(
     c_i = u w_i Σ|x|_i √n.
 
     Elements whose sums have the same significand may round alike, so they are taken
-    to be one: their c_i are added before they are squared.
+    to be one: their c_i are added before they are squared. Who is alike is told by
+    `group_alike`.
     """
     scales = np.abs(weights * magnitude).ravel()
-    sums = np.bincount(_group_alike(expected), weights=scales)
+    sums = np.bincount(groups, weights=scales)
     u = math.hypot(u, _ROUNDOFF["float64"])
     return SIGMAS * u * math.sqrt(roundings * float(np.sum(sums * sums)))
 
 
-def limit_partial_sums(terms: Sequence[Array]) -> Array:
+def limit_partial_sums(terms: Sequence[npt.NDArray[np.generic]]) -> Array:
     """Largest |result| of each addition of a sum, whatever the order: [n-1, ...].
 
     A partial sum of j addends is at most the sum of the j largest of one sign. Any
@@ -90,10 +95,14 @@ def limit_partial_sums(terms: Sequence[Array]) -> Array:
     them, itself included, inside, so at most n - m others can be larger: the k-th
     largest has at most n - k + 1 leaves, as where addends are taken up one by one.
     """
-    falling = -np.sort(-np.stack(terms), axis=0)
-    positive = np.cumsum(np.maximum(falling, 0), axis=0)
-    negative = np.cumsum(np.maximum(-falling[::-1], 0), axis=0)
-    return np.asarray(np.maximum(positive, negative)[1:])
+    flat = [np.ravel(term) for term in terms]
+    limits = np.empty((len(flat) - 1, flat[0].size))
+    for block in list_blocks(flat[0].size):
+        rising = np.sort(_stack(flat, block).T, axis=1)
+        positive = np.cumsum(np.maximum(rising[:, ::-1], 0), axis=1)
+        negative = np.cumsum(np.maximum(-rising, 0), axis=1)
+        limits[:, block] = np.maximum(positive, negative)[:, 1:].T
+    return limits.reshape((len(flat) - 1, *terms[0].shape))
 
 
 def bound_additions(partial: Array, expected: Array, u: float) -> Array:
@@ -114,6 +123,14 @@ def bound_additions(partial: Array, expected: Array, u: float) -> Array:
         expected: The sum, computed in float64.
         u: Unit roundoff of the accumulation.
     """
+    limits, sums = partial.reshape(len(partial), expected.size), expected.ravel()
+    bound = np.empty_like(sums)
+    for block in list_blocks(len(sums)):
+        bound[block] = _bound_block(limits[:, block], sums[block], u)
+    return bound.reshape(expected.shape)
+
+
+def _bound_block(partial: Array, expected: Array, u: float) -> Array:
     count = len(partial)
     gamma = compute_gamma(count, u)
     bound = np.zeros_like(expected)
@@ -137,14 +154,13 @@ def _find_binade(array: Array) -> Array:
 
 
 def spread_additions(
-    weights: Array, partial: Array, expected: Array, u: float
+    weights: Array, partial: Array, groups: npt.NDArray[np.intp], u: float
 ) -> float:
     """Half-width of Σ w_i e_i for the rounding errors e_i of sums of known addends.
 
     As `spread_sum`, where the j-th rounding behind an element is at most u times the
     largest j-th partial sum.
     """
-    groups = _group_alike(expected)
     square = 0.0
     for limit in partial:
         sums = np.bincount(groups, weights=np.abs(weights * limit).ravel())
@@ -153,7 +169,7 @@ def spread_additions(
 
 
 def follow_drift(
-    terms: Sequence[Array], partial: Array, u: float
+    terms: Sequence[npt.NDArray[np.generic]], partial: Array, u: float
 ) -> Callable[[Array], float]:
     """How far Σ w_i e_i is carried by roundings that are not of mean zero.
 
@@ -174,15 +190,19 @@ def follow_drift(
     Returns:
         A function of the weights w_i.
     """
-    stacked = np.stack([term.ravel() for term in terms])
-    partial = partial.reshape(len(partial), stacked.shape[1])
-    finest = stacked.std(axis=0) * _FINE
-    # One addend alone is not rounded.
-    risky = 2 * u * _find_binade(partial[-1:].sum(axis=0)) > finest
+    flat = [term.ravel() for term in terms]
+    partial = partial.reshape(len(partial), flat[0].size)
+    finest, risky = np.empty(flat[0].size), np.empty(flat[0].size, np.bool_)
+    for block in list_blocks(flat[0].size):
+        finest[block] = _stack(flat, block).std(axis=0) * _FINE
+        # One addend alone is not rounded.
+        largest = partial[-1:, block].sum(axis=0)
+        risky[block] = 2 * u * _find_binade(largest) > finest[block]
     if not risky.any():
         return lambda weights: 0.0  # noqa: ARG005 - as the one below
     units = 2 * u * _find_binade(partial[:, risky])
-    table = np.stack(list(_list_left(stacked[:, risky], units[-1], finest[risky])))
+    left = _list_left(_stack(flat, risky), units[-1], finest[risky])
+    table = np.stack(list(left))
     coarsest, places = np.frexp(2 * units[-1])[1], np.arange(table.shape[1])
     last = len(table) - 1  # nothing is left there
 
@@ -199,6 +219,12 @@ def follow_drift(
         return total
 
     return drift
+
+
+def _stack(
+    flat: Sequence[npt.NDArray[np.generic]], part: slice | npt.NDArray[np.bool_]
+) -> Array:
+    return np.stack([term[part] for term in flat]).astype(np.float64)
 
 
 def _list_left(stacked: Array, coarsest: Array, finest: Array) -> Iterator[Array]:
@@ -221,10 +247,16 @@ _MUCH = 2.0**-3
 """So many roundings, times u, may take a sum to its next power of two."""
 
 
-def _group_alike(expected: Array) -> npt.NDArray[np.intp]:
+def group_alike(expected: Array) -> npt.NDArray[np.intp]:
     """Of each element the number of its group, of those with the same significand."""
     significands = np.abs(np.frexp(expected.ravel())[0])
-    return np.unique(significands, return_inverse=True)[1].ravel()
+    if significands.size <= BLOCK:
+        return np.unique(significands, return_inverse=True)[1].ravel()
+    _, first, groups = np.unique(significands, return_index=True, return_inverse=True)
+    # Numbered as they come, neighbours lie near each other in the sums of the groups.
+    numbers = np.empty_like(first)
+    numbers[np.argsort(first)] = np.arange(len(first))
+    return np.asarray(numbers[groups.ravel()])
 
 
 def predict_spread(samples: Sequence[float]) -> float:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.led import list_led
-from distbench.compare.measure import BITWISE, Measure, is_wrong, measure_error
+from distbench.compare.measure import BITWISE, Margin, Measure, is_wrong, measure_error
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.pairs import Pair, Pairs, Relation
 from distbench.compare.results import list_results
 from distbench.compare.totals import list_totals
 from distbench.compare.values import (
+    BLOCK,
     Array,
     are_equal,
+    list_blocks,
     measure_norm,
     measure_size,
     round_to,
@@ -23,6 +28,9 @@ from distbench.compare.values import (
 from distbench.details import Compared
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Phase, TraceKey
+
+Plant = Callable[[Array, Array | float, slice], Array]
+"""Makes of observed numbers, the state before, and where they lie what is planted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,23 +88,32 @@ def compare_evidence(
     """
     noise = measure_noise(evidence) if noise is None else noise
     totals = tuple(list_totals(evidence, noise))
-    pairs = (
-        *Pairs(evidence, noise).list_all(),
-        *totals,
-        *list_results(evidence, noise, totals),
-        *list_led(evidence, noise),
+    # One pair at a time: all of a large model's would fill the memory.
+    pairs = chain(
+        Pairs(evidence, noise).list_all(),
+        totals,
+        list_results(evidence, noise, totals),
+        list_led(evidence, noise),
     )
-    return tuple(judge_pair(pair, evidence) for pair in pairs)
+    return tuple(map(partial(judge_pair, evidence=evidence), pairs))
 
 
 def judge_pair(pair: Pair, evidence: Evidence) -> Judged:
     """Test a pair and, if it passes, the same pair with planted errors."""
+    if not pair.tested:
+        pair.tested.append(_test(pair, evidence))
+    comparison = pair.tested[0]
+    if comparison.key != pair.key:
+        comparison = replace(comparison, replica=pair.key.replica)
+    return Judged(comparison=comparison, pair=pair if comparison.wrong else None)
+
+
+def _test(pair: Pair, evidence: Evidence) -> Comparison:
     measure = measure_error(pair.observed, pair.expected, pair.margin)
     effective, hidden = True, False
     if not measure.wrong and pair.relation != "replicas" and pair.key.step != INITIAL:
         effective, hidden = prove_effect(pair, evidence)
-    comparison = _make(pair, measure, effective, hidden)
-    return Judged(comparison=comparison, pair=pair if measure.wrong else None)
+    return _make(pair, measure, effective, hidden)
 
 
 def prove_effect(pair: Pair, evidence: Evidence) -> tuple[bool, bool]:
@@ -113,28 +130,54 @@ def prove_effect(pair: Pair, evidence: Evidence) -> tuple[bool, bool]:
     margin = pair.margin
     if pair.repeats and are_equal(pair.observed, pair.expected):
         margin = BITWISE
-    seen = all(is_wrong(p, pair.expected, margin) for p in plants)
+    seen = all(_is_seen(pair, plant, margin) for plant in plants)
     if seen:
         return True, False
-    bitwise = (is_wrong(p, pair.expected, BITWISE) for p in plants)
-    return False, all(bitwise)
+    return False, all(_is_seen(pair, plant, BITWISE) for plant in plants)
 
 
-def _list_plants(pair: Pair, evidence: Evidence) -> list[Array]:
+def _list_plants(pair: Pair, evidence: Evidence) -> Iterator[Plant]:
     shards = evidence.reference.get_shards(pair.key.step)
     examples = max(1, sum(shards))
-    with np.errstate(all="ignore"):
-        change = pair.observed - pair.base
-        plants = [pair.observed - change / examples]
-        if len(shards) > 1 and not _is_of_one_shard(pair):
-            # A replica without examples can be lost without harm.
-            terms = [term for term in pair.terms if np.any(term)]
-            if terms:
-                plants.append(pair.observed - min(terms, key=measure_norm))
-            else:
-                smallest = min((size for size in shards if size), default=0)
-                plants.append(pair.observed - change * (smallest / examples))
-    return [round_to(plant, pair.dtype) for plant in plants]
+    yield lambda observed, base, _: observed - (observed - base) / examples
+    if len(shards) == 1 or _is_of_one_shard(pair):
+        return
+    # A replica without examples can be lost without harm.
+    norms = [measure_norm(term) for term in pair.terms]
+    lost = [place for place, norm in enumerate(norms) if norm]
+    if lost:
+        term = pair.terms[min(lost, key=lambda place: norms[place])].ravel()
+        yield lambda observed, _, block: observed - term[block]
+    else:
+        smallest = min((size for size in shards if size), default=0)
+        share = smallest / examples
+        yield lambda observed, base, _: observed - (observed - base) * share
+
+
+def _is_seen(pair: Pair, plant: Plant, margin: Margin) -> bool:
+    """Whether a planted error fails the test; mostly a few of the numbers show it."""
+    shape = pair.observed.shape
+    observed, expected = pair.observed.ravel(), pair.expected.ravel()
+    base, bound = (_flatten(numbers, shape) for numbers in (pair.base, margin.bound))
+
+    def make(block: slice) -> Array:
+        start = base[block] if isinstance(base, np.ndarray) else base
+        with np.errstate(all="ignore"):
+            return round_to(plant(observed[block], start, block), pair.dtype)
+
+    for block in list_blocks(len(observed)) if len(observed) > BLOCK else ():
+        limit = bound[block] if isinstance(bound, np.ndarray) else bound
+        few = margin if margin is BITWISE else Margin(bound=limit)
+        if is_wrong(make(block), expected[block], few):
+            return True
+    return is_wrong(make(slice(None)).reshape(shape), pair.expected, margin)
+
+
+def _flatten(numbers: Array | float, shape: tuple[int, ...]) -> Array | float:
+    if not isinstance(numbers, np.ndarray):
+        return numbers
+    whole = numbers if numbers.shape == shape else np.broadcast_to(numbers, shape)
+    return whole.ravel()
 
 
 def _is_of_one_shard(pair: Pair) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -13,45 +14,64 @@ from distbench.compare.values import Array, align_values, densify, name_dtype
 from distbench.trace import WHOLE, Trace, TraceKey
 
 
-def find_factor(reference: Trace, key: TraceKey) -> float | None:
-    """By which number a program multiplies its gradient on the way; mostly 1.
+class Factors:
+    """By which numbers a program multiplies its gradients on the way; mostly by 1.
 
-    A loss scale, for example, is divided out again. None where it is no number: a
-    program that clips between its own reduction and the optimizer. Its reduced
-    gradient can only be held against the reference. What a clip comes to differs from
-    step to step, so a factor has to be a power of two, or that of all steps.
+    A loss scale, for example, is divided out again.
 
     Args:
         reference: The single-device run.
-        key: Step, call and variable of the gradient.
     """
-    others = [
-        _find_factor_at(reference, replace(key, step=step))
-        for step in range(reference.steps)
-        if step != key.step
-    ]
-    reduced = reference.get(_at_sum(key))
-    if reduced is None or not np.isfinite(densify(reduced)).all():
-        # One device skipped the step, or it overflowed: what it would have multiplied
-        # by is known only if it never does.
-        return 1.0 if all(other == 1 for other in others) else None
-    factor = _find_factor_at(reference, key)
-    if factor is None or is_power_of_two(factor):
-        return factor
-    u = find_roundoff("float32")
-    alike = [other is not None and abs(other / factor - 1) < 8 * u for other in others]
-    return factor if alike and all(alike) else None
+
+    def __init__(self, reference: Trace) -> None:
+        self._reference = reference
+        self._known: dict[TraceKey, float | None] = {}
+
+    def find(self, key: TraceKey) -> float | None:
+        """The factor of a gradient, by its step, call and variable.
+
+        None where it is no number: a program that clips between its own reduction and
+        the optimizer. Its reduced gradient can only be held against the reference. What
+        a clip comes to differs from step to step, so a factor has to be a power of two,
+        or that of all steps.
+        """
+        reduced = self._reference.get(_at_sum(key))
+        if reduced is None or not np.isfinite(densify(reduced)).all():
+            # One device skipped the step, or it overflowed: what it would have
+            # multiplied by is known only if it never does.
+            return 1.0 if all(other == 1 for other in self._list_others(key)) else None
+        factor = self._find_at(key)
+        if factor is None or is_power_of_two(factor):
+            return factor
+        u = find_roundoff("float32")
+        others = list(self._list_others(key))
+        alike = [
+            other is not None and abs(other / factor - 1) < 8 * u for other in others
+        ]
+        return factor if alike and all(alike) else None
+
+    def _list_others(self, key: TraceKey) -> Iterator[float | None]:
+        return (
+            self._find_at(replace(key, step=step))
+            for step in range(self._reference.steps)
+            if step != key.step
+        )
+
+    def _find_at(self, key: TraceKey) -> float | None:
+        whole = _at_sum(key)
+        if whole not in self._known:
+            self._known[whole] = _find_factor(self._reference, whole)
+        return self._known[whole]
 
 
 def _at_sum(key: TraceKey) -> TraceKey:
     return replace(key, phase="reduced_gradient", replica=WHOLE)
 
 
-def _find_factor_at(reference: Trace, key: TraceKey) -> float | None:
-    whole = _at_sum(key)
-    reduced = reference.get(whole)
-    local = reference.get(replace(whole, phase="local_gradient"))
-    if reduced is None or local is None:
+def _find_factor(reference: Trace, key: TraceKey) -> float | None:
+    reduced = reference.get(key)
+    local = reference.get(replace(key, phase="local_gradient"))
+    if reduced is None or local is None or reduced is local:
         return 1.0
     left, right = align_values((reduced, local))
     u = find_roundoff(name_dtype(reduced, reference.dtypes.get(key.variable)))

@@ -14,9 +14,10 @@ from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import (
     Array,
     align_values,
+    densify,
+    measure_distance,
     measure_finite,
     measure_norm,
-    measure_size,
     name_dtype,
 )
 from distbench.evidence import Evidence
@@ -90,7 +91,7 @@ class Noise:
     repeated: Limits
     compiled: Limits
 
-    def find_update_margin(self, key: TraceKey, expected: Array) -> Margin:
+    def find_update_margin(self, key: TraceKey, expected: Value) -> Margin:
         """Margin of what follows from the same gradients by the same ops.
 
         Bitwise, but for what XLA may do in one graph and not in another.
@@ -98,7 +99,7 @@ class Noise:
         limits = self.compiled.get(((key.phase, key.variable, key.call), None))
         if self.exact or limits is None:
             return BITWISE
-        return Margin(bound=limits[0] * measure_finite(expected))
+        return Margin(bound=limits[0] * measure_finite(densify(expected)))
 
     def find_repeated_margin(self, key: TraceKey, expected: Array) -> Margin:
         """Margin of a shard's value that comes from the same ops on the same numbers.
@@ -248,7 +249,7 @@ def _depends_on_order(permuted: Samples, limits: Limits) -> bool:
 def _measure_noise(seen: Array, expected: Array, size: float) -> float:
     """Largest error over the largest value; 0 over 0 is 0, anything else infinite."""
     with np.errstate(invalid="ignore"):
-        error = measure_size(seen - expected)
+        error = measure_distance(seen, expected)
     if error == 0:
         return 0.0
     return error / size if size > 0 and math.isfinite(error) else math.inf

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from distbench.compare.addends import Widened, collect_addends
 from distbench.compare.bounds import bound_sum, find_roundoff
-from distbench.compare.factor import find_factor, is_power_of_two
+from distbench.compare.factor import Factors, is_power_of_two
 from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.noise import STATE, Noise
 from distbench.compare.sums import bound_reduction
@@ -36,6 +37,7 @@ from distbench.trace import (
     Value,
     VariableInfo,
 )
+from distbench.trace.shelf import LARGE_BYTES
 
 Relation = Literal["reference", "follows", "replicas", "led", "total", "result"]
 
@@ -74,6 +76,8 @@ class Pair:
         terms: The addends of a sum, one for each replica.
         rows: Row numbers of a sparse value.
         repeats: Whether both come from the same ops on the same numbers.
+        tested: What came of testing it, once it was; the pairs of several replicas that
+            hold the very same numbers share this list.
     """
 
     key: TraceKey
@@ -84,9 +88,10 @@ class Pair:
     margin: Margin
     dtype: str
     base: Array | float = 0.0
-    terms: tuple[Array, ...] = ()
+    terms: Sequence[Array] = ()
     rows: Array | None = None
     repeats: bool = False
+    tested: list[Any] = field(default_factory=list, repr=False)
 
 
 class Pairs:
@@ -101,6 +106,8 @@ class Pairs:
         self._dtypes = evidence.reference.dtypes
         self._exact = evidence.tier == "exact"
         self._astray: dict[int, bool] = {}
+        self._factors = Factors(evidence.reference)
+        self._known: dict[tuple[Relation, str], tuple[Value, Value, Pair]] = {}
         self._fed = {
             (key.step, key.variable)
             for key in evidence.observed.values
@@ -113,6 +120,7 @@ class Pairs:
         select = self.evidence.observed.select()
         for whole, group in groupby(select, key=lambda item: item[0].at(WHOLE)):
             members = tuple(group)
+            self._known.clear()
             if whole.phase == "loss" and whole.variable:
                 continue  # what a metric shows
             if whole.phase in ("loss", "local_gradient"):
@@ -198,12 +206,12 @@ class Pairs:
     def _pair_reduced(self, whole: TraceKey, members: Members) -> Iterator[Pair]:
         source = replace(whole, phase="local_gradient")
         parts = self.find_parts(self.evidence.observed, source)
-        factor = None if parts is None else find_factor(self.evidence.reference, whole)
-        known: Pair | None = None
+        factor = None if parts is None else self._factors.find(whole)
+        known: tuple[Value, Pair] | None = None
         for key, value in members:
             if parts is not None and factor is not None:
-                known = self._make_sum(key, value, parts, factor, known)
-                yield known
+                known = value, self._make_sum(key, value, parts, factor, known)
+                yield known[1]
             yield from self._pair_whole(key, value)
 
     def _make_sum(
@@ -212,26 +220,26 @@ class Pairs:
         value: Value,
         parts: tuple[Value, ...],
         factor: float,
-        known: Pair | None,
+        known: tuple[Value, Pair] | None,
     ) -> Pair:
         """A reduced gradient against the sum of what went in.
 
         That is the same for all replicas which hold the same rows, so that it is taken
-        from the pair that is `known` of another replica.
+        from what is `known` of another replica: its value, and the pair.
         """
+        if known is not None and _are_copies((value,), known[:1]):
+            return replace(known[1], key=key)
         rows = join_rows((value, *parts))
         seen = align_value(value, rows)
         dtype = self._name_dtype(key, value)
         if (
             known is not None
-            and known.dtype == dtype
-            and _have_equal_rows(rows, known.rows)
+            and known[1].dtype == dtype
+            and _have_equal_rows(rows, known[1].rows)
         ):
-            return replace(known, key=key, observed=seen.total)
-        terms = [align_value(part, rows) for part in parts]
-        if factor != 1:
-            terms = [_scale(term, factor) for term in terms]
-        expected = np.sum([t.total for t in terms], axis=0)
+            return replace(known[1], key=key, observed=seen.total, tested=[])
+        addends = collect_addends(parts, rows, factor)
+        expected = addends.add_up()
         return Pair(
             key=key,
             relation="follows",
@@ -241,13 +249,13 @@ class Pairs:
             margin=BITWISE
             if self._exact
             else bound_reduction(
-                terms,
+                addends,
                 expected,
                 find_roundoff(dtype),
                 factor_rounds=not is_power_of_two(factor),
             ),
             dtype=dtype,
-            terms=tuple(t.total for t in terms),
+            terms=Widened(addends.totals),
             rows=_rows(seen),
         )
 
@@ -267,7 +275,7 @@ class Pairs:
             return
         margin = self._bound_rows(key, value, expected)
         if margin == BITWISE:
-            margin = self.noise.find_update_margin(key, densify(expected))
+            margin = self.noise.find_update_margin(key, expected)
         if margin == BITWISE and key.phase in STATE and self._is_led_astray(key.step):
             margin = self.noise.find_margin(key, densify(expected))
         yield self._make(key, "follows", UPDATES[source], value, expected, margin)
@@ -365,6 +373,24 @@ class Pairs:
         *,
         repeats: bool = False,
     ) -> Pair:
+        known = self._known.get((relation, against))
+        if known is not None and _are_copies((value, expected), (known[0], known[1])):
+            # What is true of one copy is true of all.
+            return replace(known[2], key=key)
+        pair = self._align(key, relation, against, value, expected, margin, repeats)
+        self._known[relation, against] = value, expected, pair
+        return pair
+
+    def _align(
+        self,
+        key: TraceKey,
+        relation: Relation,
+        against: str,
+        value: Value,
+        expected: Value,
+        margin: Margin | None,
+        repeats: bool,
+    ) -> Pair:
         seen, wanted = align_values((value, expected))
         base: Array | float = 0.0
         if key.phase in STATE and key.step != INITIAL:
@@ -393,16 +419,30 @@ class Pairs:
         return name_dtype(value, self._dtypes.get(key.variable))
 
 
-def _scale(aligned: Aligned, factor: float) -> Aligned:
-    slices = None if aligned.slices is None else factor * aligned.slices
-    return replace(aligned, total=factor * aligned.total, slices=slices)
-
-
 def _rows(aligned: Aligned) -> Array | None:
     return None if aligned.rows is None else aligned.rows.astype(np.float64)
 
 
+def _are_copies(left: Sequence[Value], right: Sequence[Value]) -> bool:
+    """Whether values have the same bits; large ones have if they are one object."""
+    return all(map(_is_copy, left, right))
+
+
+def _is_copy(left: Value, right: Value) -> bool:
+    if left is right:
+        return True
+    if isinstance(left, SparseRows) or isinstance(right, SparseRows):
+        return False
+    return (
+        left.nbytes == right.nbytes < LARGE_BYTES
+        and (left.dtype, left.shape) == (right.dtype, right.shape)
+        and left.tobytes() == right.tobytes()
+    )
+
+
 def _are_same(left: Value, right: Value) -> bool:
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return are_equal(left, right)
     return are_equal(densify(left), densify(right))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.values import Array, measure_size
+from distbench.compare.values import Array, list_blocks, measure_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,20 +31,26 @@ def fit_ratio(observed: Array, expected: Array) -> RatioFit | None:
     scale = measure_size(expected)
     if scale == 0 or not math.isfinite(scale) or not np.isfinite(observed).all():
         return None
+    t, s = observed.ravel(), expected.ravel()
+    square = product = rest = whole = 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        s, t = expected.ravel() / scale, observed.ravel() / scale
-        square = float(s @ s)
         # Fitting the difference keeps the digits of a ratio that is nearly 1.
-        difference = t - s
-        excess = float(difference @ s) / square
-        residual = difference - excess * s
+        for block in list_blocks(s.size):
+            line = s[block] / scale
+            difference = t[block] / scale - line
+            square += float(line @ line)
+            product += float(difference @ line)
+            whole += float(difference @ difference)
+        excess = product / square
+        for block in list_blocks(s.size):
+            line = s[block] / scale
+            residual = t[block] / scale - line - excess * line
+            rest += float(residual @ residual)
     if not math.isfinite(excess):
         return None
-    rest = math.sqrt(float(residual @ residual))
-    whole = math.sqrt(float(difference @ difference))
     freedom = max(1, s.size - 1)
     return RatioFit(
         ratio=1 + excess,
-        error=rest / math.sqrt(freedom * square),
-        residual_share=rest / whole if whole else 0.0,
+        error=math.sqrt(rest) / math.sqrt(freedom * square),
+        residual_share=math.sqrt(rest) / math.sqrt(whole) if whole else 0.0,
     )

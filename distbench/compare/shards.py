@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.factor import find_factor
+from distbench.compare.factor import Factors
 from distbench.compare.nature import Nature
 from distbench.compare.values import Array, densify
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
+from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value, Values
 
 _LATE: tuple[Phase, ...] = ("applied_gradient", "slot", "variable", "iterations")
 
@@ -27,18 +27,19 @@ def weigh_shards(evidence: Evidence, nature: Nature) -> Evidence:
         nature: How a replica's value follows from that of its shard.
     """
     reference = evidence.reference
-    values = dict(reference.values)
+    values = Values(reference.values)
     sums: dict[TraceKey, list[Array]] = {}
     times = _count_loss(evidence, nature)
-    for key, value in reference.values.items():
-        if key.phase in ("loss", "local_gradient") and key.replica != WHOLE:
-            weight = nature.weigh(reference.get_shards(key.step))[key.replica]
-            weight *= times if key.phase == "loss" else 1.0
-            values[key] = _weigh(evidence, nature, key, value, weight)
-            sums.setdefault(replace(key, replica=WHOLE), []).append(
-                densify(values[key])
-            )
-    factors = {key: find_factor(reference, key) for key in sums if key.phase != "loss"}
+    alone = Values(reference.values).keep(
+        lambda key: key.phase in ("loss", "local_gradient") and key.replica != WHOLE
+    )
+    for key, value in alone.items():
+        weight = nature.weigh(reference.get_shards(key.step))[key.replica]
+        weight *= times if key.phase == "loss" else 1.0
+        values[key] = _weigh(evidence, nature, key, value, weight)
+        sums.setdefault(replace(key, replica=WHOLE), []).append(densify(values[key]))
+    made = Factors(reference)
+    factors = {key: made.find(key) for key in sums if key.phase != "loss"}
     known: tuple[Phase, ...] = ("loss", "local_gradient")
     if not (nature.grouped or nature.lost):
         known = (*known, *_LATE)

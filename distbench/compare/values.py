@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ import numpy.typing as npt
 from distbench.trace import SparseRows, Value
 
 Array = npt.NDArray[np.float64]
+BLOCK = 1 << 15
+"""Numbers that are computed with at a time, where there are many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,7 +48,9 @@ def align_values(values: Sequence[Value]) -> tuple[Aligned, ...]:
     dense one among them makes all of them dense.
     """
     rows = join_rows(values)
-    return tuple([align_value(value, rows) for value in values])
+    made = {id(value): value for value in values}
+    aligned = {name: align_value(value, rows) for name, value in made.items()}
+    return tuple([aligned[id(value)] for value in values])
 
 
 def join_rows(values: Sequence[Value]) -> npt.NDArray[np.int64] | None:
@@ -108,8 +113,10 @@ def round_to(array: Array, dtype: str) -> Array:
     return array
 
 
-def are_equal(left: Array, right: Array) -> bool:
+def are_equal(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
     """Whether two arrays hold the same numbers, NaN where the other has NaN."""
+    if left is right:
+        return True
     if left.shape != right.shape:
         return False
     same = left == right
@@ -134,9 +141,22 @@ def measure_errors(observed: Array, expected: Array) -> Array:
     return np.where(same, 0.0, np.where(np.isnan(errors), math.inf, errors))
 
 
-def measure_size(array: Array) -> float:
-    """Largest absolute value; 0 for an empty array."""
-    return float(np.maximum.reduce(np.abs(array), axis=None, initial=0.0))
+def measure_size(array: npt.NDArray[np.generic]) -> float:
+    """Largest absolute value; 0 for an empty array, NaN where one is."""
+    most = float(np.maximum.reduce(array, axis=None, initial=0.0))
+    return max(most, -float(np.minimum.reduce(array, axis=None, initial=0.0)))
+
+
+def measure_distance(left: Array, right: Array) -> float:
+    """Largest absolute difference of two arrays of one shape; NaN where one is."""
+    flat, other = left.ravel(), right.ravel()
+    sizes = [measure_size(flat[b] - other[b]) for b in list_blocks(flat.size)]
+    return float(np.max(sizes, initial=0.0))
+
+
+def list_blocks(size: int) -> Iterator[slice]:
+    """Parts of many numbers: what is made of one stays in the processor's cache."""
+    return (slice(begin, begin + BLOCK) for begin in range(0, size, BLOCK))
 
 
 def measure_finite(array: Array) -> float:
@@ -150,8 +170,11 @@ def measure_norm(array: Array) -> float:
     size = measure_size(array)
     if size == 0.0 or not math.isfinite(size):
         return size
-    scaled = (array / size).ravel()
-    return size * math.sqrt(float(scaled @ scaled))
+    flat, square = array.ravel(), 0.0
+    for block in list_blocks(flat.size):
+        scaled = flat[block] / size
+        square += float(scaled @ scaled)
+    return size * math.sqrt(square)
 
 
 def _align_sparse(value: SparseRows, rows: npt.NDArray[np.int64]) -> Aligned:

@@ -88,7 +88,7 @@ class Context:
         Observed ones if they were seen, else those of the reference's shards.
         """
         if case.terms:
-            return case.terms
+            return tuple(case.terms)
         return self.find_terms_of(case, case.key.variable)
 
     def find_terms_of(

@@ -15,6 +15,7 @@ from distbench.compare.bounds import (
     compute_gamma,
     find_roundoff,
     find_t_quantile,
+    group_alike,
     limit_partial_sums,
     predict_spread,
     spread_additions,
@@ -60,8 +61,9 @@ def test_ratio_and_sum_of_errors_stay_within_their_spread(replicas):
         terms = make_terms(seed, replicas, 300, "float32")
         s, size = terms.sum(0), np.abs(terms).sum(0)
         error = add_in_turn(terms, "float32") - s
-        along = spread_sum(s, size, s, replicas - 1, u)
-        plain = spread_sum(np.ones_like(s), size, s, replicas - 1, u)
+        groups = group_alike(s)
+        along = spread_sum(s, size, groups, replicas - 1, u)
+        plain = spread_sum(np.ones_like(s), size, groups, replicas - 1, u)
         quotients += [abs(float(error @ s)) / along, abs(float(error.sum())) / plain]
     assert max(quotients) <= 1
     assert max(quotients) > 1e-2
@@ -94,11 +96,11 @@ def make_addends(seed, replicas, dtype):
 def limit_sum(terms, dtype):
     """Bound, ratio and sum of a sum of these addends."""
     u, s = find_roundoff(dtype), terms.sum(0)
-    partial = limit_partial_sums(list(terms))
+    partial, groups = limit_partial_sums(list(terms)), group_alike(s)
     return Margin(
         bound=bound_additions(partial, s, u),
-        ratio=spread_additions(s, partial, s, u) / float(s @ s),
-        total=spread_additions(np.ones_like(s), partial, s, u),
+        ratio=spread_additions(s, partial, groups, u) / float(s @ s),
+        total=spread_additions(np.ones_like(s), partial, groups, u),
     )
 
 
@@ -152,8 +154,9 @@ def test_one_addition_may_be_off_by_half_a_unit_of_its_result():
 
 def test_equal_significands_count_as_one_rounding():
     size = np.ones(1000)
-    equal = spread_sum(size, size, size, 1, 2.0**-24)
-    mixed = spread_sum(size, size, np.linspace(1, 1.9, 1000), 1, 2.0**-24)
+    equal = spread_sum(size, size, group_alike(size), 1, 2.0**-24)
+    others = group_alike(np.linspace(1, 1.9, 1000))
+    mixed = spread_sum(size, size, others, 1, 2.0**-24)
     assert equal == pytest.approx(mixed * math.sqrt(1000), rel=1e-6)
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from distbench.compare.addends import Addends
 from distbench.compare.bounds import (
     find_roundoff,
     follow_drift,
+    group_alike,
     limit_partial_sums,
     spread_additions,
 )
 from distbench.compare.measure import BITWISE, measure_error
 from distbench.compare.sums import bound_reduction
-from distbench.compare.values import Aligned
 
 SIZE = 12
 
@@ -44,7 +45,7 @@ def draw(kind, replicas, dtype):
 
 def judge(addends, observed):
     exact = addends.astype(np.float64)
-    terms = [Aligned(total=one) for one in exact]
+    terms = Addends(totals=tuple(exact))
     margin = bound_reduction(terms, exact.sum(0), find_roundoff(addends.dtype.name))
     return measure_error(observed.astype(np.float64), exact.sum(0), margin)
 
@@ -71,7 +72,7 @@ def test_a_sum_that_stands_still_is_no_matter_of_chance():
     assert np.all(observed == 2048)
     terms, exact = list(addends.astype(np.float64)), np.full(SIZE, 2304.0)
     partial, u = limit_partial_sums(terms), find_roundoff("float16")
-    chance = spread_additions(exact, partial, exact, u)
+    chance = spread_additions(exact, partial, group_alike(exact), u)
     off = abs(float(np.sum(exact * (observed - exact))))
     assert chance < off < chance + follow_drift(terms, partial, u)(exact)
     assert not judge(addends, add_in_turn(addends)).wrong
@@ -87,6 +88,6 @@ def test_addends_that_vary_by_many_units_leave_nothing_on_the_average():
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_what_does_not_round_is_bitwise(dtype):
     replicas = 1 if dtype == "float32" else 3
-    terms = [Aligned(total=np.ones(3))] * replicas
+    terms = Addends(totals=(np.ones(3),) * replicas)
     expected = np.full(3, float(replicas))
     assert bound_reduction(terms, expected, find_roundoff(dtype)) is BITWISE
