@@ -155,6 +155,8 @@ class Run:
             size), so that it can be run again.
         staleness: Of each step in flight, how many others ended while it ran: what it
             read is at most so many updates old. Empty for one step at a time.
+        disk_bytes: What the traces of the run took on disk, while it was judged; shared
+            ones are split evenly among its tiers.
         details: The numbers behind it, where a report asked for them; not compared.
         quarantined: Whether it failed as the quarantine list says: it is shown, and
             counts like one that passed.
@@ -176,6 +178,7 @@ class Run:
     setup: Mapping[str, Any] = field(default_factory=dict)
     staleness: tuple[int, ...] = ()
     quarantined: bool = False
+    disk_bytes: int = 0
     details: Details | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -348,6 +351,7 @@ _OPTIONAL: tuple[tuple[str, type], ...] = (
     ("setup", dict),
     ("references", dict),
     ("quarantined", bool),
+    ("disk_bytes", int),
 )
 
 

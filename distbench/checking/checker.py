@@ -43,6 +43,7 @@ from distbench.observe import (
 from distbench.options import CheckOptions, Progress
 from distbench.target import TargetRef, adopt_pickle
 from distbench.trace import Phase
+from distbench.trace.shelf import Shelf
 from distbench.verdict import Finding, Run, Status, Verdict
 
 
@@ -187,8 +188,12 @@ class Checker:
                 findings=findings,
                 references=judgement.references,
                 message=tell_injury(seen.injury, judgement.message),
+                disk_bytes=seen.disk_bytes // len(seen.evidence),
                 details=self._keep(seen, evidence, judgement.compared),
             )
+        if seen.folder is not None:
+            # The scenarios of a check may take more disk together than there is.
+            Shelf(seen.folder).clear()
 
     def _judge_uncompiled(
         self, item: Planned, seen: Observation, tier: Tier, found: Judgement
@@ -247,6 +252,7 @@ class Checker:
             references=judgement.references,
             message=tell_injury(seen.injury, judgement.message),
             staleness=flight.staleness,
+            disk_bytes=seen.disk_bytes,
             details=self._keep(seen, flight, judgement.compared),
         )
 

@@ -21,7 +21,7 @@ from distbench.observe.launching import (
     make_opening,
     make_payload,
 )
-from distbench.observe.observation import Observation, name_logs
+from distbench.observe.observation import Observation, measure_disk, name_logs
 from distbench.observe.subject import ask_one
 from distbench.scenario import Scenario
 from distbench.target import TargetRef, target_from_json
@@ -104,6 +104,7 @@ def observe_flight(
         flight=_read_flight(folder, scenario, tier, next(iter(followed.values()))),
         control=control,
         seconds=time.monotonic() - start_s,
+        disk_bytes=measure_disk(folder),
         environment={**environment, "python": sys.version.split()[0]},
         folder=folder,
         logs=name_logs(one, cluster),

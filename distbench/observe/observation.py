@@ -23,6 +23,7 @@ class Observation:
         flight: The same of steps in flight.
         failure: The task that failed on the cluster, if one did.
         seconds: Wall time.
+        disk_bytes: What its traces take on disk.
         environment: Versions, devices and settings of the tasks.
         control: The stock optimizer of the subject's family.
         folder: Where the traces are.
@@ -35,12 +36,18 @@ class Observation:
     flight: Flight | None = None
     failure: TaskFailedError | None = None
     seconds: float = 0.0
+    disk_bytes: int = 0
     environment: Mapping[str, Any] = field(default_factory=dict)
     control: TargetRef | None = None
     folder: Path | None = None
     logs: Mapping[str, str] = field(default_factory=dict)
     tiers: tuple[Tier, ...] = ()
     injury: str = ""
+
+
+def measure_disk(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def name_logs(one: Group, cluster: Group) -> dict[str, str]:

@@ -22,7 +22,7 @@ from distbench.observe.launching import (
     make_payload,
     tell_injuries,
 )
-from distbench.observe.observation import Observation, name_logs
+from distbench.observe.observation import Observation, measure_disk, name_logs
 from distbench.observe.reading import read_evidence
 from distbench.observe.saved import train_before
 from distbench.observe.subject import prepare_both
@@ -130,6 +130,7 @@ def observe(
         },
         control=control,
         seconds=time.monotonic() - start_s,
+        disk_bytes=measure_disk(folder),
         environment={**environment, "python": sys.version.split()[0]},
         folder=folder,
         logs=name_logs(one, cluster),

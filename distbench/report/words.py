@@ -168,7 +168,10 @@ def count_runs(verdict: Verdict) -> str:
         counts[name_status(run)] = counts.get(name_status(run), 0) + 1
     parts = ", ".join(f"{number} {status}" for status, number in counts.items())
     seconds = sum(run.seconds for run in verdict.runs)
-    return f"{parts or 'no runs'} in {seconds:.1f} s"
+    text = f"{parts or 'no runs'} in {seconds:.1f} s"
+    # Of a small model nobody needs to know.
+    most = max((run.disk_bytes for run in verdict.runs), default=0) / 1e9
+    return f"{text}; traces took up to {most:.1f} GB a run" if most >= 0.1 else text
 
 
 def describe_environment(verdict: Verdict) -> str:
