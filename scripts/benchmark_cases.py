@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmark_gains import CLUSTER, LACKS, Bench
 from benchmark_program import measure_memory, measure_steps, train
@@ -23,6 +25,7 @@ Samples = Mapping[str, list[float]]
 Side = Callable[[], float]
 _MIB = 1 << 20
 _SERIES = 50
+_LARGE = (1024, 5000, 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,7 @@ class Case:
             The first side is what the others are divided by.
         rounds: How many.
         unit: Of the samples.
+        compared: Whether the sides do the same, so that their ratio says something.
     """
 
     name: str
@@ -43,6 +47,7 @@ class Case:
     measure: Callable[[int], Samples]
     rounds: int = 7
     unit: str = "s"
+    compared: bool = True
 
 
 def take_turns(sides: Mapping[str, Side], rounds: int) -> Samples:
@@ -173,6 +178,52 @@ def measure_taps(layers: tuple[int, int, int], rounds: int) -> Samples:
     return samples
 
 
+def check_large(
+    layers: tuple[int, int, int], replicas: int, steps: int
+) -> dict[str, Any]:
+    """A check in a process of its own, which tells what it took."""
+    command = [sys.executable, str(Path(__file__).with_name("benchmark_scale.py"))]
+    command += ["--layers", *map(str, layers), "--replicas", str(replicas)]
+    done = subprocess.run(
+        [*command, "--steps", str(steps)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=3600,
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if found["status"] != "pass":
+        raise RuntimeError(f"A correct program did not pass: {found}")
+    return found
+
+
+def measure_scale(rounds: int) -> Samples:
+    """Memory and disk of a check of 10⁷ parameters, 8 replicas and 20 steps."""
+    found = [check_large(_LARGE, 8, 20) for _ in range(rounds)]
+    sides = {
+        "the bench process, at most": "bench_bytes",
+        "all tasks together, at most": "tasks_bytes",
+        "traces on disk": "disk_bytes",
+        "numbers recorded": "recorded_bytes",
+    }
+    return {name: [one[key] / 1e9 for one in found] for name, key in sides.items()}
+
+
+def measure_compare(rounds: int) -> Samples:
+    """Seconds for each GB that was recorded, of models of several sizes."""
+    sides = {
+        "10⁴ parameters": (64, 128, 10),
+        "10⁶ parameters": (512, 1600, 100),
+        "10⁷ parameters": _LARGE,
+    }
+    samples: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, layers in sides.items():
+            found = check_large(layers, 2, 3)
+            samples[name].append(found["judge_s"] / (found["recorded_bytes"] / 1e9))
+    return samples
+
+
 def _list_cases() -> tuple[Case, ...]:
     runs = "a fresh cluster, three steps of one variable"
     return (
@@ -241,8 +292,22 @@ def _list_cases() -> tuple[Case, ...]:
             for size, layers in (
                 ("1e4", (64, 128, 10)),
                 ("1e6", (512, 1600, 100)),
-                ("1e7", (1024, 5000, 1000)),
+                ("1e7", _LARGE),
             )
+        ),
+        Case(
+            name="compare",
+            title="judging a check of 2 replicas and 3 steps, for each GB recorded",
+            measure=measure_compare,
+            rounds=3,
+        ),
+        Case(
+            name="scale",
+            title="a check of 1e7 parameters, 8 replicas and 20 steps",
+            measure=measure_scale,
+            rounds=1,
+            unit="GB",
+            compared=False,
         ),
     )
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmark_cases import CASES
+from benchmark_cases import CASES, Case
 from measured import describe_measured, write_paragraph
 
 
@@ -35,22 +35,20 @@ def make_page(document: Mapping[str, Any]) -> str:
     ]
     for case in CASES:
         if case.name in rows:
-            lines += _list_case(case.title, case.unit, rows[case.name]["samples"])
+            lines += _list_case(case, rows[case.name]["samples"])
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _list_case(
-    title: str, unit: str, samples: Mapping[str, Sequence[float]]
-) -> Iterator[str]:
-    yield f"## {title[0].upper()}{title[1:]}"
+def _list_case(case: Case, samples: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    yield f"## {case.title[0].upper()}{case.title[1:]}"
     yield ""
-    yield f"| | median, {unit} | least and most | ratio | quartiles |"
+    yield f"| | median, {case.unit} | least and most | ratio | quartiles |"
     yield "|---|---:|---:|---:|---:|"
     first, *_ = samples.values()
     for name, taken in samples.items():
         middle = statistics.median(taken)
         line = f"| {name} | {middle:.3g} | {min(taken):.3g} to {max(taken):.3g} |"
-        if taken is first:
+        if taken is first or not case.compared:
             yield f"{line} | |"
             continue
         if len(taken) != len(first):  # a task each, and a process a round

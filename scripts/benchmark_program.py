@@ -101,12 +101,13 @@ class Network:
 
     Args:
         layers: Units of the input, of the hidden layer and of the output.
+        examples: In each batch.
     """
 
     loss_reduction = "sum"
 
-    def __init__(self, layers: tuple[int, int, int]) -> None:
-        self._layers = layers
+    def __init__(self, layers: tuple[int, int, int], examples: int = _EXAMPLES) -> None:
+        self._layers, self._examples = layers, examples
 
     def build(self, strategy: Any) -> None:
         """Make the kernels and the optimizer."""
@@ -134,8 +135,8 @@ class Network:
         import numpy as np
 
         rng = np.random.default_rng(step)
-        features = rng.normal(size=(_EXAMPLES, self._layers[0]))
-        labels = rng.normal(size=(_EXAMPLES, self._layers[2]))
+        features = rng.normal(size=(self._examples, self._layers[0]))
+        labels = rng.normal(size=(self._examples, self._layers[2]))
         return features.astype(np.float32), labels.astype(np.float32)
 
     def replica_step(self, batch: Any) -> Any:
@@ -145,7 +146,8 @@ class Network:
         features, labels = batch
         with tf.GradientTape() as tape:
             hidden = tf.nn.relu(features @ self._kernels[0])
-            loss = tf.reduce_sum((hidden @ self._kernels[1] - labels) ** 2) / _EXAMPLES
+            errors = (hidden @ self._kernels[1] - labels) ** 2
+            loss = tf.reduce_sum(errors) / self._examples
         gradients = tape.gradient(loss, self._kernels)
         self._optimizer.apply_gradients(zip(gradients, self._kernels, strict=True))
         return loss
