@@ -21,6 +21,7 @@ def record(
     steps: int | None = 10,
     every: int = 1,
     variables: Sequence[Any] = (),
+    digests: bool = False,
 ) -> AbstractContextManager[Recorder]:
     """Write what each step of a training loop computes, as a trace.
 
@@ -44,6 +45,9 @@ def record(
         every: Record every so manieth step; steps keep their numbers.
         variables: Those that no gradient trains and that are to be in the trace too,
             such as moving means. `model.variables` will do.
+        digests: Keep 64 bits of each value in the place of its numbers, but for losses:
+            enough to say where two runs first differ in a bit, or replicas that are to
+            hold the same do.
 
     Returns:
         A context manager that gives the recorder: `recorder.step()` as above, and
@@ -62,5 +66,11 @@ def record(
     from distbench.worker.recorder import Recorder
 
     return Recorder(
-        strategy, optimizer, Path(folder), steps=steps, every=every, variables=variables
+        strategy,
+        optimizer,
+        Path(folder),
+        steps=steps,
+        every=every,
+        variables=variables,
+        digests=digests,
     )

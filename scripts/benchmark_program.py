@@ -55,7 +55,7 @@ def measure_memory() -> tuple[int, int]:
 
 
 def measure_steps(layers: tuple[int, int, int], rounds: int) -> dict[str, list[float]]:
-    """Seconds of steps without taps, with taps, and with taps that are read.
+    """Seconds of steps without taps, with digests, with taps, and with taps read.
 
     Args:
         layers: Units of the input, of the hidden layer and of the output.
@@ -73,14 +73,17 @@ def measure_steps(layers: tuple[int, int, int], rounds: int) -> dict[str, list[f
     batch = program.data(0)
     shards = [tuple(part[half] for part in batch) for half in _HALVES]
     sides: dict[str, tuple[Session, Any, bool]] = {}
-    for name, tapped, is_read in (
-        ("without taps", False, False),
-        ("with all taps", True, False),
-        ("with all taps, read", True, True),
+    for name, tapped, digested, is_read in (
+        ("without taps", False, False, False),
+        ("with digests alone", True, True, False),
+        ("with digests alone, read", True, True, True),
+        ("with all taps", True, False, False),
+        ("with all taps, read", True, False, True),
     ):
         session = Session(
             UserProgram(Network(layers)), strategy, spec, spec.tasks[0], tapped=tapped
         )
+        session.board.digested = digested
         step = session.make_step()
         session.prepare(step, shards)
         session.run(step, shards)

@@ -31,6 +31,7 @@ from distbench.compare.values import (
     measure_finite,
     name_dtype,
 )
+from distbench.errors import BadInputError
 from distbench.trace import (
     INITIAL,
     WHOLE,
@@ -114,8 +115,24 @@ def compare_traces(
         selection: Which places; by default all.
         narrow: A dtype in which the steps computed, if it is narrower than that of the
             variables.
+
+    Raises:
+        BadInputError: Digests can be held against digests alone, replica by replica.
     """
+    if (a.digested or b.digested) and (
+        a.digested != b.digested or a.replicas != b.replicas
+    ):
+        raise BadInputError(
+            "Digests only tell whether bits are the same. Expected: two traces with "
+            "digests, of the same number of replicas. Received: "
+            f"{_describe_kind(a)} and {_describe_kind(b)}. Record both runs alike."
+        )
     return _Offline(a, b, selection or Selection(), narrow).run()
+
+
+def _describe_kind(trace: Trace) -> str:
+    kind = "digests" if trace.digested else "numbers"
+    return f"{kind} of {trace.replicas} replica{'s' if trace.replicas != 1 else ''}"
 
 
 class _Offline:
@@ -204,6 +221,8 @@ class _Offline:
         if left is None or right is None:
             lacks = "A" if left is None else "B"
             return Place(key=key, how=how, lacks=lacks)
+        if self._a.digested and key.phase != "loss":
+            return Place(key=key, likeness=_compare_digests(left, right))
         observed, expected = (aligned.total for aligned in align_values((left, right)))
         dtype = self._name_dtype(key, right)
         half = find_half(self._narrow or dtype)
@@ -277,6 +296,13 @@ class _Offline:
         if noise is not None:
             known = self._noise.get(key.variable)
             self._noise[key.variable] = noise if known is None else known | noise
+
+
+def _compare_digests(left: Value, right: Value) -> Likeness:
+    if np.array_equal(densify(left), densify(right)):
+        return Likeness(status="equal", ratio=1.0)
+    unknown = float("nan")
+    return Likeness(status="different", error=unknown, relative=unknown, ulps=unknown)
 
 
 def find_drift(trace: Trace) -> TraceKey | None:

@@ -69,7 +69,7 @@ def describe_first(
         `A` or `B`, and the words of `describe_reduction`.
     """
     first = comparison.first
-    if first is None or first.key.phase != "reduced_gradient":
+    if first is None or first.key.phase != "reduced_gradient" or a.digested:
         return []
     path = first.key.variable
     named = (("A", a, path), ("B", b, comparison.renamed.get(path, path)))

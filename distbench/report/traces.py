@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import compress
 
@@ -47,6 +48,10 @@ def render_trace(
         table.add_column(name, justify="right", no_wrap=True)
     for key, value in values:
         array = value.values if isinstance(value, SparseRows) else value
+        if trace.digested and key.phase != "loss":
+            digest = np.asarray(array).tobytes().hex()
+            table.add_row(*_name_place(key), "", "digest", digest)
+            continue
         shape = str(list(array.shape))
         if isinstance(value, SparseRows):
             shape = f"{len(value.indices)} rows of {list(value.shape)}"
@@ -174,6 +179,8 @@ def _say_first(comparison: RunDifference, first: Place) -> str:
     if first.lacks:
         return f"First difference: {where}: {first.lacks} has no value here."
     likeness = first.likeness
+    if math.isnan(likeness.error):
+        return f"First difference: {where}: other bits."
     ratios = dict.fromkeys(
         f"{place.likeness.ratio:.6g}"
         for place in alike
@@ -207,7 +214,11 @@ def _make_table(places: Sequence[Place], width: int) -> Table:
         table.add_row(
             *_name_place(place.key, place.how),
             Text(status, style=_STYLES.get(place.status, "red")),
-            *(["-"] * sum(held) if place.lacks else map(format_number, numbers)),
+            *(
+                ["-"] * sum(held)
+                if place.lacks or math.isnan(likeness.error)
+                else map(format_number, numbers)
+            ),
         )
     return table
 

@@ -42,6 +42,9 @@ WHOLE = -1
 INITIAL = -1
 """Step number of the state before the first step."""
 
+DIGESTS = "digests"
+"""The note of a trace that has digests in the place of all values but losses."""
+
 _PLACES = {phase: place for place, phase in enumerate(PHASES)}
 
 
@@ -201,6 +204,11 @@ class Trace:
         if (loss := self.notes.get("loss_dtype")) is not None:
             dtypes[""] = str(loss)
         object.__setattr__(self, "dtypes", MappingProxyType(dtypes))
+
+    @property
+    def digested(self) -> bool:
+        """Whether it has digests in the place of all values but losses."""
+        return bool(self.notes.get(DIGESTS))
 
     def get_shards(self, step: int) -> tuple[int, ...]:
         """Examples of each replica in a step."""

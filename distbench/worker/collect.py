@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,20 @@ State = MutableMapping[tuple[str, int], npt.NDArray[np.generic]]
 """Values by path and local number of the component."""
 
 
-def read_state(table: VariableTable, paths: Collection[str] | None = None) -> State:
-    """Every variable of a table that this task can see, or some of them."""
+def read_state(
+    table: VariableTable,
+    paths: Collection[str] | None = None,
+    read: Callable[[Any], npt.NDArray[np.generic]] = read_component,
+) -> State:
+    """Every variable of a table that this task can see, or some of them.
+
+    Args:
+        table: What there is.
+        paths: Those to read; None takes all.
+        read: What is kept of a plain variable.
+    """
     return {
-        (variable.info.path, number): read_component(component)
+        (variable.info.path, number): read(component)
         for variable in table.state
         if paths is None or variable.info.path in paths
         for number, component in enumerate(variable.components)

@@ -12,11 +12,20 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.errors import BadInputError
-from distbench.trace import INITIAL, WHOLE, Recorded, Trace, TraceKey, Value
+from distbench.trace import (
+    DIGESTS,
+    INITIAL,
+    WHOLE,
+    Recorded,
+    Trace,
+    TraceKey,
+    Value,
+)
 from distbench.trace.files import write_trace
 from distbench.trace.folder import find_parts, name_part
 from distbench.worker.calls import OutermostCalls
 from distbench.worker.collect import State, collect_state, collect_taps, read_state
+from distbench.worker.digests import digest_component
 from distbench.worker.environment import describe_environment
 from distbench.worker.families import (
     find_counter,
@@ -64,6 +73,7 @@ class Recorder:
         steps: int | None,
         every: int,
         variables: Sequence[Any],
+        digests: bool,
     ) -> None:
         self.folder = folder
         self.recorded: list[int] = []
@@ -81,6 +91,8 @@ class Recorder:
             if _is_scheduled(self._strategy)
             else "/device:CPU:0",
         )
+        self._board.digested = digests
+        self._read = digest_component if digests else read_component
         self._board.before_update = self._read_initial
         self._board.after_call = self._end_bare_call
         self._table = LearnedTable(variables)
@@ -256,7 +268,7 @@ class Recorder:
                     if place in self._begun or not bool(component.is_initialized()):
                         continue
                     self._begun.add(place)
-                    self._initial[place] = read_component(component)
+                    self._initial[place] = self._read(component)
 
     def _list_state(self) -> None:
         self._table.refresh(self._optimizers, self._board.variables, find_counter)
@@ -265,7 +277,7 @@ class Recorder:
         values: dict[TraceKey, Value] = {}
         collect_taps(self._board, number, values)
         self._list_state()
-        state = read_state(self._table)
+        state = read_state(self._table, read=self._read)
         self._begun |= state.keys()
         begun = {place: v for place, v in self._initial.items() if place in state}
         self._collect(INITIAL, begun, values)
@@ -293,6 +305,7 @@ class Recorder:
                 "strategy": type(self._strategy).__name__,
                 "optimizers": [type(o).__name__ for o in self._optimizers],
                 "environment": dict(describe_environment()),
+                **({DIGESTS: True} if self._board.digested else {}),
             },
         )
         write_trace(trace, self.folder, name_part(self._task, step, kind))

@@ -259,11 +259,15 @@ def _unwrap_cast(variable: Any) -> Any:
 
 
 def read_component(component: Any) -> npt.NDArray[np.generic]:
-    """A copy of a plain variable's value."""
+    """A plain variable's value, which stays as it is whatever becomes of the variable.
+
+    On the host nothing is copied: a kernel that changes a variable in place copies what
+    somebody else holds.
+    """
     # What `read_value` adds to the op is for graphs, and costs as much again.
     dtype = component.dtype.base_dtype
     value = tf.raw_ops.ReadVariableOp(resource=component.handle, dtype=dtype)
-    return np.asarray(value.numpy())
+    return np.asarray(value)
 
 
 def write_component(component: Any, value: npt.NDArray[np.generic]) -> None:

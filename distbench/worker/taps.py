@@ -21,6 +21,7 @@ from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from distbench.trace import Phase, SparseRows, Value
+from distbench.worker.digests import digest_tensors
 from distbench.worker.state import read_component
 
 
@@ -100,6 +101,7 @@ class TapBoard:
         fed: What to feed, by call, phase and variable.
         watch: Told of each value as it comes by.
         corruption: What changes gradients as tapes give them, if anything does.
+        digested: Whether taps keep a digest in the place of each value, but for losses.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class TapBoard:
         self.fed: Fed = {}
         self.watch: Callable[[TapPoint, Any], None] = _look_away
         self.corruption: Corruption | None = None
+        self.digested = False
 
     # --- where we are -----------------------------------------------------------
 
@@ -284,13 +287,15 @@ class TapBoard:
             empty_sink(sink)
 
     def _write(self, point: TapPoint, tensors: tuple[Any, ...]) -> None:
-        sinks = self._sinks.get(point)
-        if sinks is None or len(sinks) != len(tensors):
-            sinks = tuple(self._create(tensor.dtype) for tensor in tensors)
-            self._sinks[point] = sinks
         # XLA cannot assign a variable whose shape is not fixed, so these ops stay out
         # of what it compiles; their inputs become outputs of its clusters.
         with _keep_from_xla():
+            if self.digested and point.phase != "loss":
+                tensors = (digest_tensors(tensors),)
+            sinks = self._sinks.get(point)
+            if sinks is None or len(sinks) != len(tensors):
+                sinks = tuple(self._create(tensor.dtype) for tensor in tensors)
+                self._sinks[point] = sinks
             for sink, tensor in zip(sinks, tensors, strict=True):
                 # Op by op, rows may be numbered in another integer dtype.
                 sink.assign(tf.cast(tensor, sink.dtype), read_value=False)

@@ -143,16 +143,23 @@ def _list_slots(optimizer):
 
 
 def train(strategy, name: str, folder: Path | None) -> str:
-    """Run a job, recorded if there is a folder; returns what it came to."""
+    """Run a job, recorded if there is a folder; returns what it came to.
+
+    What follows a `+` in its name is an option of the recorder.
+    """
     import distbench
 
-    family, _, fault = name.partition("-")
+    kind, _, option = name.partition("+")
+    options = {option: True} if option else {}
+    family, _, fault = kind.partition("-")
     job = Job(strategy, family, fault)
     if folder is None:
         job.loop()
     else:
         before = _describe(job.optimizer)
-        with distbench.record(strategy, job.optimizer, folder=folder) as recorder:
+        with distbench.record(
+            strategy, job.optimizer, folder=folder, **options
+        ) as recorder:
             job.loop(recorder)
         assert _describe(job.optimizer) == before
     # What was traced inside goes on, with nobody reading.

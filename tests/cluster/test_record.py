@@ -22,6 +22,7 @@ pytestmark = pytest.mark.cluster
 JOBS = Path(__file__).with_name("recorded_jobs.py")
 FAMILIES = ("legacy", "keras2", "keras3", "v1", "scaled")
 FAULTS = ("legacy-mean", "legacy-none", "legacy-own-mean")
+DIGESTED = ("legacy+digests", "legacy-none+digests")
 PER_REPLICA = [phase for phase in PHASES if phase != "iterations"]
 
 
@@ -118,6 +119,33 @@ def test_a_wrong_reduction_is_the_first_difference(
     else:
         assert comparison.first.likeness.ratio == pytest.approx(ratio)
         assert not comparison.drifting
+
+
+@pytest.mark.nightly
+def test_digests_say_where_bits_differ_first(tmp_path: Path) -> None:
+    for alone, recorded in json.loads(
+        run_jobs(2, tmp_path, *DIGESTED, "legacy")
+    ).values():
+        assert recorded == alone
+    right, wrong = (tmp_path / name for name in DIGESTED)
+    done = diff(wrong, right)
+    assert done.exit_code == 1
+    assert "First difference: step 0, reduced_gradient of" in done.output
+    assert "other bits." in done.output
+    assert "replicas of A hold other values" in done.output
+    assert "replicas of B hold other values" not in done.output
+    # Of the whole step, as with numbers.
+    trace, numbers = read_folder(right), read_folder(tmp_path / "legacy")
+    assert set(trace.values) == set(numbers.values)
+    for key, value in trace.values.items():
+        assert isinstance(value, np.ndarray)
+        if key.phase == "loss":
+            np.testing.assert_array_equal(value, numbers.values[key])
+        else:
+            assert (value.dtype, value.shape) == (np.uint8, (8,))
+    refused = diff(right, tmp_path / "legacy")
+    assert refused.exit_code == 2
+    assert "digests of 2 replicas and numbers of 2 replicas" in refused.output
 
 
 def test_what_the_outcome_undoes_is_no_difference(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,17 @@ from recorded_runs import add, average, keep_own, train
 
 from distbench.compare.likeness import Before, measure_likeness
 from distbench.compare.offline import compare_traces, find_drift
-from distbench.compare.reductions import describe_reduction
-from distbench.trace import INITIAL, WHOLE, Selection, Trace, TraceKey, VariableInfo
+from distbench.compare.reductions import describe_first, describe_reduction
+from distbench.errors import BadInputError
+from distbench.trace import (
+    DIGESTS,
+    INITIAL,
+    WHOLE,
+    Selection,
+    Trace,
+    TraceKey,
+    VariableInfo,
+)
 
 
 def test_a_run_is_equal_to_itself() -> None:
@@ -227,3 +237,51 @@ def test_not_finite_values_agree_with_themselves_alone() -> None:
     assert measure_likeness(a, a, "float32", half=2.0**-12).status == "equal"
     b = np.array([np.nan, np.inf, np.nan])
     assert measure_likeness(a, b, "float32", half=2.0**-12).status == "different"
+
+
+def digest(trace: Trace) -> Trace:
+    """The same with digests in the place of all values but losses."""
+    values = {
+        key: value
+        if key.phase == "loss"
+        else np.frombuffer(
+            hashlib.blake2b(np.asarray(value).tobytes(), digest_size=8).digest(),
+            np.uint8,
+        )
+        for key, value in trace.values.items()
+    }
+    return replace(trace, values=values, notes={**trace.notes, DIGESTS: True})
+
+
+def test_digests_differ_where_the_first_bit_does() -> None:
+    right, wrong = digest(train(2)), digest(train(2, reduce=average))
+    same = compare_traces(right, digest(train(2)))
+    assert same.first is None
+    assert {place.status for place in same.places} == {"equal"}
+    comparison = compare_traces(wrong, right)
+    first = comparison.first
+    assert first is not None
+    assert (first.key.step, first.key.phase) == (0, "reduced_gradient")
+    # A rounding is a difference of bits, and how large it is nobody knows.
+    states = [p.status for p in comparison.places if p.key.phase != "loss"]
+    assert set(states) == {"equal", "different"}
+    assert np.isnan(first.likeness.error)
+    assert describe_first(wrong, right, comparison) == []
+
+
+def test_replicas_that_drift_apart_are_named_by_their_digests() -> None:
+    drifting = compare_traces(digest(train(2, reduce=keep_own)), digest(train(2)))
+    assert set(drifting.drifting) == {"A"}
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (train(2), "digests of 2 replicas and numbers of 2 replicas"),
+        (digest(train(1)), "digests of 2 replicas and digests of 1 replica"),
+    ],
+    ids=["numbers", "other-replicas"],
+)
+def test_digests_are_held_against_their_like(other: Trace, words: str) -> None:
+    with pytest.raises(BadInputError, match=words):
+        compare_traces(digest(train(2)), other)
