@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -29,6 +29,7 @@ from distbench.details import Compared
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Phase, TraceKey
 
+_MOST_HELD_BYTES = 1 << 28
 Plant = Callable[[Array, Array | float, slice], Array]
 """Makes of observed numbers, the state before, and where they lie what is planted."""
 
@@ -70,7 +71,8 @@ class Comparison(Compared):
 class Judged:
     """A comparison, with the numbers that it is about where they are wrong.
 
-    Those of a right one are let go: a large model's would fill the memory.
+    Those of a right one are let go: a large model's would fill the memory. So are, if
+    there are too many, those of later steps than the first in which a value is wrong.
     """
 
     comparison: Comparison
@@ -95,7 +97,27 @@ def compare_evidence(
         list_results(evidence, noise, totals),
         list_led(evidence, noise),
     )
-    return tuple(map(partial(judge_pair, evidence=evidence), pairs))
+    return tuple(_limit(map(partial(judge_pair, evidence=evidence), pairs)))
+
+
+def _limit(judged: Iterable[Judged]) -> Iterator[Judged]:
+    """Let wrong numbers go when too many are held, but for the first of each value."""
+    first: dict[tuple[str, str, str, int], int] = {}
+    held: dict[int, int] = {}
+    for item in judged:
+        pair, c = item.pair, item.comparison
+        if pair is not None:
+            value = c.phase, c.relation, c.variable, c.replica
+            if (
+                first.setdefault(value, c.step) < c.step
+                and sum(held.values()) > _MOST_HELD_BYTES
+            ):
+                item = replace(item, pair=None)
+            else:
+                # Copies of a value share their numbers.
+                arrays = (pair.observed, pair.expected)
+                held.update({id(array): array.nbytes for array in arrays})
+        yield item
 
 
 def judge_pair(pair: Pair, evidence: Evidence) -> Judged:
