@@ -54,8 +54,8 @@ else:  # there is no end: do all replicas read the same, or do all read less?
     n, come_round = len(CUTS), min(*once.values(), *seen.values()) > 1
     again = len(sum(many, [])) * all(b[:len(b) // n] * n == b for b in many)
     never = come_round * len(set(once) - set(seen))
-first or print("one device reads", once.total(), "examples, the cluster", seen.total(),
-               "of which again:", again, "and never:", never, flush=True)
+first or print(f"one device reads {once.total()} examples, the cluster {seen.total()}: "
+               f"{again} come again, {never} never come", flush=True)
 os._exit(again + never > 0)
 """).substitute(most=_MOST_BATCHES)
 """Holds the examples of `one` against those of `many`, and ends the script."""
