@@ -20,9 +20,10 @@ _HEAD = """\
 
 Each row is a fault that was injected into real runs: how often, how many of the runs
 ended as they have to (the first task that failed is named, with what it did), how long
-they went on after the fault, and what was left behind when they had ended: processes,
-files in TMPDIR, shared memory, ports. A *deadline* is the run's own; the seconds are
-those after it. The workers of the runs are three, under `MultiWorkerMirroredStrategy`.
+they went on after the fault (after the exception, where a task raises one), and what
+was left behind when they had ended: processes, files in TMPDIR, shared memory, ports. A
+*deadline* is the run's own; the seconds are those after it. The workers of the runs are
+three, under `MultiWorkerMirroredStrategy`.
 """
 _HEADER = (
     "| fault | how | runs | right | seconds, median (worst) | what was said | left |",
