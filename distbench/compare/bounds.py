@@ -192,38 +192,51 @@ def follow_drift(
     """
     flat = [term.ravel() for term in terms]
     partial = partial.reshape(len(partial), flat[0].size)
-    finest, risky = np.empty(flat[0].size), np.empty(flat[0].size, np.bool_)
+    blocks = []
     for block in list_blocks(flat[0].size):
-        finest[block] = _stack(flat, block).std(axis=0) * _FINE
+        finest = _stack(flat, block).std(axis=0) * _FINE
         # One addend alone is not rounded.
-        largest = partial[-1:, block].sum(axis=0)
-        risky[block] = 2 * u * _find_binade(largest) > finest[block]
-    if not risky.any():
-        return lambda weights: 0.0  # noqa: ARG005 - as the one below
-    units = 2 * u * _find_binade(partial[:, risky])
-    left = _list_left(_stack(flat, risky), units[-1], finest[risky])
-    table = np.stack(list(left))
-    coarsest, places = np.frexp(2 * units[-1])[1], np.arange(table.shape[1])
-    last = len(table) - 1  # nothing is left there
+        risky = 2 * u * _find_binade(partial[-1:, block].sum(axis=0)) > finest
+        if risky.any():
+            blocks.append((block, risky))
 
     def drift(weights: Array) -> float:
-        carried = weights.ravel()[risky] * table
-        total = 0.0
-        for number, row in enumerate(units, start=1):
-            depth = np.where(row > 0, coarsest - np.frexp(row)[1], last)
-            first = -1 if number * u >= _MUCH else 0
-            total += max(
-                abs(float(np.sum(carried[np.minimum(depth + finer, last), places])))
-                for finer in range(first, last + 1)
+        carried = np.zeros((len(partial), 0))
+        for block, risky in blocks:
+            found = _carry(
+                weights.ravel()[block][risky],
+                _stack(flat, block)[:, risky],
+                2 * u * _find_binade(partial[:, block][:, risky]),
+                u,
             )
-        return total
+            wider, other = sorted((carried, found), key=lambda a: -a.shape[1])
+            carried = wider
+            carried[:, : other.shape[1]] += other
+        return float(np.abs(carried).max(axis=1, initial=0.0).sum())
 
     return drift
 
 
-def _stack(
-    flat: Sequence[npt.NDArray[np.generic]], part: slice | npt.NDArray[np.bool_]
-) -> Array:
+def _carry(weights: Array, stacked: Array, units: Array, u: float) -> Array:
+    """Σ w_i e_i of each addition, by how much finer its grid is than `units` say.
+
+    The first column is that of a grid that is coarser by a place.
+    """
+    finest = stacked.std(axis=0) * _FINE
+    table = weights * np.stack(list(_list_left(stacked, units[-1], finest)))
+    coarsest, places = np.frexp(2 * units[-1])[1], np.arange(table.shape[1])
+    last = len(table) - 1  # nothing is left there
+    found = np.zeros((len(units), last + 2))
+    for number, row in enumerate(units):
+        depth = np.where(row > 0, coarsest - np.frexp(row)[1], last)
+        for finer in range(0 if (number + 1) * u >= _MUCH else 1, last + 2):
+            found[number, finer] = np.sum(
+                table[np.minimum(depth + finer - 1, last), places]
+            )
+    return found
+
+
+def _stack(flat: Sequence[npt.NDArray[np.generic]], part: slice) -> Array:
     return np.stack([term[part] for term in flat]).astype(np.float64)
 
 
