@@ -68,7 +68,14 @@ class Bench:
 
         if timeout_s is None:
             timeout_s = self._settings.get("timeout_s", 120.0)
-        return run(function, cluster, args=args, timeout_s=timeout_s, faults=faults)
+        return run(
+            function,
+            cluster,
+            args=args,
+            timeout_s=timeout_s,
+            faults=faults,
+            engine=self._settings.get("engine", "local"),
+        )
 
 
 @pytest.fixture
@@ -118,6 +125,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         metavar="N",
         help="runs that lack GPUs are errors and not skipped",
+    )
+    group.addoption(
+        "--distbench-engine",
+        metavar="local|slurm|ray",
+        help="who starts the tasks of all tests",
     )
 
 
@@ -328,6 +340,7 @@ def _read_settings(config: pytest.Config) -> dict[str, Any]:
     names = {
         "distbench_timeout": "timeout_s",
         "distbench_require_gpus": "require_gpus",
+        "distbench_engine": "engine",
     }
     given = {field: config.getoption(name) for name, field in names.items()}
     settings = {field: value for field, value in given.items() if value is not None}

@@ -177,6 +177,26 @@ def test_nothing_is_left_of_a_bench_that_was_killed(nodes: Nodes) -> None:
 
 
 @pytest.mark.nightly
+def test_two_benches_never_take_more_than_there_is(nodes: Nodes) -> None:
+    first = nodes.start(PROGRAM, nodes.engine, "mwms:4x1@gpu", "wait")
+    second = None
+    try:
+        assert first.stdout is not None
+        lines = (json.loads(line) for line in first.stdout)
+        assert any("pids" in line for line in lines)
+        second = nodes.start(PROGRAM, nodes.engine, "mwms:4x1@gpu", "describe")
+        assert second.stdout is not None
+        assert "waiting for" in json.loads(second.stdout.readline())["note"]
+        first.kill()
+        assert any("pids" in json.loads(line) for line in second.stdout)
+        assert second.wait(TIMEOUT_S) == 0
+    finally:
+        for bench in filter(None, (first, second)):
+            bench.kill()
+            bench.communicate()
+
+
+@pytest.mark.nightly
 def test_who_waits_for_nodes_says_so_and_leaves_the_queue(nodes: Nodes) -> None:
     with nodes.start(PROGRAM, nodes.engine, "mwms:64", "describe") as bench:
         assert bench.stdout is not None

@@ -38,8 +38,8 @@ def check(subject, cluster="mwms:2", **options):
         target=subject,
     )
 
-def run(function, cluster="mwms:2", *, args=(), timeout_s=120.0, faults=()):
-    return {{("worker", 0): (function(*args), timeout_s)}}
+def run(function, cluster="mwms:2", *, args=(), timeout_s=120.0, faults=(), engine):
+    return {{("worker", 0): (function(*args), timeout_s, engine)}}
 
 api = types.ModuleType("distbench.api")
 api.check, api.calls = check, calls

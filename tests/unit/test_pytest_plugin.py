@@ -130,9 +130,10 @@ def test_run_gives_results_by_task(suite: pytest.Pytester) -> None:
         """
         def test_it(distbench):
             results = distbench.run(lambda x: x + 1, args=(2,))
-            assert results == {("worker", 0): (3, 7.0)}
+            assert results == {("worker", 0): (3, 7.0, "ray")}
         """,
         "--distbench-timeout=7",
+        "--distbench-engine=ray",
     )
     result.assert_outcomes(passed=1)
 
@@ -146,12 +147,13 @@ def test_options_are_defaults_that_a_test_may_change(suite: pytest.Pytester) -> 
             distbench.check("right")
             distbench.check("right", timeout_s=1)
             assert [c[2] for c in calls] == [
-                {"timeout_s": 9.0, "require_gpus": 1},
-                {"timeout_s": 1, "require_gpus": 1},
+                {"timeout_s": 9.0, "require_gpus": 1, "engine": "slurm"},
+                {"timeout_s": 1, "require_gpus": 1, "engine": "slurm"},
             ]
         """,
         "--distbench-timeout=9",
         "--distbench-require-gpus=1",
+        "--distbench-engine=slurm",
     )
     result.assert_outcomes(passed=1)
 
