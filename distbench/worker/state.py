@@ -267,7 +267,8 @@ def read_component(component: Any) -> npt.NDArray[np.generic]:
     # What `read_value` adds to the op is for graphs, and costs as much again.
     dtype = component.dtype.base_dtype
     value = tf.raw_ops.ReadVariableOp(resource=component.handle, dtype=dtype)
-    return np.asarray(value)
+    # `numpy()` copies, and NumPy itself cannot take a bfloat16 without dimensions.
+    return np.asarray(value._numpy())
 
 
 def write_component(component: Any, value: npt.NDArray[np.generic]) -> None:
