@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -138,8 +139,10 @@ def _fit_limit(
     Σ_r g_r min(1, c/‖g_r‖) is piecewise linear in c: Newton's iteration on the
     least-squares error, from several starts. Every value weighs alike.
     """
-    sums = [_ClippedSum(source, norm, mean) for source in sources if source.arrived]
-    sizes = np.concatenate([one.sizes for one in sums] or [np.zeros(0)])
+    sums = _join_sums(
+        [_make_sum(source, norm, mean) for source in sources if source.arrived]
+    )
+    sizes = np.concatenate([one.norms.ravel() for one in sums] or [np.zeros(0)])
     sizes = sizes[np.isfinite(sizes)]
     if not np.any(sizes):
         return None
@@ -149,48 +152,72 @@ def _fit_limit(
     return best if 0 < best < float(sizes.max()) else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _ClippedSum:
-    """Σ_r g_r min(1, c/‖g_r‖) of one value, against what was observed of it.
+    """Σ_r g_r min(1, c/‖g_r‖) of elements, against what was observed of them.
 
-    Of a large value some elements do: those in which it is furthest from the plain sum,
-    which a clip has changed, and as many others.
+    Attributes:
+        observed: [elements].
+        terms: By addend: [addends, elements].
+        norms: What each element is clipped by: [addends, elements].
     """
 
-    def __init__(self, source: Source, norm: Norm, mean: float) -> None:
-        observed = source.case.observed
-        terms = [mean * term for term in source.terms]
-        scale = max(map(measure_size, (observed, *terms)))
-        picked = _pick_elements(np.abs(observed - sum(terms)))
-        self._observed = observed.ravel()[picked] / scale
-        self._terms = [term.ravel()[picked] / scale for term in terms]
-        self._norms = [
-            np.broadcast_to(norm(source, place), observed.shape).ravel()[picked]
-            for place in range(len(terms))
-        ]
-        self.sizes = np.concatenate(self._norms)
+    observed: Array
+    terms: Array
+    norms: Array
 
     def find_rest(self, limit: float) -> Array:
         """What is left of the observed value."""
-        return np.asarray(
-            self._observed
-            - sum(
-                _find_share(norms, limit) * term
-                for norms, term in zip(self._norms, self._terms, strict=True)
-            )
-        )
+        shares = _find_share(self.norms, limit)
+        return np.asarray(self.observed - np.sum(shares * self.terms, axis=0))
 
     def find_slope(self, limit: float) -> Array:
         """By how much the sum grows with the limit."""
+        none = np.zeros(self.terms.shape)
+        clipped = self.norms > limit
         return np.asarray(
-            sum(
-                np.divide(term, norms, out=np.zeros(term.shape), where=norms > limit)
-                for norms, term in zip(self._norms, self._terms, strict=True)
-            )
+            np.sum(np.divide(self.terms, self.norms, out=none, where=clipped), axis=0)
         )
 
     def measure_rest(self, limit: float) -> float:
         """Sum of the squares of what is left."""
         return float(np.sum(self.find_rest(limit) ** 2))
+
+
+def _make_sum(source: Source, norm: Norm, mean: float) -> _ClippedSum:
+    """One value, scaled so that each weighs alike.
+
+    Of a large value some elements do: those in which it is furthest from the plain sum,
+    which a clip has changed, and as many others.
+    """
+    observed = source.case.observed
+    terms = [mean * term for term in source.terms]
+    scale = max(map(measure_size, (observed, *terms)))
+    picked = _pick_elements(np.abs(observed - sum(terms)))
+    norms = [
+        np.broadcast_to(norm(source, place), observed.shape).ravel()[picked]
+        for place in range(len(terms))
+    ]
+    return _ClippedSum(
+        observed=observed.ravel()[picked] / scale,
+        terms=np.stack([term.ravel()[picked] / scale for term in terms]),
+        norms=np.stack(norms),
+    )
+
+
+def _join_sums(sums: Sequence[_ClippedSum]) -> list[_ClippedSum]:
+    """Those of as many addends as one, so that a step takes few calls."""
+    groups: dict[int, list[_ClippedSum]] = {}
+    for one in sums:
+        groups.setdefault(len(one.terms), []).append(one)
+    return [
+        _ClippedSum(
+            observed=np.concatenate([one.observed for one in group]),
+            terms=np.concatenate([one.terms for one in group], axis=1),
+            norms=np.concatenate([one.norms for one in group], axis=1),
+        )
+        for group in groups.values()
+    ]
 
 
 def _pick_elements(rest: Array) -> npt.NDArray[np.int_]:
