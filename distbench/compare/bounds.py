@@ -163,7 +163,8 @@ def spread_additions(
     """
     square = 0.0
     for limit in partial:
-        sums = np.bincount(groups, weights=np.abs(weights * limit).ravel())
+        scales = (weights * limit).ravel()
+        sums = np.bincount(groups, weights=np.abs(scales, out=scales))
         square += float(np.sum(sums * sums))
     return SIGMAS * math.hypot(u, _ROUNDOFF["float64"]) * math.sqrt(square)
 

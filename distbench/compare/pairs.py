@@ -155,8 +155,10 @@ class Pairs:
         parts = self.find_parts(evidence.observed, key)
         if whole is None or parts is None:
             return
-        expected, *terms = align_values((whole, *parts))
-        total = np.sum([t.total for t in terms], axis=0)
+        rows = join_rows((whole, *parts))
+        expected = align_value(whole, rows)
+        addends = collect_addends(parts, rows, 1.0)
+        total, terms = addends.add_up(), Widened(addends.totals)
         if key.phase == "loss":
             mean = total / len(terms)
             kind = evidence.loss_reduction
@@ -166,7 +168,7 @@ class Pairs:
                 < abs(float(total - expected.total))
             ):
                 total = mean
-                terms = [replace(t, total=t.total / len(terms)) for t in terms]
+                terms = Widened([term / len(terms) for term in terms])
         yield Pair(
             key=key,
             relation="reference",
@@ -175,7 +177,7 @@ class Pairs:
             expected=expected.total,
             margin=self.noise.find_margin(key, expected.total),
             dtype=self._name_dtype(key, whole),
-            terms=tuple(t.total for t in terms),
+            terms=terms,
             rows=_rows(expected),
             repeats=evidence.summed,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -35,41 +36,31 @@ def bound_reduction(
     if roundings == 0 or u == 0:
         return BITWISE
     magnitude = addends.measure()
+    bound = bound_sum(magnitude, roundings, u)
     square = measure_norm(expected) ** 2
     if not np.isfinite(square) or not np.all(np.isfinite(magnitude)):
-        return Margin(bound=bound_sum(magnitude, roundings, u))
-    bound, spread = _bound_terms(addends, magnitude, expected, roundings, u)
+        return Margin(bound=bound)
+    # Of a large model each array is large: none outlives its use.
+    groups = group_alike(expected)
+    spread: Callable[..., float] = partial(
+        spread_sum, magnitude=magnitude, roundings=roundings
+    )
+    # Or the slices of a row are not known one by one, or a factor rounds as well.
+    is_known = roundings == len(addends.totals) - 1 and not addends.counts
+    if is_known:
+        del magnitude, spread
+    sums = limit_partial_sums(addends.totals)
+    if is_known:
+        # Where γ is large the looser formula may be the tighter one; both hold.
+        bound = np.minimum(bound, bound_additions(sums, expected, u))
+        spread = partial(spread_additions, partial=sums)
+    drift = follow_drift(addends.totals, sums, u)
+
+    def limit(weights: Array) -> float:
+        return drift(weights) + spread(weights, groups=groups, u=u)
+
     return Margin(
         bound=bound,
-        ratio=spread(expected) / square if square > 0 else float("inf"),
-        total=spread(np.ones_like(expected)),
-    )
-
-
-def _bound_terms(
-    addends: Addends,
-    magnitude: Array,
-    expected: Array,
-    roundings: int,
-    u: float,
-) -> tuple[Array, Callable[[Array], float]]:
-    """Bound of each element of a sum, and limit of a weighted sum of their errors."""
-    bound = bound_sum(magnitude, roundings, u)
-    # Before the partial sums are there: of a large model both together fill the memory.
-    groups = group_alike(expected)
-    partial = limit_partial_sums(addends.totals)
-    drift = follow_drift(addends.totals, partial, u)
-    if roundings != len(addends.totals) - 1 or addends.counts:
-        # The slices of a row are not known one by one, or a factor rounds as well.
-        return (
-            bound,
-            lambda weights: (
-                drift(weights) + spread_sum(weights, magnitude, groups, roundings, u)
-            ),
-        )
-    # Where γ is large the looser formula may be the tighter one; both hold.
-    bound = np.minimum(bound, bound_additions(partial, expected, u))
-    return (
-        bound,
-        lambda weights: drift(weights) + spread_additions(weights, partial, groups, u),
+        ratio=limit(expected) / square if square > 0 else float("inf"),
+        total=limit(np.broadcast_to(1.0, expected.shape)),
     )
