@@ -83,7 +83,11 @@ class RemoteTask:
         )
         self._channel, self._is_started = channel, False
         self._selector.register(channel, selectors.EVENT_READ, self._tell)
-        return self._process.pid
+        # Before the bench knows of it, and so before any job.
+        self._look_at_s = 0.0
+        pid = self._process.pid
+        self.look()
+        return pid
 
     def obey(self, order: Message, body: bytes) -> None:
         """Do what the bench asks of the process."""

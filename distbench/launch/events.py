@@ -53,6 +53,8 @@ class Events:
         if server is not None:
             self.selector.register(server, selectors.EVENT_READ, None)
         self.injure(())
+        # What they take from now on is theirs: a job may be quick to take it.
+        self._watch.find_trouble(self.list_alive())
 
     def injure(self, injuries: Iterable[Injury]) -> None:
         """Have tasks hurt from now on, in the place of what was asked for before."""

@@ -82,6 +82,13 @@ def test_a_kill_is_told_with_its_signal(start: Starter, how: str) -> None:
     assert "Last collectives of worker-0:\ncollective 7, all_reduce" in failure.detail
 
 
+def test_memory_that_a_job_takes_at_once_counts(start: Starter) -> None:
+    group = start("one", memory_bytes=1 << 23)
+    failure = catch_failure(group, "take_memory", {"size_bytes": 1 << 26})
+    assert failure.kind == "memory"
+    assert "MiB of memory, and 8 MiB a task may take" in str(failure)
+
+
 def test_who_closes_the_channel_is_told_what_it_did(start: Starter) -> None:
     failure = catch_failure(start("one"), "close_descriptors")
     assert "closed descriptors that are not its own" in str(failure)
