@@ -1,7 +1,7 @@
 """Digests of tensors, made where they are computed: to tell whether bits are the same.
 
-A digest takes as long as to read the numbers once; a copy of them is also written, and
-brought to disk.
+What one costs is to read the numbers once, in the step; the numbers themselves would
+have to go to disk after it.
 """
 
 from __future__ import annotations
