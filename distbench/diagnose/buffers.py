@@ -34,7 +34,12 @@ def explain_by_cuts(context: Context) -> Iterator[Hypothesis]:
             for number, sums in steps.items():
                 case = context.cases[number]
                 piece = _cut(sums, filled, cut, case.key.variable)
-                if piece is not None and piece.size == case.observed.size:
+                # What stays in its place is wrong for another reason, if it is.
+                if (
+                    piece is not None
+                    and piece.size == case.observed.size
+                    and not np.array_equal(piece, sums[case.key.variable])
+                ):
                     predicted[number] = piece.reshape(case.observed.shape)
             if predicted:
                 yield Hypothesis(

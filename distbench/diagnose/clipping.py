@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,8 @@ from distbench.diagnose.reduction import name_missing_sum
 _ENOUGH = 2048
 """Elements of a large value that a limit is fitted to, twice: it is one number, and
 what it foretells is held against all."""
+_DIFFERENT = 1.01
+"""Norms that are closer than this tell a limit no better than one of them would."""
 
 
 def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
@@ -57,6 +59,64 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
                 detail=f"every replica clips {words.format(limit)} before the "
                 "replicas' gradients are added up",
             )
+
+
+def explain_by_clip_of_none(context: Context) -> Iterator[Hypothesis]:
+    """What one device clips and no replica does, as none has so large a gradient.
+
+    Nothing was done to the addends, so the limit is read off what is due: one has to
+    make all of it, of sums of different norms.
+    """
+    if context.phase != "reduced_gradient":
+        return
+    plain = [s for s in list_known(context) if is_plain_sum(context, s.case, s.terms)]
+    due = [_make_due(source) for source in plain]
+    for words, norm, _ in _list_norms(context, ()):
+        if any(norm.relate(one, one.terms[0]) is None for one in due):
+            continue
+        of_sum = _OfSum(norm)
+        limit = _fit_limit(due, of_sum)
+        if limit is None or not all(
+            np.all(
+                np.abs(one.case.observed - _sum_clipped(one, of_sum, limit))
+                <= find_tolerance(one.case, context.replicas)
+            )
+            for one in due
+        ):
+            continue
+        sizes = np.concatenate([np.ravel(of_sum(one, 0)) for one in due])
+        clipped = sizes[sizes > limit]
+        if clipped.max() > _DIFFERENT * clipped.min():
+            yield Hypothesis(
+                code="clip-before-reduction",
+                predicted={s.number: s.case.observed for s in plain},
+                detail=f"every replica clips {words.format(limit)} before the "
+                "replicas' gradients are added up: none is so large, and their sum is",
+            )
+
+
+def _make_due(source: Source) -> Source:
+    """What is due of a value, as if it had been seen to be made of the sum."""
+    case = replace(source.case, observed=source.case.expected)
+    total = np.sum(source.terms, axis=0)
+    return replace(source, case=case, terms=(total,), replicas=source.replicas[:1])
+
+
+@dataclass(frozen=True, slots=True)
+class _OfSum:
+    """A norm of sums, in the place of one of addends."""
+
+    norm: Norm
+
+    def __call__(self, source: Source, place: int) -> float | Array:
+        """That of the sum at a place."""
+        found = self.norm.relate(source, source.terms[place])
+        assert found is not None
+        return found
+
+    def relate(self, source: Source, value: Array) -> float | Array | None:
+        """As that of addends."""
+        return self.norm.relate(source, value)
 
 
 def explain_by_own_clip(context: Context) -> Iterator[Hypothesis]:

@@ -70,6 +70,7 @@ CAUSES: tuple[Explain, ...] = (
     update.explain_by_counter,
     precision.explain_by_rounding,
     clipping.explain_by_clip,
+    clipping.explain_by_clip_of_none,
     clipping.explain_by_own_clip,
     nonlinear.explain_by_sign,
     wires.explain_by_wire,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.addends import Source, find_gradient
 from distbench.diagnose.context import Context
-from distbench.trace import SparseRows
+from distbench.trace import SparseRows, Trace, TraceKey
 
 Measure = Callable[[Source, int], float | Array]
 
@@ -108,21 +109,25 @@ class GlobalNorm:
             traces = [self._context.evidence.observed, self._context.evidence.reference]
             if self._context.phase == "local_gradient":
                 traces.reverse()
-            squares = [0.0]
-            for trace in traces:
-                squares = [
-                    # TensorFlow's norm of a sparse gradient is that of its slices.
-                    measure_norm(np.asarray(getattr(v, "values", v), np.float64)) ** 2
-                    for k, v in trace.values.items()
-                    if (k.step, k.phase, k.replica) == (step, "local_gradient", replica)
-                ]
-                if squares:
-                    break
-            self._known[(step, replica)] = float(np.sqrt(sum(squares)))
+            key = replace(source.case.key, phase="local_gradient", replica=replica)
+            norms = (self._measure(trace, key) for trace in traces)
+            self._known[(step, replica)] = next((n for n in norms if n > 0), 0.0)
         return self._known[(step, replica)]
 
-    def relate(self, source: Source, value: Array) -> None:
-        """Nobody knows the other variables' values."""
+    def relate(self, source: Source, value: Array) -> float:  # noqa: ARG002  # as `Norm`
+        """That of what was observed of all variables where the value is from."""
+        return self._measure(self._context.evidence.observed, source.case.key)
+
+    @staticmethod
+    def _measure(trace: Trace, key: TraceKey) -> float:
+        # TensorFlow's norm of a sparse gradient is that of its slices.
+        squares = [
+            measure_norm(np.asarray(getattr(value, "values", value), np.float64)) ** 2
+            for _, value in trace.select(
+                step=key.step, phase=key.phase, replica=key.replica
+            )
+        ]
+        return float(np.sqrt(sum(squares)))
 
 
 class Ratio:

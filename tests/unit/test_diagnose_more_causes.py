@@ -519,9 +519,50 @@ def test_a_sum_of_gradients_too_small_to_be_clipped_is_due_clipped(
     evidence = observe(
         Fault(reduce=each(clip)), replicas=2, steps=1, sparse=False, alone=clip_alone
     )
-    found = {f.code: f.variables for f in judge(evidence).findings}
-    assert (BIAS in found["clip-before-reduction"]) == (share == 1.0)
-    assert (len(found) == 1) == (share == 1.0)
+    findings = judge(evidence).findings
+    codes = {name: f.code for f in findings for name in f.variables}
+    assert codes[KERNEL] == "clip-before-reduction"
+    # One norm may be due to anything; elements agree on a limit of their own.
+    is_alike = share == 1.0 or not is_norm
+    assert (codes[BIAS] == "clip-before-reduction") == is_alike
+    assert (len(findings) == 1) == (share == 1.0)
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+@pytest.mark.parametrize("is_global", [True, False], ids=["global", "each"])
+def test_a_clip_that_no_replica_reaches_is_named(is_global, replicas):
+    """One device clips the sum in all steps, to one norm; the cluster just sums."""
+    plain = observe(replicas=replicas, steps=3, sparse=False)
+    sizes = [
+        np.linalg.norm(
+            np.concatenate(
+                [
+                    to_array(value).ravel()
+                    for _, value in plain.observed.select(
+                        step=step, phase="reduced_gradient", replica=0
+                    )
+                ]
+            )
+        )
+        for step in range(3)
+    ]
+    limit = 0.9 * min(sizes)
+
+    def clip_alone(gradients):
+        arrays = {path: to_array(value) for path, value in gradients.items()}
+        if not is_global:
+            return {path: clip_norm(value, 1e-3) for path, value in arrays.items()}
+        size = np.sqrt(sum(np.sum(a.astype(np.float64) ** 2) for a in arrays.values()))
+        factor = min(1.0, limit / size)
+        return {p: (a * factor).astype(a.dtype) for p, a in arrays.items()}
+
+    evidence = observe(
+        Fault(), replicas=replicas, steps=3, sparse=False, alone=clip_alone
+    )
+    (finding,) = judge(evidence).findings
+    assert finding.code == "clip-before-reduction"
+    words = f"global norm of each replica's gradients to {limit:.6g}"
+    assert is_global is False or words in finding.explanation
 
 
 def test_leaving_nothing_out_is_no_cause():
