@@ -16,14 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import psutil
+from processor import measure_processor
 
 import distbench
 from distbench.observe import launching
 
 SUBJECT = f"{Path(__file__).parents[1]}/scenarios/programs/losses.py:Unreduced"
 CLUSTER = "mwms:2"
-_SERVER = "distbench.launch.forkserver"
 _TIMEOUT_S = 60
 
 
@@ -100,20 +99,13 @@ class Bench:
         self._process.wait(_TIMEOUT_S)
 
 
-def _measure_processor() -> float:
-    own = psutil.Process()
-    servers = [child for child in own.children() if _SERVER in child.cmdline()]
-    times = [process.cpu_times() for process in (own, *servers)]
-    return sum(t.user + t.system + t.children_user + t.children_system for t in times)
-
-
 def serve(name: str) -> None:
     """Check once for every line of the input; print what it took."""
     launching.ENTRY = LACKS[name].get("entry", launching.ENTRY)
     for _ in sys.stdin:
-        begin = _measure_processor()
+        begin = measure_processor()
         distbench.check(SUBJECT, CLUSTER, steps=3)
-        print(_measure_processor() - begin, flush=True)
+        print(measure_processor() - begin, flush=True)
 
 
 if __name__ == "__main__":

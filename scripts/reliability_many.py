@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from processor import list_benches, measure_processor
 
 import distbench
 
@@ -30,7 +31,6 @@ _WINDOW = 100
 _TURNS = 40
 """How often each kind is run by the old bench and by the fresh one."""
 _MOST_GROWTH = 0.05
-_SERVER = "distbench.launch.forkserver"
 _FRESH = "--fresh"
 KINDS: Mapping[str, tuple[str, str]] = {
     "one device": ("one", "default"),
@@ -59,22 +59,12 @@ def run_kind(name: str) -> str:
     )
 
 
-def measure_processor() -> float:
-    """Seconds of processor time so far: the bench, its servers, and their tasks."""
-    total = 0.0
-    for process in [psutil.Process(), *_list_servers()]:
-        times = process.cpu_times()
-        total += times.user + times.system
-        total += times.children_user + times.children_system
-    return total
-
-
 def measure_memory() -> float:
     """Memory of their own that the bench and its fork servers have written, in MiB.
 
     Pages of libraries are left out: whose they are depends on who else has them.
     """
-    return sum(map(_read_anonymous, [psutil.Process(), *_list_servers()]))
+    return sum(map(_read_anonymous, list_benches()))
 
 
 def _read_anonymous(process: psutil.Process) -> float:
@@ -84,13 +74,8 @@ def _read_anonymous(process: psutil.Process) -> float:
 
 def count_open() -> int:
     """Descriptors, threads and children of the bench and its servers."""
-    processes = [psutil.Process(), *_list_servers()]
+    processes = list_benches()
     return sum(p.num_fds() + p.num_threads() + len(p.children()) for p in processes)
-
-
-def _list_servers() -> list[psutil.Process]:
-    children = psutil.Process().children()
-    return [child for child in children if _SERVER in child.cmdline()]
 
 
 def measure_cost(name: str) -> float:

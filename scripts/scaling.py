@@ -25,6 +25,7 @@ import psutil
 from benchmark_program import measure_memory
 from measure_check import SUBJECT, WORKLOAD
 from measured import FOLDER, ROOT, describe_place, write_figures
+from processor import measure_processor
 from scaling_page import make_page
 
 import distbench
@@ -35,7 +36,6 @@ _WORKERS = (2, 4, 8, 16, 32, 64)
 _TIMEOUT_S = 900.0
 _MIB = 1 << 20
 _LOOK_S = 0.02
-_SERVER = "distbench.launch.forkserver"
 
 
 def hold() -> dict[str, float]:
@@ -61,7 +61,7 @@ def measure(workers: int) -> dict[str, Any]:
         begin = time.perf_counter()
         held = distbench.run(hold, spec, timeout_s=_TIMEOUT_S).values()
         run_s = time.perf_counter() - begin
-    begin, cpu_s = time.perf_counter(), _measure_processor()
+    begin, cpu_s = time.perf_counter(), measure_processor()
     verdict = distbench.check(
         SUBJECT, spec, workload=WORKLOAD, tier="bounded", timeout_s=_TIMEOUT_S
     )
@@ -78,7 +78,7 @@ def measure(workers: int) -> dict[str, Any]:
         "bench_files": files[-1],
         "run_s": round(run_s, 2),
         "check_s": round(check_s, 2),
-        "check_cpu_s": round(_measure_processor() - cpu_s, 2),
+        "check_cpu_s": round(measure_processor() - cpu_s, 2),
         "checked": verdict.runs[0].checked,
         "bench_mib": round(peak / 1024, 1),
     }
@@ -102,14 +102,6 @@ def _watch_files() -> Iterator[list[int]]:
     finally:
         over.set()
         thread.join()
-
-
-def _measure_processor() -> float:
-    """Seconds of processor time so far of this process, its fork servers and tasks."""
-    own = psutil.Process()
-    servers = [child for child in own.children() if _SERVER in child.cmdline()]
-    times = [process.cpu_times() for process in (own, *servers)]
-    return sum(t.user + t.system + t.children_user + t.children_system for t in times)
 
 
 def find_limits() -> dict[str, float]:
