@@ -16,14 +16,11 @@ from planted_case import (
 )
 from swept import swept
 from training_simulator import (
-    BIAS,
     HEAD,
     KERNEL,
     TRAINED,
     Fault,
     Rule,
-    Setup,
-    Simulation,
     add_up,
     clip_norm,
     map_values,
@@ -33,7 +30,6 @@ from training_simulator import (
 )
 from wrong_steps import each, of
 
-from distbench.diagnose import clipping
 from distbench.diagnose.judge import judge
 from distbench.diagnose.precision import is_representable
 from distbench.trace import WHOLE
@@ -224,105 +220,6 @@ def test_a_planted_fault_is_named(case):
     check_named(case, run_case(case))
 
 
-@pytest.mark.parametrize(
-    ("share", "most", "code", "words"),
-    [
-        (0.5, 1.0, "clip-before-reduction", "to 0.5 times that of the variable"),
-        (0.01, 1.0, "clip-before-reduction", "to 0.01 times that of the variable"),
-        (
-            2.0,
-            np.inf,
-            "nonlinear-before-reduction",
-            "its gradient to 2 times the norm of the variable",
-        ),
-    ],
-    ids=["some-clipped", "all-clipped", "made-equal"],
-)
-def test_a_trust_ratio_of_each_replicas_gradient_is_named(share, most, code, words):
-    """One cause for all variables, though each has a norm of its own."""
-    weights = Simulation(Setup()).initial
-
-    def follow(gradients):
-        return {
-            path: scale(
-                g,
-                min(
-                    most,
-                    share * np.linalg.norm(weights[path]) / np.linalg.norm(to_array(g)),
-                ),
-            )
-            for path, g in gradients.items()
-        }
-
-    def reduce(locals_, step):
-        return [add_up([follow(g) for g in locals_]) for _ in locals_]
-
-    evidence = observe(Fault(reduce=reduce), steps=1, alone=follow)
-    (finding,) = judge(evidence).findings
-    assert (finding.code, finding.phase) == (code, "reduced_gradient")
-    assert words in finding.explanation
-
-
-def measure_units(value):
-    axes = tuple(range(np.ndim(value) - 1)) or None
-    return np.sqrt(np.sum(np.square(value, dtype=np.float64), axis=axes, keepdims=True))
-
-
-@pytest.mark.parametrize("replicas", [2, 4])
-@pytest.mark.parametrize("share", [0.02, 0.3], ids=["most-clipped", "some-clipped"])
-@pytest.mark.parametrize("by_weights", [True, False], ids=["by-weights", "alike"])
-def test_a_clip_of_each_units_gradient_is_named(by_weights, share, replicas):
-    """One limit for all columns of kernels, or one share of those of the weights."""
-    weights = Simulation(Setup()).initial
-
-    def clip(path, gradient):
-        array = to_array(gradient)
-        # As adaptive clips do, so that what starts at 0 can leave it.
-        limit = np.maximum(measure_units(weights[path]), 1e-3) if by_weights else 1.0
-        return (array * np.minimum(1.0, share * limit / measure_units(array))).astype(
-            array.dtype
-        )
-
-    def follow(gradients):
-        return {path: clip(path, gradient) for path, gradient in gradients.items()}
-
-    def reduce(locals_, step):
-        return [add_up([follow(g) for g in locals_]) for _ in locals_]
-
-    evidence = observe(
-        Fault(reduce=reduce), steps=1, replicas=replicas, alone=follow, sparse=False
-    )
-    (finding,) = judge(evidence).findings
-    assert (finding.code, finding.phase) == (
-        "clip-before-reduction",
-        "reduced_gradient",
-    )
-    words = f"each unit's gradient to {share:g} " + "times that of" * by_weights
-    assert words in finding.explanation
-
-
-@pytest.mark.parametrize("limit", [0.4, 0.1], ids=["few-clipped", "most-clipped"])
-@pytest.mark.parametrize("replicas", [2, 3])
-def test_elements_of_slices_are_clipped_one_by_one(replicas, limit):
-    """As TensorFlow does with a sparse gradient, whose rows are added up later."""
-    clip = each(lambda v: map_values(v, lambda a: np.clip(a, -limit, limit)))
-    evidence = observe(Fault(reduce=clip), replicas=replicas, steps=1)
-    (finding,) = judge(evidence).findings
-    assert finding.code == "clip-before-reduction"
-    assert f"elements to ±{limit:g}, slice by slice" in finding.explanation
-
-
-@pytest.mark.parametrize("limit", [0.4, 0.1], ids=["few-clipped", "most-clipped"])
-def test_a_limit_is_found_by_few_elements(monkeypatch, limit):
-    """Of a large value, those that a clip has changed and as many others do."""
-    monkeypatch.setattr(clipping, "_ENOUGH", 2)
-    clip = each(lambda v: map_values(v, lambda a: np.clip(a, -limit, limit)))
-    evidence = observe(Fault(reduce=clip), replicas=2, steps=1, sparse=False)
-    (finding,) = judge(evidence).findings
-    assert finding.code == "clip-before-reduction"
-    assert f"elements to ±{limit:g} " in finding.explanation
-
-
 def test_a_repeated_slot_beside_a_decay_is_no_repeated_update():
     """A step that decays the variable too does not grow as its slot did."""
 
@@ -465,104 +362,6 @@ def test_numbers_of_a_narrow_dtype_are_no_chance_if_they_have_enough_zeros(
     values, spare, expected
 ):
     assert is_representable(np.array(values), "float16", spare) is expected
-
-
-def cancel(trace, own):
-    """Opposite gradients of one number in the first step; 0 where they are added up."""
-    whole = {"local_gradient": sum(own), "reduced_gradient": sum(own)}
-    values = dict(trace.values)
-    for key in values:
-        if (key.step, key.variable) == (0, HEAD) and key.phase in whole:
-            is_sum = key.phase == "reduced_gradient" and key.replica != WHOLE
-            value = whole[key.phase] if key.replica == WHOLE else own[key.replica]
-            values[key] = np.full_like(values[key], 0 if is_sum else value)
-    return replace(trace, values=values)
-
-
-def test_what_cancels_is_explained_by_the_cause_of_the_rest():
-    clip = each(lambda v: map_values(v, lambda a: np.clip(a, -1e-3, 1e-3)))
-    evidence = observe(Fault(reduce=clip), replicas=2)
-    evidence = replace(
-        evidence,
-        observed=cancel(evidence.observed, (0.5, -0.3)),
-        reference=cancel(evidence.reference, (0.5, -0.3)),
-    )
-    (finding,) = judge(evidence).findings
-    assert finding.code == "clip-before-reduction"
-    assert set(finding.variables) == set(TRAINED)
-
-
-@pytest.mark.parametrize("is_norm", [False, True], ids=["elements", "norm"])
-@pytest.mark.parametrize("share", [1.0, 0.9], ids=["same-clip", "other-clip"])
-def test_a_sum_of_gradients_too_small_to_be_clipped_is_due_clipped(
-    is_norm: bool, share: float
-) -> None:
-    """No replica's bias reaches the limit, their sum does; one device clips that."""
-    size = np.linalg.norm if is_norm else lambda a: np.max(np.abs(a))
-    shards = [
-        value
-        for key, value in observe(replicas=2).observed.values.items()
-        if (key.step, key.phase, key.variable) == (0, "local_gradient", BIAS)
-    ]
-    limit = 1.01 * max(map(size, shards))
-    assert limit < size(sum(shards))
-
-    def clip(value, limit=limit):
-        if is_norm:
-            return clip_norm(value, limit)
-        return map_values(value, lambda a: np.clip(a, -limit, limit).astype(a.dtype))
-
-    def clip_alone(gradients):
-        limits = {BIAS: share * limit}
-        return {k: clip(v, limits.get(k, limit)) for k, v in gradients.items()}
-
-    evidence = observe(
-        Fault(reduce=each(clip)), replicas=2, steps=1, sparse=False, alone=clip_alone
-    )
-    findings = judge(evidence).findings
-    codes = {name: f.code for f in findings for name in f.variables}
-    assert codes[KERNEL] == "clip-before-reduction"
-    # One norm may be due to anything; elements agree on a limit of their own.
-    is_alike = share == 1.0 or not is_norm
-    assert (codes[BIAS] == "clip-before-reduction") == is_alike
-    assert (len(findings) == 1) == (share == 1.0)
-
-
-@pytest.mark.parametrize("replicas", [2, 4])
-@pytest.mark.parametrize("is_global", [True, False], ids=["global", "each"])
-def test_a_clip_that_no_replica_reaches_is_named(is_global, replicas):
-    """One device clips the sum in all steps, to one norm; the cluster just sums."""
-    plain = observe(replicas=replicas, steps=3, sparse=False)
-    sizes = [
-        np.linalg.norm(
-            np.concatenate(
-                [
-                    to_array(value).ravel()
-                    for _, value in plain.observed.select(
-                        step=step, phase="reduced_gradient", replica=0
-                    )
-                ]
-            )
-        )
-        for step in range(3)
-    ]
-    limit = 0.9 * min(sizes)
-
-    def clip_alone(gradients):
-        arrays = {path: to_array(value) for path, value in gradients.items()}
-        if not is_global:
-            return {path: clip_norm(value, 1e-3) for path, value in arrays.items()}
-        size = np.sqrt(sum(np.sum(a.astype(np.float64) ** 2) for a in arrays.values()))
-        factor = min(1.0, limit / size)
-        return {p: (a * factor).astype(a.dtype) for p, a in arrays.items()}
-
-    evidence = observe(
-        Fault(), replicas=replicas, steps=3, sparse=False, alone=clip_alone
-    )
-    (finding,) = judge(evidence).findings
-    assert finding.code == "clip-before-reduction"
-    words = f"global norm of each replica's gradients to {limit:.6g}"
-    assert is_global is False or words in finding.explanation
 
 
 def test_leaving_nothing_out_is_no_cause():
