@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.pairs import Pair
+from distbench.compare.pairs import SUM, Pair
 from distbench.compare.values import Array
 from distbench.diagnose.context import (
     Context,
@@ -54,10 +54,12 @@ def list_sources(context: Context, *, own: bool = False) -> list[Source]:
         context: The wrong values.
         own: Whether a replica's value is made of its own gradient alone.
     """
+    untouched = find_untouched(context)
     return [
         source
         for source in list_known(context, own=own)
-        if not is_plain_sum(context, source.case, source.terms)
+        if source.number not in untouched
+        and not is_plain_sum(context, source.case, source.terms)
     ]
 
 
@@ -114,3 +116,35 @@ def is_plain_sum(context: Context, case: Pair, terms: Sequence[Array]) -> bool:
     with np.errstate(invalid="ignore"):
         rest = np.abs(case.observed - sum(terms))
     return bool(np.all(rest <= find_tolerance(case, context.replicas)))
+
+
+def find_untouched(context: Context) -> dict[int, Source]:
+    """Plain sums of the replicas' gradients that are not what one device has.
+
+    Nothing was done to their addends, so none of that is the cause: one device makes
+    something else of its own gradient.
+    """
+    if context.phase not in ("reduced_gradient", "applied_gradient"):
+        return {}
+    if context.root and not context.evidence.shards_known:
+        return {}  # what a program makes of a shard alone is not always its part
+    found: dict[int, Source] = {}
+    for source in list_known(context):
+        case, terms = source.case, source.terms
+        if case.against == SUM:
+            continue  # that is what it was held against
+        due = replace(case, observed=case.expected)
+        if is_plain_sum(context, case, terms) and not is_plain_sum(context, due, terms):
+            found[source.number] = source
+    return found
+
+
+def describe_untouched(context: Context) -> str:
+    """Says so of wrong sums of which that is true, or `""`."""
+    found = find_untouched(context)
+    if not found or len(found) < len(context.cases):
+        return ""
+    return (
+        "it is just the sum of the replicas' own gradients, and one device makes "
+        "something else of its gradient than the cluster of that sum, as by a clip"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,8 +12,7 @@ from distbench.compare.values import Array, measure_size
 from distbench.diagnose.addends import (
     PHASES,
     Source,
-    is_plain_sum,
-    list_known,
+    find_untouched,
     list_sources,
     split_slices,
 )
@@ -46,6 +45,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in PHASES:
         return
     found = list_sources(context)
+    untouched = find_untouched(context)
     n = context.replicas
     for words, norm, sources in _list_norms(context, found):
         for mean in (1.0,) if n == 1 else (1.0, 1.0 / n):
@@ -55,21 +55,26 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
             predicted = {s.number: _sum_clipped(s, norm, limit, mean) for s in sources}
             yield Hypothesis(
                 code="clip-before-reduction",
-                predicted={**predicted, **_predict_small(context, norm, limit)},
+                predicted={
+                    **predicted,
+                    **_predict_small(context, untouched, norm, limit),
+                },
                 detail=f"every replica clips {words.format(limit)} before the "
                 "replicas' gradients are added up",
+                of_due=True,
             )
 
 
 def explain_by_clip_of_none(context: Context) -> Iterator[Hypothesis]:
-    """What one device clips and no replica does, as none has so large a gradient.
+    """What one device clips and no replica does: none has so large a gradient, or else.
 
     Nothing was done to the addends, so the limit is read off what is due: one has to
-    make all of it, of sums of different norms.
+    make all of it, of sums of different norms. Where replicas have gradients beyond
+    it, they do not clip at all.
     """
     if context.phase != "reduced_gradient":
         return
-    plain = [s for s in list_known(context) if is_plain_sum(context, s.case, s.terms)]
+    plain = list(find_untouched(context).values())
     due = [_make_due(source) for source in plain]
     for words, norm, _ in _list_norms(context, ()):
         if any(norm.relate(one, one.terms[0]) is None for one in due):
@@ -86,13 +91,22 @@ def explain_by_clip_of_none(context: Context) -> Iterator[Hypothesis]:
             continue
         sizes = np.concatenate([np.ravel(of_sum(one, 0)) for one in due])
         clipped = sizes[sizes > limit]
-        if clipped.max() > _DIFFERENT * clipped.min():
-            yield Hypothesis(
-                code="clip-before-reduction",
-                predicted={s.number: s.case.observed for s in plain},
-                detail=f"every replica clips {words.format(limit)} before the "
-                "replicas' gradients are added up: none is so large, and their sum is",
-            )
+        if clipped.max() <= _DIFFERENT * clipped.min():
+            continue
+        clip = words.format(limit)
+        yield Hypothesis(
+            code="clip-before-reduction",
+            predicted={s.number: _sum_clipped(s, norm, limit) for s in plain},
+            detail=f"every replica clips {clip} before the replicas' gradients are "
+            "added up: none is so large, and their sum is",
+            of_due=True,
+        )
+        yield Hypothesis(
+            code="hyperparameter-differs",
+            predicted={s.number: np.sum(s.terms, axis=0) for s in plain},
+            detail=f"one device clips {clip}, and the cluster clips nothing",
+            of_due=True,
+        )
 
 
 def _make_due(source: Source) -> Source:
@@ -156,23 +170,22 @@ def _list_norms(
     yield f"{unit} times that of the unit's weights", by_unit, sources
 
 
-def _predict_small(context: Context, norm: Norm, limit: float) -> dict[int, Array]:
+def _predict_small(
+    context: Context, untouched: Mapping[int, Source], norm: Norm, limit: float
+) -> dict[int, Array]:
     """Sums of addends that all were too small to be clipped, unlike the sums.
 
     Nothing was done to them, which is wrong only if one device clips the sum: that it
     came to what the same clip makes of it shows that it does.
     """
     found: dict[int, Array] = {}
-    for source in list_known(context):
+    for number, source in untouched.items():
         total = np.sum(source.terms, axis=0)
-        if context.phase == "reduced_gradient" and is_plain_sum(
-            context, source.case, source.terms
-        ):
-            size = norm.relate(source, total)
-            clipped = total if size is None else total * _find_share(size, limit)
-            rest = np.abs(source.case.expected - clipped)
-            if np.all(rest <= find_tolerance(source.case, context.replicas)):
-                found[source.number] = total
+        size = norm.relate(source, total)
+        clipped = total if size is None else total * _find_share(size, limit)
+        rest = np.abs(source.case.expected - clipped)
+        if np.all(rest <= find_tolerance(source.case, context.replicas)):
+            found[number] = _sum_clipped(source, norm, limit)
     return found
 
 

@@ -159,6 +159,8 @@ class Hypothesis:
         replicas: Replicas that the cause names; None for those that are wrong.
         ratio: A ratio that says more than the fitted one.
         phase: Phase to report; None for that of the wrong values.
+        of_due: Whether it says what is due of a sum, rather than what became of the
+            addends: only that explains a plain sum of them.
     """
 
     code: str
@@ -167,6 +169,7 @@ class Hypothesis:
     replicas: tuple[int, ...] | None = None
     ratio: float | None = None
     phase: Phase | None = None
+    of_due: bool = False
 
 
 def is_number(info: VariableInfo) -> bool:

@@ -135,6 +135,7 @@ def explain_by_micro_steps(context: Context) -> Iterator[Hypothesis]:
                     detail=f"of {made} micro-steps accumulated in a step it is {words} "
                     "times what it should be",
                     ratio=ratio,
+                    of_due=True,
                 )
 
 
@@ -155,6 +156,7 @@ def explain_by_factor(context: Context) -> Iterator[Hypothesis]:
         predicted={number: fit.ratio * case.expected for number, case in cases},
         detail=f"it is {fit.ratio:.8g} times what it should be",
         ratio=fit.ratio,
+        of_due=True,
     )
 
 
@@ -179,6 +181,7 @@ def explain_by_factors_of_steps(context: Context) -> Iterator[Hypothesis]:
             predicted=predicted,
             detail=f"it is {words} times what it should be, step by step",
             ratio=ratios[0],
+            of_due=True,
         )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, are_equal, measure_norm
+from distbench.diagnose.addends import find_untouched
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 
 NEEDED = 0.9
@@ -44,12 +45,15 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
     What explains everything down to rounding comes before what does not, and among
     those the first registered: a cause without free parameters comes before a fitted
     one, which always fits at least as well. So the search ends at the first of them.
+
+    What was done to addends never explains their plain sum, whatever it comes to.
     """
     best: Ranked | None = None
+    untouched = find_untouched(context)
     for hypothesis in hypotheses:
-        ranked = rate_hypothesis(
-            context, hypothesis, 0.0 if best is None else best.confidence
-        )
+        least = 0.0 if best is None else best.confidence
+        beyond = () if hypothesis.of_due else untouched
+        ranked = rate_hypothesis(context, hypothesis, least, beyond)
         if ranked is None:
             continue
         if ranked.full:
@@ -60,9 +64,19 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
 
 
 def rate_hypothesis(
-    context: Context, hypothesis: Hypothesis, least: float = 0.0
+    context: Context,
+    hypothesis: Hypothesis,
+    least: float = 0.0,
+    beyond: Collection[int] = (),
 ) -> Ranked | None:
-    """Measure what a cause leaves unexplained; None once it cannot reach `least`."""
+    """Measure what a cause leaves unexplained; None once it cannot reach `least`.
+
+    Args:
+        context: The wrong values.
+        hypothesis: The cause.
+        least: Confidence of a cause that was rated before.
+        beyond: Numbers of the cases that it cannot explain.
+    """
     shares: list[float] = []
     full = True
     count = len(context.cases)
@@ -70,7 +84,7 @@ def rate_hypothesis(
         if not full and (sum(shares) + count - number) < least * count:
             return None
         predicted = hypothesis.predicted.get(number)
-        if predicted is None:
+        if predicted is None or number in beyond:
             shares.append(0.0)
             full = False
             continue

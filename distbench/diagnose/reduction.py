@@ -92,6 +92,7 @@ def explain_by_count(context: Context) -> Iterator[Hypothesis]:
             predicted={i: factor * case.expected for i, case in context.list_cases()},
             detail=words,
             ratio=float(factor),
+            of_due=True,
         )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.compare.comparison import Judged
 from distbench.compare.pairs import TOLD
+from distbench.diagnose.addends import describe_untouched
 from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.drift import name_drift
@@ -169,10 +170,14 @@ def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
             f"; nearest is {best.hypothesis.code}, which explains "
             f"{best.confidence:.0%} of it"
         )
-    limits = describe_constraint(context) or describe_alone(context)
+    told = (
+        describe_constraint(context)
+        or describe_alone(context)
+        or describe_untouched(context)
+    )
     return Explained(
         code="unexplained",
-        detail=limits or f"no known cause explains what is wrong{nearest}",
+        detail=told or f"no known cause explains what is wrong{nearest}",
         confidence=0.0,
         cases=context.cases,
         phase=context.phase,

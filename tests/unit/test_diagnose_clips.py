@@ -182,44 +182,75 @@ def test_a_sum_of_gradients_too_small_to_be_clipped_is_due_clipped(
     findings = judge(evidence).findings
     codes = {name: f.code for f in findings for name in f.variables}
     assert codes[KERNEL] == "clip-before-reduction"
-    # One norm may be due to anything; elements agree on a limit of their own.
-    is_alike = share == 1.0 or not is_norm
-    assert (codes[BIAS] == "clip-before-reduction") == is_alike
+    due = "clip-before-reduction"
+    if share < 1:
+        # One norm may be due to anything; elements agree on a limit of their own,
+        # beyond which replicas have some.
+        due = "scale-error" if is_norm else "hyperparameter-differs"
+    assert codes[BIAS] == due
+    # Nothing that happens to addends explains their plain sum.
+    assert "wrong-pairing" not in codes.values()
+    assert not any("weigh" in finding.explanation for finding in findings)
     assert (len(findings) == 1) == (share == 1.0)
 
 
-@pytest.mark.parametrize("replicas", [2, 4])
-@pytest.mark.parametrize("is_global", [True, False], ids=["global", "each"])
-def test_a_clip_that_no_replica_reaches_is_named(is_global, replicas):
-    """One device clips the sum in all steps, to one norm; the cluster just sums."""
-    plain = observe(replicas=replicas, steps=3, sparse=False)
-    sizes = [
-        np.linalg.norm(
-            np.concatenate(
-                [
-                    to_array(value).ravel()
-                    for _, value in plain.observed.select(
-                        step=step, phase="reduced_gradient", replica=0
-                    )
-                ]
-            )
-        )
-        for step in range(3)
-    ]
-    limit = 0.9 * min(sizes)
+def measure_all(gradients):
+    """The global norm."""
+    return np.sqrt(
+        sum(np.sum(to_array(g).astype(np.float64) ** 2) for g in gradients.values())
+    )
 
-    def clip_alone(gradients):
-        arrays = {path: to_array(value) for path, value in gradients.items()}
-        if not is_global:
-            return {path: clip_norm(value, 1e-3) for path, value in arrays.items()}
-        size = np.sqrt(sum(np.sum(a.astype(np.float64) ** 2) for a in arrays.values()))
-        factor = min(1.0, limit / size)
-        return {p: (a * factor).astype(a.dtype) for p, a in arrays.items()}
+
+def clip_all(gradients, limit):
+    factor = min(1.0, limit / measure_all(gradients))
+    return {path: scale(to_array(g), factor) for path, g in gradients.items()}
+
+
+def list_norms(run, phase, replica):
+    """The global norm in each step."""
+    trace = run.observed
+    steps = range(trace.steps)
+    found = (trace.select(step=s, phase=phase, replica=replica) for s in steps)
+    return [measure_all(dict(pairs)) for pairs in found]
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5], ids=["none-reaches", "all-reach"])
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_a_clip_that_only_one_device_does_is_named(replicas, share):
+    """One device clips the sum in all steps, to one norm; the cluster just sums."""
+    setup = {"replicas": replicas, "steps": 3, "sparse": False}
+    plain = observe(**setup)
+    own = max(
+        norm
+        for replica in range(replicas)
+        for norm in list_norms(plain, "local_gradient", replica)
+    )
+    assert own < min(list_norms(plain, "reduced_gradient", 0))
+    limit = 1.1 * share * own  # later steps have other norms, once one is clipped
+    evidence = observe(Fault(), alone=lambda g: clip_all(g, limit), **setup)
+    (finding,) = judge(evidence).findings
+    words = f"global norm of each replica's gradients to {limit:.6g}"
+    assert words in finding.explanation
+    code = "clip-before-reduction" if share == 1.0 else "hyperparameter-differs"
+    assert finding.code == code
+
+
+@pytest.mark.parametrize("is_norm", [True, False], ids=["norm", "elements"])
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_clip_that_the_cluster_lacks_is_no_clip_before_the_sum(replicas, is_norm):
+    """Every replica's gradient is beyond the limit, and is left as it is."""
+
+    def clip(value):
+        if is_norm:
+            return clip_norm(value, 1e-3)
+        return map_values(value, lambda a: np.clip(a, -0.1, 0.1))
 
     evidence = observe(
-        Fault(), replicas=replicas, steps=3, sparse=False, alone=clip_alone
+        Fault(),
+        replicas=replicas,
+        sparse=False,
+        alone=lambda gradients: {p: clip(to_array(g)) for p, g in gradients.items()},
     )
     (finding,) = judge(evidence).findings
-    assert finding.code == "clip-before-reduction"
-    words = f"global norm of each replica's gradients to {limit:.6g}"
-    assert is_global is False or words in finding.explanation
+    assert finding.phase == "reduced_gradient"
+    assert finding.code == "hyperparameter-differs"
