@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.values import Array, measure_size
+from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.addends import (
     PHASES,
     Source,
@@ -50,7 +50,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
     for words, norm, sources in _list_norms(context, found):
         for mean in (1.0,) if n == 1 else (1.0, 1.0 / n):
             limit = _fit_limit(sources, norm, mean)
-            if limit is None:
+            if limit is None or _is_refuted(context, sources, norm, limit):
                 continue
             predicted = {s.number: _sum_clipped(s, norm, limit, mean) for s in sources}
             yield Hypothesis(
@@ -63,6 +63,27 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
                 "replicas' gradients are added up",
                 of_due=True,
             )
+
+
+def _is_refuted(
+    context: Context, sources: Sequence[Source], norm: Norm, limit: float
+) -> bool:
+    """Whether another replica's own gradient of the same variable exceeds the limit."""
+    if context.phase != "local_gradient":
+        return False
+    for source in sources:
+        for replica in range(context.replicas):
+            key = source.case.key.at(replica)
+            value = context.evidence.observed.get(key)
+            if key not in context.right or value is None:
+                continue
+            other = replace(source, case=replace(source.case, key=key))
+            size = norm.relate(other, densify(value))
+            if size is not None and np.any(
+                np.isfinite(size) & (size > _DIFFERENT * limit)
+            ):
+                return True
+    return False
 
 
 def explain_by_clip_of_none(context: Context) -> Iterator[Hypothesis]:

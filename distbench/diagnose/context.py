@@ -30,7 +30,7 @@ class Context:
     evidence: Evidence
     phase: Phase
     cases: tuple[Pair, ...]
-    right: tuple[TraceKey, ...] = ()
+    right: frozenset[TraceKey] = frozenset()
     root: bool = False
     led: bool = False
     _finite: tuple[tuple[int, Pair], ...] = field(init=False, repr=False)

@@ -40,6 +40,7 @@ CAUSES: tuple[Explain, ...] = (
     # share of the penalty looks like a wrong share of the loss: the narrower first.
     loss.explain_by_penalty,
     loss.explain_by_scale,
+    loss.explain_by_own_factor,
     late.explain_by_late_read,
     weighted.explain_by_own_weights,
     mixed.explain_by_parts,

@@ -19,15 +19,13 @@ from distbench.diagnose.links import Chain, judge_chain
 from distbench.diagnose.outcome import name_outcomes
 from distbench.diagnose.owners import name_owners
 from distbench.diagnose.randomness import find_shared_randomness
+from distbench.diagnose.rank import ALL
 from distbench.diagnose.readings import Reading, list_readings, repeats
 from distbench.diagnose.stages import explain_chain
 from distbench.diagnose.turns import leave_out_turns
 from distbench.evidence import Evidence
 from distbench.trace import PHASES, Trace
 from distbench.verdict import Finding, Status, Worst
-
-_ALL = 0.999
-"""Share of an error that a cause explains where only rounding is left."""
 
 
 def judge(evidence: Evidence) -> Judgement:
@@ -128,7 +126,7 @@ def _is_clear(judgement: Judgement) -> bool:
     if judgement.status is not Status.FAIL or "loss" not in judgement.references:
         return False
     first = judgement.findings[0]
-    is_whole = first.confidence >= _ALL and first.phase != "loss"
+    is_whole = first.confidence >= ALL and first.phase != "loss"
     return is_whole and _names_cause(judgement)
 
 
@@ -159,7 +157,7 @@ def _tells(reading: Reading, judgement: Judgement) -> bool:
     if first.phase not in ("loss", "local_gradient"):
         return True
     # One odd factor explains all of the error, or nothing does.
-    odd = first.code == "scale-error" and first.confidence < _ALL
+    odd = first.code == "scale-error" and first.confidence < ALL
     return first.code != "unexplained" and not odd
 
 

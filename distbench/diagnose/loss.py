@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.pairs import Pair
+from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_shards, take_rows
 from distbench.diagnose.fit import solve_least_squares
@@ -16,7 +17,7 @@ from distbench.trace import WHOLE, TraceKey
 _ENOUGH = 6
 """Numbers that are more than what is fitted to them."""
 _NEAR = 1e-3
-"""Only asks whether shards make up the batch; what is predicted has no free number."""
+"""Only asks whether shards make up the batch, or two factors are one number."""
 
 Shards = tuple[int, ...]
 Scale = tuple[str, str, Callable[[Shards], tuple[float, ...]]]
@@ -97,13 +98,79 @@ def explain_by_scale(context: Context) -> Iterator[Hypothesis]:
             for number, case in context.list_cases():
                 factors = scale(context.get_shards(case))
                 value = _scale_case(context, case, factors, part)
-                if value is not None:
+                if value is not None and not _is_refuted(context, case, factors):
                     predicted[number] = value
             yield Hypothesis(
                 code=code,
                 predicted=predicted,
                 detail=f"each replica's loss is {words}",
             )
+
+
+def _is_refuted(context: Context, case: Pair, factors: Sequence[float]) -> bool:
+    """Whether another replica's value is right, which would have a factor as well."""
+    for replica, factor in enumerate(factors):
+        key = case.key.at(replica)
+        if case.key.replica == WHOLE or factor == 1 or key not in context.right:
+            continue
+        seen = context.evidence.observed.get(key)
+        due = context.evidence.reference.get(key)
+        if seen is None or due is None:
+            continue
+        expected = densify(due)
+        wrong = measure_norm(densify(seen) - factor * expected)
+        if wrong > measure_norm(densify(seen) - expected):
+            return True
+    return False
+
+
+def explain_by_own_factor(context: Context) -> Iterator[Hypothesis]:
+    """A replica's loss has some factor at a step, and so have all of its gradients.
+
+    A clip may leave such a factor on gradients too, but none on the loss.
+    """
+    if context.phase != "local_gradient" or not context.root:
+        return
+    groups: dict[TraceKey, list[tuple[int, Pair]]] = {}
+    for number, case in context.list_cases():
+        if case.key.replica == WHOLE:
+            return
+        of_loss = replace(case.key, phase="loss", variable="")
+        groups.setdefault(of_loss, []).append((number, case))
+    predicted: dict[int, Array] = {}
+    ratios: list[float] = []
+    for key, cases in groups.items():
+        seen = np.concatenate([np.ravel(case.observed) for _, case in cases])
+        wanted = np.concatenate([np.ravel(case.expected) for _, case in cases])
+        fit, factor = fit_ratio(seen, wanted), _find_loss_factor(context, key)
+        if fit is None or factor is None or abs(factor - 1) <= _NEAR:
+            return
+        if abs(fit.ratio - factor) > _NEAR * abs(factor):
+            return
+        ratios.append(fit.ratio)
+        predicted |= {number: fit.ratio * case.expected for number, case in cases}
+    if predicted:
+        alike = np.ptp(ratios) <= _NEAR * np.max(np.abs(ratios))
+        words = ", ".join(f"{ratio:.8g}" for ratio in ratios[: 1 if alike else None])
+        yield Hypothesis(
+            code="scale-error",
+            predicted=predicted,
+            detail=f"it is {words} times what it should be",
+            ratio=ratios[0] if alike else None,
+            phase="loss",
+        )
+
+
+def _find_loss_factor(context: Context, key: TraceKey) -> float | None:
+    """What a replica's loss is, over what it should be."""
+    seen = context.evidence.observed.get(key)
+    due = context.evidence.reference.get(key)
+    if seen is None or due is None:
+        return None
+    loss, expected = densify(seen), densify(due)
+    if loss.size != 1 or not np.any(expected):
+        return None
+    return float(loss.item() / expected.item())
 
 
 def explain_by_penalty(context: Context) -> Iterator[Hypothesis]:

@@ -14,6 +14,8 @@ from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 
 NEEDED = 0.9
 """Share of the residual that a cause must explain to be named."""
+ALL = 0.999
+"""Share of it that a cause explains where only rounding is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

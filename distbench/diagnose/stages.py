@@ -18,7 +18,7 @@ from distbench.diagnose.hypotheses import list_hypotheses
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
 from distbench.diagnose.own_shard import describe_alone
-from distbench.diagnose.rank import Ranked, find_best
+from distbench.diagnose.rank import ALL, Ranked, find_best
 from distbench.diagnose.totals import explain_results, explain_totals
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, PHASES, Phase, VariableInfo
@@ -74,7 +74,7 @@ def make_context(
         evidence=evidence,
         phase=phase,
         cases=tuple(j.pair for j in broken if j.pair is not None),
-        right=tuple(
+        right=frozenset(
             j.comparison.key
             for j in chain.held
             if j.comparison.phase == phase and j.comparison.relation not in TOLD
@@ -229,13 +229,13 @@ def _explain_root(
         return
     about_loss = make_context(evidence, chain, "loss", losses, root=True)
     of_loss = explain_cases(about_loss)
-    scaled = [cause for cause in causes if cause.code in SCALING]
-    scaled += [cause for cause in causes if _is_same_factor(cause, of_loss)]
+    same = [cause for cause in causes if _is_same_factor(cause, of_loss)]
+    scaled = same or [cause for cause in causes if cause.code in SCALING]
     # How undeclared losses combine is a guess; the gradients say what they weigh.
     alike = {"unexplained", *(c.code for c in scaled[:1])}
     if scaled and evidence.loss_reduction is None:
         alike |= set(SCALING)
-    if scaled and all(c.code in alike for c in of_loss):
+    if same or (scaled and all(c.code in alike for c in of_loss)):
         raised = tuple(
             _raise_cause(cause) if cause is scaled[0] else cause for cause in causes
         )
@@ -258,14 +258,17 @@ def _explain_root(
 def _is_same_factor(cause: Explained, of_loss: Sequence[Explained]) -> bool:
     """Whether loss and gradients have the same odd factor, which is one mistake.
 
-    A loss that is wrong in one step has a factor as well, though it proves nothing.
+    A loss that is wrong in one step has a factor as well, though it proves nothing. Nor
+    does a cause that comes near to it: one number is near what many causes foretell.
     """
+    if cause.phase == "loss":
+        return True
     if cause.code != "scale-error" or cause.ratio is None:
         return False
     ratios = [
-        fit_cases(other.cases) if other.code == "unexplained" else other.ratio
+        other.ratio if other.code == "scale-error" else fit_cases(other.cases)
         for other in of_loss
-        if other.code in ("scale-error", "unexplained")
+        if other.code in ("scale-error", "unexplained") or other.confidence < ALL
     ]
     return len(ratios) == len(of_loss) and all(
         ratio is not None and bool(np.isclose(ratio, cause.ratio, rtol=_SAME, atol=0.0))

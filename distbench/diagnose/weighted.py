@@ -77,6 +77,7 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
         return
     predicted: dict[int, Array] = {}
     words = ""
+    wrong: set[int] = set()
     for cases in context.list_steps().values():
         terms = {number: find_shards(context, case) for number, case in cases}
         if not all(terms.values()):
@@ -90,11 +91,14 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
         if weights is None or wanted is None or not leaves_nothing(due, wanted):
             return
         predicted |= predict_rows(seen, weights)
+        off = np.abs(weights - wanted)
+        wrong |= set(np.flatnonzero(off > _NEAR * np.max(np.abs(wanted))).tolist())
         words = words or f"{_list(weights)} in place of {_list(wanted)}"
     yield Hypothesis(
         code="scale-error",
         predicted=predicted,
         detail=f"what the shards give alone counts {words}",
+        replicas=tuple(sorted(wrong)) or None,
     )
 
 

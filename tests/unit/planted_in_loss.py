@@ -90,6 +90,43 @@ CASES = [
         setup={"replicas": 4},
     ),
     Case(
+        name="loss-of-one-replica-times-n",
+        code="scale-error",
+        phase="loss",
+        replicas=(1,),
+        fault=Fault(scale=lambda r, s: s.replicas if r == 1 else 1),
+    ),
+    Case(
+        name="loss-of-one-replica-times-g-program",
+        code="scale-error",
+        phase="loss",
+        replicas=(1,),
+        fault=Fault(scale=lambda r, s: s.examples if r == 1 else 1),
+        setup={"shards_known": False},
+    ),
+    Case(
+        name="loss-of-one-replica-over-n",
+        code="scale-error",
+        phase="loss",
+        replicas=(1,),
+        fault=Fault(scale=lambda r, s: 1 / s.replicas if r == 1 else 1),
+    ),
+    Case(
+        name="each-replica-has-its-factor",
+        code="scale-error",
+        phase="loss",
+        replicas=(0, 1),
+        fault=Fault(scale=lambda r, s: (0.3, 1.7)[r]),
+    ),
+    Case(
+        name="five-divided-by-eight-program",
+        code="scale-error",
+        phase="loss",
+        fault=Fault(scale=lambda r, s: 5 / 8),
+        # Here the sum of the losses is near what a mean divided twice would give.
+        setup={"shards": (3, 2), "width": 1, "shards_known": False},
+    ),
+    Case(
         name="penalty-by-every-replica",
         code="regularizer-not-scaled",
         phase="local_gradient",
