@@ -144,6 +144,11 @@ def _describe_made(made: Any) -> str:
     missing = [name for name in METHODS if not callable(getattr(made, name, None))]
     if len(missing) == len(METHODS):
         return described
+    if not missing:
+        return (
+            f"{described}, which is a train program. Only optimizers and models are "
+            "made by a factory: name the program itself as the target, or its class"
+        )
     return f"{described}, which as a train program lacks {', '.join(missing)}"
 
 

@@ -219,6 +219,10 @@ def make_no_optimizer():
     return "adam"
 
 
+def make_program():
+    return Program()
+
+
 def make_model_without_data():
     return tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(2,))])
 
