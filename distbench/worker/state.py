@@ -273,8 +273,11 @@ def read_component(component: Any) -> npt.NDArray[np.generic]:
 
 def write_component(component: Any, value: npt.NDArray[np.generic]) -> None:
     """Set a plain variable, outside of any replica."""
-    given = tf.cast(tf.constant(value), component.dtype.base_dtype)
-    component.assign(given, read_value=False)
+    # What `assign` adds to the op is for graphs, and costs twice as much again.
+    given = tf.convert_to_tensor(value)
+    if given.dtype != component.dtype.base_dtype:
+        given = tf.cast(given, component.dtype.base_dtype)
+    tf.raw_ops.AssignVariableOp(resource=component.handle, value=given)
 
 
 def walk_variables(root: Any, beyond: tuple[type, ...] = ()) -> Iterator[Any]:

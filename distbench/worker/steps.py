@@ -15,6 +15,7 @@ from tensorflow.python.distribute.coordinator.coordinator_context import (
 )
 from tensorflow.python.distribute.values import PerReplicaSpec
 
+from distbench.worker.at_once import make_variables_at_once
 from distbench.worker.intercept import hide_from_autograph
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class ReplicaStep:
             return session.tap_loss(watched(batch))
 
         def step(batch: Any) -> Any:
-            return session.strategy.run(replica_step, args=(batch,))
+            with make_variables_at_once(step):
+                return session.strategy.run(replica_step, args=(batch,))
 
         # Converting the bench's own code would cost more than tracing the user's.
         hide_from_autograph(replica_step)

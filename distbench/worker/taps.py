@@ -51,7 +51,8 @@ def _keep_empty(dtype: tf.DType) -> tf.Tensor:
 
 def empty_sink(sink: Any) -> None:
     """Leave a tap as if nothing had been written to it."""
-    sink.assign(_make_empty(sink.dtype), read_value=False)
+    empty = _make_empty(sink.dtype)
+    tf.raw_ops.AssignVariableOp(resource=sink.handle, value=empty)
 
 
 def _keep_from_xla() -> AbstractContextManager[Any]:

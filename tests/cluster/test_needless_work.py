@@ -151,3 +151,67 @@ def test_taps_ask_for_no_number_of_a_replica_in_the_graph() -> None:
     subjects = str(Path(__file__).with_name("subjects.py"))
     (counts,) = distbench.run(_count_replica_ids, "one", args=(subjects,)).values()
     assert counts[True] == counts[False]
+
+
+def _count_step_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
+    """Runs in a task: by optimizer, traces of its step, and what its own code saw."""
+    import tensorflow as tf
+    import tf_keras
+
+    from distbench.cluster import ClusterSpec
+    from distbench.scenario import Scenario
+    from distbench.worker.session import Session
+    from distbench.worker.sizes import find_sizes
+    from distbench.worker.strategies import configure_runtime, make_strategy
+    from distbench.worker.subjects import make_program
+
+    seen: list[bool] = []
+
+    class LooksForItsSlots(tf_keras.optimizers.SGD):
+        def apply_gradients(self, grads_and_vars, name=None):
+            seen.append(bool(getattr(self, "momentums", None)))
+            return super().apply_gradients(grads_and_vars, name)
+
+    class LooksBeforeTheMerge(tf.compat.v1.train.MomentumOptimizer):
+        """Makes its slots in another thread than that of the replica."""
+
+        def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+            seen.append(bool(self.get_slot_names()))
+            return super().apply_gradients(grads_and_vars, global_step, name)
+
+    spec = ClusterSpec.parse(cluster)
+    configure_runtime(spec, 0)
+    strategy = make_strategy(spec)
+    kinds = {
+        "own": LooksForItsSlots,
+        "own v1": LooksBeforeTheMerge,
+        "v1": tf.compat.v1.train.MomentumOptimizer,
+        "keras2": tf_keras.optimizers.SGD,
+        "legacy": tf_keras.optimizers.legacy.SGD,
+    }
+    counts = {}
+    for name, kind in kinds.items():
+        scenario = Scenario(target=name, workload="linear", cluster=cluster)
+        program = make_program(lambda kind=kind: kind(0.1, momentum=0.5), scenario)
+        session = Session(program, strategy, spec, spec.tasks[0])
+        sizes = find_sizes(program, scenario, spec.replicas)
+        shards = list(sizes.cut(0, program.data(0)))
+        step = session.make_step()
+        session.prepare(step, shards)
+        session.run(step, shards)
+        counts[name] = step._function.experimental_get_tracing_count(), list(seen)
+        seen.clear()
+    return counts
+
+
+@pytest.mark.parametrize("cluster", ["one@cpu", "mirrored:2@cpu", "central:2@cpu"])
+def test_a_step_is_traced_again_only_where_that_may_matter(cluster: str) -> None:
+    """What the user wrote may do another thing where it finds its variables made."""
+    (counts,) = distbench.run(_count_step_traces, "one", args=(cluster,)).values()
+    assert counts["keras2"] == counts["legacy"] == counts["v1"] == (1, [])
+    for name in ("own", "own v1"):
+        traces, seen = counts[name]
+        assert traces == 2
+        # The last trace is the one that runs.
+        assert not seen[0]
+        assert seen[-1]

@@ -1,0 +1,59 @@
+"""Traces a step once where only the framework's own code makes variables in it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from types import FrameType
+from typing import Any
+
+import tensorflow as tf
+
+_OWN = ("tensorflow", "tf_keras", "keras", *sys.stdlib_module_names)
+"""Packages whose code does the same whether it is traced for the first time or not."""
+_BENCH = ("distbench.worker.", "distbench.launch.")
+
+
+def make_variables_at_once(step: Callable[..., Any]) -> AbstractContextManager[None]:
+    """A scope in which a step's first trace is as good as a second one.
+
+    `tf.function` traces a function again that made variables when it was traced: the
+    first graph has their initialisation in it. What an optimizer makes in
+    `tf.init_scope`, its slots above all, is not initialised by the graph at all, so
+    such variables are told not to be lifted out of it, and the second trace is left
+    out.
+
+    The user's code may do another thing when it makes variables than when it has them,
+    and only the second trace is ever run. So wherever a thread is in code of theirs
+    while a variable is made, all is left as it is.
+
+    Args:
+        step: The function that is traced, around all that the user wrote.
+    """
+    code = getattr(step, "__code__", None)
+
+    def create(make: Callable[..., Any], **options: Any) -> Any:
+        if tf.executing_eagerly() and not any(map(_is_foreign, _list_frames(code))):
+            options["experimental_enable_variable_lifting"] = False
+        return make(**options)
+
+    return tf.variable_creator_scope(create)
+
+
+def _list_frames(outermost: object) -> Iterator[FrameType]:
+    """What is being called, in all threads: replicas trace in threads of their own.
+
+    Args:
+        outermost: The code around which nothing matters.
+    """
+    for innermost in sys._current_frames().values():
+        frame: FrameType | None = innermost
+        while frame is not None and frame.f_code is not outermost:
+            yield frame
+            frame = frame.f_back
+
+
+def _is_foreign(frame: FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__", ""))
+    return not (name.startswith(_BENCH) or name.partition(".")[0] in _OWN)
