@@ -15,11 +15,13 @@ from distbench.worker.jobs.reference import ReferenceJobs
 from distbench.worker.jobs.summaries import summarise
 from distbench.worker.jobs.task import Task
 from distbench.worker.jobs.training import TrainingJobs
+from distbench.worker.joining import wait_before_joining
 
 
 def run_task(channel: TaskChannel, context: TaskContext) -> None:
     """Entry of every task that the bench starts."""
     leave_modules_alone()
+    wait_before_joining()
     task = Task(channel, context)
     reference = ReferenceJobs(task)
     training = TrainingJobs(task)
