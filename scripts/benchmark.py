@@ -22,7 +22,14 @@ from typing import Any
 
 from benchmark_cases import CASES, Case
 from benchmark_page import make_page
-from measured import FOLDER, ROOT, describe_place, read_rows, write_figures
+from measured import (
+    FOLDER,
+    ROOT,
+    describe_place,
+    find_commit,
+    read_rows,
+    write_figures,
+)
 
 FIGURES = FOLDER / "benchmark.json"
 PAGE = ROOT / "docs" / "performance.md"
@@ -42,6 +49,7 @@ def measure(case: Case, rounds: int | None) -> dict[str, Any]:
     samples = case.measure(rounds or case.rounds)
     return {
         "case": case.name,
+        "distbench": find_commit(),
         "samples": {
             side: [float(f"{one:.4g}") for one in taken]
             for side, taken in samples.items()
@@ -63,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("\n".join(f"{case.name:12} {case.title}" for case in CASES))
         return
     place = {**describe_place(), "keras": importlib.metadata.version("keras")}
+    del place["distbench"]  # each row has its own
     if not given.page:
         rows = read_rows(given.json, place)
         for case in choose_cases(given.only, rows):

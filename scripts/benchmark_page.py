@@ -29,19 +29,20 @@ def make_page(document: Mapping[str, Any]) -> str:
         ),
         *write_paragraph(
             "`scripts/benchmark` measures the cases that have no figures yet, and "
-            "writes this page."
+            "writes this page. Each case names the commit that it was measured with."
         ),
         *describe_measured(document),
     ]
     for case in CASES:
         if case.name in rows:
-            lines += _list_case(case, rows[case.name]["samples"])
+            row = rows[case.name]
+            lines += [f"## {case.title[0].upper()}{case.title[1:]}", ""]
+            lines += [f"distbench {row['distbench']}", ""]
+            lines += _list_samples(case, row["samples"])
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _list_case(case: Case, samples: Mapping[str, Sequence[float]]) -> Iterator[str]:
-    yield f"## {case.title[0].upper()}{case.title[1:]}"
-    yield ""
+def _list_samples(case: Case, samples: Mapping[str, Sequence[float]]) -> Iterator[str]:
     yield f"| | median, {case.unit} | least and most | ratio | quartiles |"
     yield "|---|---:|---:|---:|---:|"
     first, *_ = samples.values()

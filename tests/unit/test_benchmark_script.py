@@ -63,15 +63,16 @@ def test_sides_take_turns_and_the_first_round_is_left_out(
 def test_the_page_shows_the_ratio_of_each_round(scripts: dict[str, Any]) -> None:
     # The machine was ten times as busy in the second round.
     samples = {"fresh processes": [1.0, 10.0, 1.0], "other": [4.0, 40.0, 5.0]}
-    rows = [{"case": "fresh-2", "samples": samples, "seconds": 1.0}]
+    rows = [{"case": "fresh-2", "distbench": "0123abc", "samples": samples}]
     page = scripts["benchmark_page"].make_page({"place": {"python": "3"}, "rows": rows})
     assert "## 2 workers" in page
+    assert "distbench 0123abc" in page
     assert "| fresh processes | 1 | 1 to 10 | | |" in page
     assert "| other | 5 | 4 to 40 | 4.00 | 4.00 to 4.50 |" in page
 
 
 def test_sides_of_other_numbers_have_no_quartiles(scripts: dict[str, Any]) -> None:
     samples = {"a task": [80.0, 90.0, 100.0, 90.0], "alone": [450.0]}
-    rows = [{"case": "memory", "samples": samples, "seconds": 1.0}]
+    rows = [{"case": "memory", "distbench": "0123abc", "samples": samples}]
     page = scripts["benchmark_page"].make_page({"place": None, "rows": rows})
     assert "| alone | 450 | 450 to 450 | 5.00 | |" in page
