@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmark_gains import CLUSTER, LACKS, Bench
 from benchmark_program import measure_memory, measure_steps, train
-from benchmark_rival import TensorFlowRunner
+from benchmark_rival import Rival
 from measure_check import SUBJECT, check_cold, check_warm
 
 import distbench
@@ -99,27 +99,29 @@ _WARM = {
 
 
 def measure_fresh(workers: int, rounds: int) -> Samples:
-    """Three steps on a cluster: here, and by TensorFlow's runner and its pool."""
+    """Three steps on a cluster: here, by TensorFlow's means, and by bare forks."""
     with ExitStack() as stack:
-        fresh, pool = (
-            stack.enter_context(TensorFlowRunner(kind, workers))
-            for kind in ("run", "pool")
+        fresh, pool, forks = (
+            stack.enter_context(Rival(kind, workers))
+            for kind in ("run", "pool", "forks")
         )
         sides = {
             "fresh processes": partial(_run, workers),
             "multi_process_runner.run": fresh.measure,
             "MultiProcessPoolRunner, warm": pool.measure,
+            "bare forks": forks.measure,
         }
         return take_turns(sides, rounds)
 
 
 def measure_series(workers: int, rounds: int) -> Samples:
     """Many in a row, each in fresh processes, and in the processes of one pool."""
-    with TensorFlowRunner("pool", workers) as pool:
+    with Rival("pool", workers) as pool, Rival("forks", workers) as forks:
         pool.measure()
         sides = {
             "fresh processes": partial(_run_series, partial(_run, workers)),
             "MultiProcessPoolRunner": partial(_run_series, pool.measure),
+            "bare forks": partial(_run_series, forks.measure),
         }
         return take_turns(sides, rounds)
 

@@ -25,7 +25,9 @@ def make_page(document: Mapping[str, Any]) -> str:
             "seconds do not. The rivals are TensorFlow's own test code: "
             "`multi_process_runner.run` starts processes that import TensorFlow, and "
             "`MultiProcessPoolRunner` keeps its processes, and what a test left in "
-            "them, for the next one."
+            "them, for the next one. Bare forks of a process that has imported "
+            "TensorFlow have nothing around them that waits, notices or reports: what "
+            "fresh processes cost at least."
         ),
         *write_paragraph(
             "`scripts/benchmark` measures the cases that have no figures yet, and "

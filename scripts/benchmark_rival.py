@@ -1,36 +1,47 @@
-"""TensorFlow's own runner of several processes, and its pool.
+"""Other ways to run a cluster: TensorFlow's own runner, its pool, and bare forks.
 
-Both are TensorFlow's test code: they want `dill` and `tblib`, and to be told that the
-main function of a test has run. A process of its own keeps what they leave behind, and
-the settings of Abseil, out of the bench.
+The first two are TensorFlow's test code: they want `dill` and `tblib`, and to be told
+that the main function of a test has run. A process of its own keeps what they leave
+behind, and the settings of Abseil, out of the bench.
+
+Bare forks of a process that has imported TensorFlow are what fresh processes cost
+without anything around them: no deadline, no log, nobody who notices that one died.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
+
+import portpicker
+
+from distbench.launch.surroundings import make_python_environment
 
 _TIMEOUT_S = 600
 _TOOK = "took "
 
 
-class TensorFlowRunner:
-    """Runs `benchmark_program.train` by TensorFlow's own means.
+class Rival:
+    """Runs `benchmark_program.train` without the bench.
 
     Args:
-        kind: `run` has fresh processes each time, `pool` the same ones.
+        kind: TensorFlow's `run` has fresh processes each time, `pool` the same ones;
+            `forks` are fresh ones of a process that has imported TensorFlow.
         workers: How many.
     """
 
-    def __init__(self, kind: Literal["run", "pool"], workers: int) -> None:
+    def __init__(self, kind: Literal["run", "pool", "forks"], workers: int) -> None:
         environment = {
-            **os.environ,
+            **make_python_environment(os.environ),
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "CUDA_VISIBLE_DEVICES": "-1",
             # Where its processes find the program.
@@ -59,11 +70,11 @@ class TensorFlowRunner:
             if line.startswith(_TOOK):
                 return float(line.removeprefix(_TOOK))
         raise SystemExit(
-            "TensorFlow's runner ended without an answer. See why with: echo go | "
+            "A rival of the bench ended without an answer. See why with: echo go | "
             f"{sys.executable} {' '.join(self._arguments)}"
         )
 
-    def __enter__(self) -> TensorFlowRunner:
+    def __enter__(self) -> Rival:
         return self
 
     def __exit__(
@@ -86,6 +97,12 @@ class TensorFlowRunner:
 
 def _make_runner(kind: str, workers: int) -> Any:
     from benchmark_program import train
+
+    if kind == "forks":
+        import tensorflow  # noqa: F401  # before the forks, and nothing else
+
+        gc.freeze()
+        return lambda: fork_all(train, workers)
     from tensorflow.python.distribute import (
         multi_process_lib,
         multi_process_runner,
@@ -103,6 +120,34 @@ def _make_runner(kind: str, workers: int) -> Any:
         return multi_process_runner.run(train, spec).return_value
 
     return run
+
+
+def fork_all(train: Callable[[], float], workers: int) -> list[float]:
+    """What a function returns in each worker of a cluster of forks of this process."""
+    addresses = [f"127.0.0.1:{portpicker.pick_unused_port()}" for _ in range(workers)]
+    pipes = [os.pipe() for _ in range(workers)]
+    pids = []
+    for number, (_, answer) in enumerate(pipes):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            try:
+                os.environ["TF_CONFIG"] = json.dumps(
+                    {
+                        "cluster": {"worker": addresses},
+                        "task": {"type": "worker", "index": number},
+                    }
+                )
+                os.write(answer, repr(train()).encode())
+            finally:
+                os._exit(0)
+    values = []
+    for reader, answer in pipes:
+        os.close(answer)
+        with open(reader, encoding="ascii") as told:  # noqa: PTH123  # a descriptor
+            values.append(float(told.read()))
+    for pid in pids:
+        os.waitpid(pid, 0)
+    return values
 
 
 def serve(kind: str, workers: int) -> None:
