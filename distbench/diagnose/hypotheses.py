@@ -84,6 +84,7 @@ CAUSES: tuple[Explain, ...] = (
     generic.explain_by_factor,
     generic.explain_by_factors_of_steps,
     weighted.explain_by_own_shares,
+    reduction.explain_by_scaled_own,
     reduction.explain_by_weights,
     update.explain_by_rate,
     update.explain_by_schedule,

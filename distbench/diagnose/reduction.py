@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.pairs import Pair
+from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import solve_least_squares
@@ -16,6 +17,8 @@ from distbench.diagnose.generic import is_sparse
 from distbench.trace import WHOLE
 
 PHASES = ("reduced_gradient", "applied_gradient")
+_NEAR = 1e-3
+"""Only asks whether fitted weights are alike, or 0; the values decide on them."""
 
 
 def predict_terms(
@@ -172,11 +175,42 @@ def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
     if fitted is not None:
         words = ", ".join(f"{w:.7g}" for w in fitted)
         off = np.abs(fitted - 1)
+        is_lost = np.abs(fitted) <= _NEAR * np.max(np.abs(fitted))
+        kept = fitted[~is_lost]
+        if np.any(is_lost) and np.ptp(kept) <= _NEAR * np.max(np.abs(kept)):
+            lost = tuple(int(r) for r in np.flatnonzero(is_lost))
+            yield Hypothesis(
+                code="replica-dropped",
+                predicted=_predict_weighted(context, lambda _: list(fitted)),
+                detail="the sum lacks the gradient of replica "
+                f"{', '.join(map(str, lost))}, and is {np.mean(kept):.7g} times that "
+                "of the others",
+                replicas=lost,
+            )
         yield Hypothesis(
             code="scale-error",
             predicted=_predict_weighted(context, lambda _: list(fitted)),
             detail=f"the replicas' gradients weigh {words} in place of 1 each",
             replicas=tuple(int(r) for r in np.flatnonzero(2 * off > off.max())),
+        )
+
+
+def explain_by_scaled_own(context: Context) -> Iterator[Hypothesis]:
+    """Each replica goes on with its own gradient, times a number that is fitted."""
+    if context.phase not in PHASES or context.replicas == 1:
+        return
+    own = predict_terms(context, lambda case, terms: terms[case.key.replica])
+    if not own:
+        return
+    fit = fit_ratio(
+        np.concatenate([context.cases[number].observed.ravel() for number in own]),
+        np.concatenate([term.ravel() for term in own.values()]),
+    )
+    if fit is not None:
+        yield Hypothesis(
+            code=name_missing_sum(context),
+            predicted={number: fit.ratio * term for number, term in own.items()},
+            detail=f"each replica goes on with {fit.ratio:.7g} times its own gradient",
         )
 
 

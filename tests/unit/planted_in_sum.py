@@ -127,6 +127,23 @@ CASES = [
         setup={"replicas": 8},
     ),
     Case(
+        name="the-others-scaled-oddly",
+        code="replica-dropped",
+        phase="reduced_gradient",
+        replicas=(1,),
+        fault=Fault(reduce=reduce_with(lambda v: scale(add_values(v[:-1]), 1.37))),
+    ),
+    Case(
+        name="own-gradient-scaled-oddly",
+        code="missing-reduction",
+        phase="reduced_gradient",
+        fault=Fault(
+            reduce=lambda ls, step: [
+                {k: scale(v, 2.7) for k, v in g.items()} for g in ls
+            ]
+        ),
+    ),
+    Case(
         name="mean-of-the-others",
         code="replica-dropped",
         phase="reduced_gradient",

@@ -1,0 +1,142 @@
+"""One cause for all wrong values of a phase, or one for each variable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from distbench.diagnose.addends import describe_untouched
+from distbench.diagnose.constraint import describe_constraint
+from distbench.diagnose.context import Context, is_number
+from distbench.diagnose.drift import name_drift
+from distbench.diagnose.explain import Explained
+from distbench.diagnose.hypotheses import list_hypotheses
+from distbench.diagnose.own_shard import describe_alone
+from distbench.diagnose.rank import Ranked, find_best
+
+_TOLD_APART = 3
+"""So many variables are told apart in one finding."""
+
+
+def explain_cases(context: Context) -> tuple[Explained, ...]:
+    """Find one cause for all wrong values of a phase, or one for each variable.
+
+    One cause for everything comes first: it has the most numbers against it. If there
+    is none, a variable at a time is explained, and equal causes are joined again.
+    """
+    best = _find_best(context)
+    if best is not None and _is_named(context, best):
+        return (_adopt(context, best),)
+    if describe_constraint(context):
+        return (_leave_unexplained(context, best),)
+    found: dict[str, list[Explained]] = {}
+    for name in dict.fromkeys(case.key.variable for case in context.cases):
+        part = context.select(
+            tuple(case for case in context.cases if case.key.variable == name)
+        )
+        best = _find_best(part)
+        explained = (
+            _adopt(part, best)
+            if best is not None and _is_named(part, best)
+            else name_drift(part) or _leave_unexplained(part, best)
+        )
+        found.setdefault(explained.code, []).append(explained)
+    causes = tuple(_join(parts) for parts in found.values())
+    return _fold_slots(context, causes) if context.phase == "slot" else causes
+
+
+def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explained, ...]:
+    """Without slots that nothing explains, of variables that have one explained.
+
+    A rule may make one slot from another; what is made from a wrong one follows it. So
+    does every slot from a wrong number that the rule is given. Where what overflowed
+    was used, a loss scale and its counter, which belong to no variable, went the way of
+    a step that is not skipped.
+    """
+    infos = context.infos
+    named = [
+        infos[case.key.variable]
+        for cause in causes
+        if cause.code != "unexplained"
+        for case in cause.cases
+    ]
+    known = {info.of for info in named}
+    if any(cause.code == "nonfinite" for cause in causes):
+        known.add("")
+    all_follow = any(is_number(info) for info in named)
+    kept = []
+    for cause in causes:
+        cases = cause.cases
+        if cause.code == "unexplained":
+            left = () if all_follow else cases
+            cases = tuple(c for c in left if infos[c.key.variable].of not in known)
+        if cases:
+            kept.append(replace(cause, cases=cases))
+    return tuple(kept)
+
+
+def _find_best(context: Context) -> Ranked | None:
+    return find_best(context, list_hypotheses(context))
+
+
+def _is_named(context: Context, best: Ranked) -> bool:
+    """Whether to name a cause: one that leaves something yields to what leaves none."""
+    return best.accepted and (best.full or not describe_constraint(context))
+
+
+def _adopt(context: Context, best: Ranked) -> Explained:
+    cause = best.hypothesis
+    return Explained(
+        code=cause.code,
+        detail=cause.detail,
+        confidence=best.confidence,
+        cases=context.cases,
+        phase=cause.phase or context.phase,
+        replicas=cause.replicas,
+        ratio=cause.ratio,
+    )
+
+
+def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
+    nearest = ""
+    if best is not None and best.confidence > 0:
+        nearest = (
+            f"; nearest is {best.hypothesis.code}, which explains "
+            f"{best.confidence:.0%} of it"
+        )
+    told = (
+        describe_constraint(context)
+        or describe_alone(context)
+        or describe_untouched(context)
+    )
+    return Explained(
+        code="unexplained",
+        detail=told or f"no known cause explains what is wrong{nearest}",
+        confidence=0.0,
+        cases=context.cases,
+        phase=context.phase,
+    )
+
+
+def _join(parts: Sequence[Explained]) -> Explained:
+    first = parts[0]
+    cases = tuple(case for part in parts for case in part.cases)
+    weight = sum(part.confidence * len(part.cases) for part in parts)
+    same = all(part.replicas == first.replicas for part in parts)
+    return replace(
+        first,
+        detail=_join_details(parts),
+        cases=cases,
+        confidence=weight / len(cases),
+        replicas=first.replicas if same else None,
+        ratio=first.ratio if all(p.ratio == first.ratio for p in parts) else None,
+    )
+
+
+def _join_details(parts: Sequence[Explained]) -> str:
+    """What happened to all, or to the first ones if it differs."""
+    if len({part.detail for part in parts}) == 1:
+        return parts[0].detail
+    told = [f"of '{part.cases[0].key.variable}' {part.detail}" for part in parts]
+    more = len(told) - _TOLD_APART
+    return "; ".join(told[:_TOLD_APART]) + f"; and {more} more" * (more > 0)
