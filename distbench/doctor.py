@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,8 @@ from distbench.machine import SERVER_BYTES, TASK_BYTES, count_cores, count_gpus
 
 _NEEDED_BYTES = SERVER_BYTES + 2 * TASK_BYTES
 _FREE_DISK_BYTES = 200 * 2**20
+_TRY_S = 60.0
+_TOLD = 200
 _MINOR_VERSIONS = range(10, 14)
 
 
@@ -133,6 +136,30 @@ def check_ports() -> Iterator[Check]:
     yield Check(name="ports", ok=True, found="127.0.0.1 takes servers and connections")
 
 
+def check_listening() -> Iterator[Check]:
+    """Whether TensorFlow's servers can be kept off the network."""
+    from distbench.launch.tf_config import LOOPBACK
+
+    told = _try_listening()
+    found = f"TensorFlow's servers are kept on {LOOPBACK}"
+    if told != LOOPBACK:
+        found = (
+            "TensorFlow's servers listen on every interface, and know no "
+            f"authentication, since they cannot be kept on {LOOPBACK}: {told}"
+        )
+    yield Check(name="listening", ok=True, found=found)
+
+
+def _try_listening() -> str:
+    """What `distbench.launch.confined` says, in a process that it may spoil."""
+    command = [sys.executable, "-m", "distbench.launch.confined"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TRY_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    return done.stdout.strip() or done.stderr.strip()[-_TOLD:]
+
+
 def check_fork_server() -> Iterator[Check]:
     """Whether TensorFlow can be imported once and tasks forked from it."""
     from distbench.launch.forkclient import UnfitError, get_fork_server
@@ -160,6 +187,7 @@ PROBES: tuple[Probe, ...] = (
     check_packages,
     check_resources,
     check_ports,
+    check_listening,
     check_fork_server,
 )
 

@@ -23,6 +23,7 @@ from distbench.agent.task import RemoteTask
 from distbench.agent.versions import list_versions
 from distbench.agent.wire import GREETING_S, Wire, greet_bench
 from distbench.errors import BadInputError, ClusterError
+from distbench.launch.bind_filter import find_own_address
 from distbench.launch.channel import EXIT_BENCH_GONE, Message
 from distbench.launch.forkclient import (
     ForkServer,
@@ -48,12 +49,13 @@ def run_agent(ticket: Ticket) -> NoReturn:
     if ticket.gpus is not None:
         _take_gpus(ticket.gpus)
     with RunDirectory() as directory:
-        agent = Agent(wire, directory)
+        address = ticket.address or wire.local_host
+        agent = Agent(wire, directory, find_own_address(address))
         wire.send(
             {
                 "tell": "hello",
                 "node": ticket.node or platform.node(),
-                "address": ticket.address or wire.local_host,
+                "address": address,
                 "pid": os.getpid(),
                 "versions": list_versions(),
                 "environment": dict(os.environ),
@@ -69,10 +71,17 @@ def _take_gpus(own: Sequence[int]) -> None:
 
 
 class Agent:
-    """What an agent holds between two groups, and the loop that serves the bench."""
+    """What an agent holds between two groups, and the loop that serves the bench.
 
-    def __init__(self, wire: Wire, directory: RunDirectory) -> None:
+    Args:
+        wire: The connection to the bench.
+        directory: What it writes to.
+        host: The address that servers of tasks are kept on; `""` leaves them alone.
+    """
+
+    def __init__(self, wire: Wire, directory: RunDirectory, host: str) -> None:
         self._wire = wire
+        self._host = host
         self._directory = directory
         self._selector = selectors.DefaultSelector()
         self._orders: queue.SimpleQueue[tuple[Message, bytes]] = queue.SimpleQueue()
@@ -161,7 +170,7 @@ class Agent:
         """Start a process that waits for its start message."""
         if self._task is None:
             self._task = RemoteTask(
-                self._wire, self._selector, self._directory.path, order
+                self._wire, self._selector, self._directory.path, order, self._host
             )
         try:
             pid = self._task.start(order["number"], self._server)

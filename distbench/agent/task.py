@@ -34,6 +34,7 @@ class RemoteTask:
         folder: Where the task's copy of the run's folder is made.
         order: What the bench said of it: `root` (its own folder of the run), `stacks`,
             `notes` and `scratch` (paths in it) and `environment`.
+        host: The address that its servers are kept on; `""` leaves them alone.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class RemoteTask:
         selector: selectors.BaseSelector,
         folder: Path,
         order: Message,
+        host: str,
     ) -> None:
         self._wire = wire
+        self._host = host
         self._selector = selector
         self._order = order
         self._root = folder / "run"
@@ -79,7 +82,7 @@ class RemoteTask:
         self._drop_channel()
         self._number = number
         channel, self._process = start_process(
-            server, self._log_writer, self._order["environment"]
+            server, self._log_writer, self._order["environment"], self._host
         )
         self._channel, self._is_started = channel, False
         self._selector.register(channel, selectors.EVENT_READ, self._tell)

@@ -123,8 +123,13 @@ class ForkServer:
             if self._unfit:
                 raise UnfitError(self._unfit)
 
-    def fork(self, channel_fd: int, log_fd: int) -> ForkedProcess:
+    def fork(self, channel_fd: int, log_fd: int, host: str) -> ForkedProcess:
         """Start a task on a channel, with its output in a log.
+
+        Args:
+            channel_fd: The channel's descriptor.
+            log_fd: The log's.
+            host: The address that its servers are kept on; `""` leaves them alone.
 
         Raises:
             ClusterError: The machine has no room for another process.
@@ -133,7 +138,7 @@ class ForkServer:
         with self._lock:
             self.wait_ready()
             try:
-                return self._fork(channel_fd, log_fd)
+                return self._fork(channel_fd, log_fd, host)
             except ClusterError:
                 raise
             except BaseException:
@@ -142,8 +147,8 @@ class ForkServer:
                 self.close()
                 raise
 
-    def _fork(self, channel_fd: int, log_fd: int) -> ForkedProcess:
-        self._send({}, (channel_fd, log_fd))
+    def _fork(self, channel_fd: int, log_fd: int, host: str) -> ForkedProcess:
+        self._send({"host": host}, (channel_fd, log_fd))
         while True:
             answer = self._receive(_FORK_TIMEOUT_S)
             if "forked" in answer:

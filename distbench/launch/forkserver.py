@@ -5,7 +5,8 @@ packets apart (SOCK_SEQPACKET), so a packet is one JSON object:
 
 - to the server, first: `{"preload": [modules], "check": "module:function"}`;
 - from the server: `{"ready": true}`, `{"unfit": reason}` or `{"failed": traceback}`;
-- to the server, for each task: `{}` with two descriptors, its channel and its log;
+- to the server, for each task: `{"host": address}` with two descriptors, its channel
+  and its log; its servers are kept on that address, and `""` lets them be;
 - from the server: `{"forked": pid}` or `{"error": reason}`;
 - from the server, whenever a task ends: `{"exited": pid, "status": wait status}`.
 
@@ -38,6 +39,7 @@ from distbench.launch.bootstrap import (
 )
 from distbench.launch.driver import is_driver_initialised
 from distbench.launch.process import TIDY_S
+from distbench.launch.warden import Warden, confine
 
 PACKET_BYTES = 1 << 16
 """No packet is longer: descriptors and pids are all that travels here."""
@@ -69,21 +71,29 @@ class _Server:
         self._wake, self._wake_writer = socket.socketpair()
         self._wake.setblocking(False)
         self._wake_writer.setblocking(False)
+        arrivals, self._door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._poll = select.poll()
+        self._warden = Warden(self._poll, arrivals)
 
     def serve(self) -> None:
         """Fork and reap until the bench is gone."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
+        for sock in (self._control, self._wake):
+            self._poll.register(sock, select.POLLIN)
         try:
             while True:
-                ready, _, _ = select.select(
-                    [self._control, self._wake], [], [], self._measure_wait()
-                )
-                if self._wake in ready:
+                ready = dict(self._poll.poll(self._measure_wait()))
+                for descriptor, event in ready.items():
+                    self._warden.serve(descriptor, event)
+                is_woken = self._wake.fileno() in ready
+                if is_woken:
                     self._wake.recv(PACKET_BYTES)
-                self._reap()
-                self._end_strays()
-                if self._control in ready and not self._accept():
+                # Not after every bind: these look at all that lives.
+                if is_woken or self._measure_wait() == 0:
+                    self._reap()
+                    self._end_strays()
+                if self._control.fileno() in ready and not self._accept():
                     break
         except (BrokenPipeError, ConnectionResetError):
             pass  # the bench died while it was being written to
@@ -101,8 +111,10 @@ class _Server:
         for _, _, data in ancillary:
             received.frombytes(data)
         channel_fd, log_fd = received
+        host = json.loads(packet)["host"]
         try:
-            answer: dict[str, object] = {"forked": self._fork(channel_fd, log_fd)}
+            pid = self._fork(channel_fd, log_fd, host)
+            answer: dict[str, object] = {"forked": pid}
         except OSError as error:
             answer = {"error": str(error)}
         # A copy left here would keep the channel open after the task's death, and
@@ -112,19 +124,21 @@ class _Server:
         self._send(answer)
         return True
 
-    def _fork(self, channel_fd: int, log_fd: int) -> int:
+    def _fork(self, channel_fd: int, log_fd: int, host: str) -> int:
         server = os.getpid()
         # No handler of the server may run in the child.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         pid = os.fork()
         if pid == 0:
-            self._become_task(channel_fd, log_fd, server)
+            self._become_task(channel_fd, log_fd, host, server)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         self._children.add(pid)
         self._tidying.pop(pid, None)  # of a task of long ago
         return pid
 
-    def _become_task(self, channel_fd: int, log_fd: int, server: int) -> NoReturn:
+    def _become_task(
+        self, channel_fd: int, log_fd: int, host: str, server: int
+    ) -> NoReturn:
         try:
             os.setsid()
             die_with_parent(server)
@@ -132,8 +146,13 @@ class _Server:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
-            for sock in (self._control, self._wake, self._wake_writer):
-                sock.close()
+            if host:
+                confine(self._door, host)
+            for own in (
+                *(self._control, self._wake, self._wake_writer),
+                *(self._door, self._warden),
+            ):
+                own.close()
             null = os.open(os.devnull, os.O_RDONLY)
             for source, target in ((null, 0), (log_fd, 1), (log_fd, 2)):
                 os.dup2(source, target)
@@ -158,10 +177,10 @@ class _Server:
                     self._send({"exited": pid, "status": status})
 
     def _measure_wait(self) -> float | None:
-        """Seconds until something has to be killed, None if nothing has."""
+        """Milliseconds until something has to be killed, None if nothing has."""
         if not self._tidying:
             return None
-        return max(0.0, min(self._tidying.values()) - time.monotonic())
+        return 1000 * max(0.0, min(self._tidying.values()) - time.monotonic())
 
     def _end_strays(self) -> None:
         """Kill what tasks left behind, once it has had its time."""

@@ -21,7 +21,7 @@ from distbench.launch.process import TaskProcess
 from distbench.launch.rundir import GroupFiles
 from distbench.launch.spawn import spawn_task
 from distbench.launch.surroundings import Start, choose_start
-from distbench.launch.tf_config import assign_addresses, count_ports
+from distbench.launch.tf_config import LOOPBACK, assign_addresses, count_ports
 from distbench.launch.watch import Watch
 from distbench.machine import Machine, inspect_machine
 
@@ -64,7 +64,8 @@ class _LocalPlaces(Places):
         self, task: Task, files: GroupFiles, message: Message
     ) -> tuple[BenchChannel, TaskProcess]:
         with files.name_log(task).open("ab") as log:
-            return start_process(self.server, log.fileno(), message["environment"])
+            environment = message["environment"]
+            return start_process(self.server, log.fileno(), environment, LOOPBACK)
 
     def make_watch(self) -> Watch:
         return Watch(each_bytes=self._request.memory_bytes, clock=self._request.clock)
@@ -109,7 +110,7 @@ def find_server(
 
 
 def start_process(
-    server: ForkServer | None, log_fd: int, environment: Mapping[str, str]
+    server: ForkServer | None, log_fd: int, environment: Mapping[str, str], host: str
 ) -> tuple[BenchChannel, TaskProcess]:
     """A process of this machine that waits for its start message.
 
@@ -117,15 +118,16 @@ def start_process(
         server: Who forks it; None spawns it.
         log_fd: Where its output goes.
         environment: What it is spawned with.
+        host: The address that its servers are kept on; `""` leaves them alone.
     """
     ours, theirs = socket.socketpair()
     try:
         with theirs:
             process: TaskProcess
             if server is not None:
-                process = server.fork(theirs.fileno(), log_fd)
+                process = server.fork(theirs.fileno(), log_fd, host)
             else:
-                process = spawn_task(theirs.fileno(), log_fd, environment)
+                process = spawn_task(theirs.fileno(), log_fd, environment, host)
     except BaseException:
         ours.close()
         raise

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 
 from distbench.launch.process import ExitStatus, TaskProcess, end_group
 from distbench.launch.surroundings import make_python_environment
+from distbench.launch.warden import watch_binds
 
 
 class SpawnedProcess(TaskProcess):
@@ -30,19 +33,35 @@ class SpawnedProcess(TaskProcess):
 
 
 def spawn_task(
-    channel_fd: int, log_fd: int, environment: Mapping[str, str]
+    channel_fd: int, log_fd: int, environment: Mapping[str, str], host: str
 ) -> SpawnedProcess:
-    """Start a task on a channel, with its output in a log."""
+    """Start a task on a channel, with its output in a log.
+
+    Args:
+        channel_fd: The channel's descriptor.
+        log_fd: The log's.
+        environment: What the process is started with.
+        host: The address that its servers are kept on; `""` leaves them alone.
+    """
     module = __package__ + ".spawned"
-    return SpawnedProcess(
-        subprocess.Popen(
-            [sys.executable, "-m", module, str(channel_fd)],
-            stdin=subprocess.DEVNULL,
-            stdout=log_fd,
-            stderr=log_fd,
-            env=make_python_environment(environment),
-            cwd="/",
-            pass_fds=(channel_fd,),
-            start_new_session=True,
+    arrivals, door = socket.socketpair()
+    with door:
+        own = (channel_fd, door.fileno())
+        process = SpawnedProcess(
+            subprocess.Popen(
+                [sys.executable, "-m", module, *map(str, own), host],
+                stdin=subprocess.DEVNULL,
+                stdout=log_fd,
+                stderr=log_fd,
+                env=make_python_environment(environment),
+                cwd="/",
+                pass_fds=own,
+                start_new_session=True,
+            )
         )
-    )
+    # A thread for each: as long as the task's last descendant lives.
+    name = f"warden of {process.pid}"
+    threading.Thread(
+        target=watch_binds, args=(arrivals,), name=name, daemon=True
+    ).start()
+    return process

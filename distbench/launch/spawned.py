@@ -1,4 +1,7 @@
-"""A task as a process of its own: `python -m distbench.launch.spawned CHANNEL_FD`.
+"""A task as a process of its own: `python -m distbench.launch.spawned`.
+
+Its arguments are the descriptors of its channel and of the door to its warden, and the
+address that its servers are kept on (`""` lets them be).
 
 It dies with the bench through EOF on its channel. Linux could kill it at its parent's
 death, but that signal spares what the task started and, worse, comes as soon as the
@@ -8,9 +11,11 @@ death, but that signal spares what the task started and, worse, comes as soon as
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 
 from distbench.launch.bootstrap import run_task
+from distbench.launch.warden import confine
 
 if __name__ == "__main__":
     # Until the stack dump is registered, a request for one must not kill the task.
@@ -18,4 +23,8 @@ if __name__ == "__main__":
     # A bench in the background of a script may have been started with SIGINT ignored;
     # the subject sees what it would see in a process of its own, as a forked one does.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    run_task(int(sys.argv[1]))
+    channel_fd, door_fd, host = sys.argv[1:]
+    with socket.socket(fileno=int(door_fd)) as door:
+        if host:
+            confine(door, host)
+    run_task(int(channel_fd))

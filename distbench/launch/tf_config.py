@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from distbench.cluster import ClusterSpec, Task
 
 LOOPBACK = "127.0.0.1"
-"""The only address that tasks of this machine are told of.
+"""The only address that tasks of this machine are told of, and serve on.
 
-TensorFlow's gRPC servers bind to every interface all the same (2.21; held by
-tests/cluster/test_readme.py), and know no authentication.
+TensorFlow's gRPC servers would bind to every interface all the same; what keeps them
+from it is `distbench.launch.bind_filter`.
 """
 
 

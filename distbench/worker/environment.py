@@ -10,6 +10,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
+from distbench.launch.bind_filter import measure_listening
+
 _SETTINGS = (
     "CUDA_VISIBLE_DEVICES",
     "PYTHONHASHSEED",
@@ -24,7 +26,7 @@ and so do all that begin with `NCCL_`."""
 
 
 def describe_environment() -> Mapping[str, Any]:
-    """Versions, devices and settings that a result depends on."""
+    """Versions, devices and settings that a result depends on, and where it listens."""
     versions = {
         name.replace("-", "_"): _find_version(name)
         for name in ("tensorflow", "tf-keras", "keras", "numpy")
@@ -40,6 +42,7 @@ def describe_environment() -> Mapping[str, Any]:
         "settings": {
             # With several, an op's sum is split among them as they come free.
             "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
+            "listens_on": measure_listening(),
             "op_determinism": is_op_determinism_enabled(),
             "tensor_float_32": (
                 tf.config.experimental.tensor_float_32_execution_enabled()

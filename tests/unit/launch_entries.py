@@ -6,9 +6,11 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from multiprocessing.shared_memory import SharedMemory
@@ -174,6 +176,32 @@ class Jobs:
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         return {"child": pid}
 
+    def listen(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Where sockets end up, by what they ask for; bound by a thread."""
+        found: dict[str, Any] = {}
+        thread = threading.Thread(target=_bind_all, args=(found,))
+        thread.start()
+        thread.join()
+        command = [sys.executable, "-c", _BIND_ONE]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return {**found, "of a child": done.stdout.strip()}
+
+    def listen_on_and_on(self, payload: Mapping[str, Any]) -> None:
+        for _ in range(4):
+            threading.Thread(target=_bind_on_and_on, daemon=True).start()
+        self.wait(payload)
+
+    def leave_listener(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A daemon that binds once somebody has written to a pipe with a name."""
+        script = (
+            f"import sys\nopen(sys.argv[1]).read()\n"
+            f"try:\n  {_BIND_ONE.replace('print(', 'told = (')}\n"
+            "except OSError as error: told = error.strerror\n"
+            "open(sys.argv[2], 'w').write(told)"
+        )
+        command = [sys.executable, "-c", script, payload["asked"], payload["told"]]
+        return {"pid": subprocess.Popen(command, start_new_session=True).pid}
+
     def leave_daemon(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """A process in a session of its own, whose parent has ended."""
         start = (
@@ -209,6 +237,32 @@ class Jobs:
             if len(tries.readlines()) <= payload["failures"]:
                 raise PortLostError("address already in use")
         return {}
+
+
+_BIND_ONE = "import socket; print(socket.create_server(('', 0)).getsockname()[0])"
+
+
+def _bind_all(found: dict[str, Any]) -> None:
+    v4, v6 = socket.AF_INET, socket.AF_INET6
+    stream, datagrams = socket.SOCK_STREAM, socket.SOCK_DGRAM
+    for name, family, kind, asked, alone in (
+        ("every interface", v4, stream, "0.0.0.0", 0),
+        ("every interface, both families", v6, stream, "::", 0),
+        ("every interface by way of IPv6", v6, stream, "::ffff:0.0.0.0", 0),
+        ("every interface of IPv6", v6, stream, "::", 1),
+        ("another address", v4, stream, "127.0.0.9", 0),
+        ("datagrams", v4, datagrams, "0.0.0.0", 0),
+    ):
+        with socket.socket(family, kind) as sock:
+            if family == v6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, alone)
+            sock.bind((asked, 0))
+            found[name] = sock.getsockname()[0]
+
+
+def _bind_on_and_on() -> None:
+    while True:
+        socket.create_server(("", 0)).close()
 
 
 def _read_descriptors() -> list[str]:
