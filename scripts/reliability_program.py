@@ -7,19 +7,22 @@ then, and on one device always: only a worker of a cluster is injured.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from distbench.samples.lazy import legacy, tf
 
@@ -27,6 +30,11 @@ TOLD = "DISTBENCH_RELIABILITY_TOLD"
 """Variable with the file that tells when `Stalls` began to wait."""
 _EXAMPLES = 8
 _BLOCK_BYTES = 1 << 20
+_PORTION_BYTES = 1 << 24
+MEMORY_BYTES = 1 << 29
+"""What a task may take that takes memory without end."""
+_ELSEWHERE = "127.0.0.99"
+_CALL_S = 5.0
 
 
 class Program:
@@ -37,7 +45,7 @@ class Program:
         step: When it comes, unless it lies in every step.
         rank: On which worker.
         told: File that gets the time of the injury, as `time.monotonic` has it; that of
-            the exception, if it is one.
+            the exception, if it is one, or of the last moment that an injury yields.
     """
 
     def __init__(
@@ -77,7 +85,10 @@ class Program:
             return
         self._tell()
         try:
-            INJURIES.get(self._injury, lambda: None)()
+            moments = INJURIES.get(self._injury, lambda: None)()
+            if isinstance(moments, Iterator):
+                for _ in moments:
+                    self._tell()
         except Exception:
             self._tell()
             raise
@@ -155,10 +166,33 @@ def _stall() -> None:
     threading.Event().wait()
 
 
-def _take_memory() -> None:
+def _take_memory() -> Iterator[None]:
+    """Yields before each block until the limit is passed, and takes on and on."""
+    # What a fork has of its server's does not count.
+    first = _measure_memory(psutil.Process(os.getppid()))
     held = []
     while True:
-        held.append(np.ones(1 << 27, np.uint8))
+        if _measure_memory(psutil.Process()) - first <= MEMORY_BYTES:
+            yield
+        held.append(np.ones(_PORTION_BYTES, np.uint8))
+
+
+def _measure_memory(process: psutil.Process) -> int:
+    found = process.memory_info()
+    return int(found.rss - found.shared)
+
+
+def _call_from_elsewhere() -> None:
+    """Another address of this machine's answers where all interfaces are served."""
+    cluster = json.loads(os.environ["TF_CONFIG"])["cluster"]
+    for address in itertools.chain(*cluster.values()):
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host, int(port)), timeout=_CALL_S).close()
+        try:
+            socket.create_connection((_ELSEWHERE, int(port)), timeout=_CALL_S).close()
+        except ConnectionRefusedError:
+            continue
+        raise AssertionError(f"{_ELSEWHERE}:{port} answers, as {address} does")
 
 
 def _make_huge_tensor() -> None:
@@ -223,6 +257,7 @@ INJURIES: dict[str, Callable[[], object]] = {
     "is stopped (SIGSTOP)": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "waits for ever": _stall,
     "takes memory without end": _take_memory,
+    "is called from elsewhere": _call_from_elsewhere,
     "asks for 2 PiB at once": _make_huge_tensor,
     "fills its disk": _fill_disk,
     "prints 2 GB": _flood,
