@@ -7,11 +7,15 @@ import os
 import socket
 import sys
 import time
+from contextlib import nullcontext
+from pathlib import Path
 
 import psutil
 import pytest
+from agent_support import FolderEngine
 
 import distbench
+from distbench import call
 from distbench.launch import local
 from distbench.verdict import Status, describe_verdict
 
@@ -83,6 +87,19 @@ def test_the_look_around_would_see_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for _, listeners, reached in distbench.run(look_around, "mwms:2").values():
         assert {ip for ip, _ in listeners} == {"::"}
         assert all(reached)
+
+
+def test_on_other_hosts_servers_listen_on_the_hosts_own_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FolderEngine(tmp_path) as engine:
+        monkeypatch.setattr(call, "open_engine", lambda *_, **__: nullcontext(engine))
+        found = distbench.run(look_around, "mwms:2")
+    for index, host in enumerate(("127.0.0.11", "127.0.0.12")):
+        addresses, listeners, reached = found["worker", index]
+        assert addresses[index][0] == host
+        assert {ip for ip, _ in listeners} == {f"::ffff:{host}"}
+        assert not any(reached)
 
 
 def test_a_verdict_says_where_servers_listened() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from imported_scripts import SCRIPTS, import_scripts
 
 from distbench.checking.checker import check_target
+from distbench.launch import local
 from distbench.options import CheckOptions
 from distbench.target import write_pickled_target
 from distbench.verdict import Status
@@ -69,6 +71,29 @@ def test_the_first_that_fails_is_named_and_nothing_is_left(
     if row["kind"] == "event":
         # Ended by the event: only the other kind waits for the deadline.
         assert row["seconds"] < _RELIABILITY.LIMIT_S
+
+
+@pytest.mark.nightly  # one more run each
+def test_a_run_that_ends_too_late_is_not_right(folder: Path) -> None:
+    case = _find_case("takes memory without end")
+    assert case.within_s == 2.0
+    row = _RELIABILITY.run_case(dataclasses.replace(case, within_s=1e-3), folder)
+    assert row["status"] == case.status
+    assert not row["right"]
+
+
+@pytest.mark.nightly
+def test_a_server_of_every_interface_is_not_right(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "LOOPBACK", "")
+    row = _RELIABILITY.run_case(_find_case("is called from elsewhere"), folder)
+    assert not row["right"]
+    assert "127.0.0.99" in row["said"]
+
+
+def _find_case(injury: str) -> Any:
+    return next(case for case in _RELIABILITY.TASKS if case.injury == injury)
 
 
 @pytest.mark.nightly  # two checks
