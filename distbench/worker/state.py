@@ -135,8 +135,8 @@ def list_state(
         for number, part in enumerate(parts):
             name = given_names.get(id(part)) or _name_variable(part)
             if is_sharded and not name.endswith(f"/part_{number}"):
-                # The strategy names the shards of a variable that has a name alone.
-                name = f"{_clean_name(variable.name)}/part_{number}"
+                # The strategy numbers the shards of a variable that has a name alone.
+                name = f"{name}/part_{number}"
             _register(part, name, "variable", "", known, names, found)
     paths = [v.info.path for v in found]
     for optimizer in optimizers:

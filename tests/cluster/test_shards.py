@@ -108,11 +108,21 @@ def test_shards_without_a_name_fail_as_tensorflow_lets_them() -> None:
 
 
 @pytest.mark.nightly
-def test_a_loss_divided_by_the_workers_is_found() -> None:
-    """Each scheduled step is a global batch: `num_replicas_in_sync` leaves them out."""
-    verdict = distbench.check(f"{SUBJECTS}:DividedByWorkers", "ps:2+1", tier="bounded")
-    first = verdict.findings[0]
-    assert (first.code, first.phase, first.ratio) == ("scale-error", "loss", 0.5)
+@pytest.mark.parametrize("partitioner", ["", "fixed:2"], ids=["whole", "in-shards"])
+def test_a_loss_divided_by_the_workers_is_found(partitioner: str) -> None:
+    """Each scheduled step is a global batch: `num_replicas_in_sync` leaves them out.
+
+    Shards of a variable without a name are set before each step, and compared, too.
+    """
+    verdict = distbench.check(
+        f"{SUBJECTS}:DividedByWorkers",
+        "ps:2+1",
+        partitioner=partitioner,
+        tier="bounded",
+    )
+    (finding,) = verdict.findings
+    assert (finding.code, finding.phase, finding.ratio) == ("scale-error", "loss", 0.5)
+    assert any("Variable" in name for name in finding.variables)
 
 
 def test_gradients_of_shards_that_are_swapped_are_found() -> None:
