@@ -27,7 +27,7 @@ _NOTICE = struct.Struct("QI4xi12xQQQQ16x")
 """Of struct seccomp_notif: its number, the thread, the call and four arguments."""
 _ANSWER = struct.Struct("QqiI")
 _CONTINUE = 1
-_INT = struct.Struct("=i")
+_INT_BYTES = 4
 _LOW_HALF = 0xFFFFFFFF
 _FAMILY = struct.Struct("=H")
 _ADDRESS_BYTES = 28
@@ -66,12 +66,11 @@ class _Ward:
 
     Attributes:
         host: Where it serves.
-        are_v6_alone: What it has said of sockets, by the name that Linux gives them;
-            of those that it says nothing of, both families may come.
+        v6_alone: Those of its sockets, as Linux calls them, that are for IPv6 alone.
     """
 
     host: str
-    are_v6_alone: dict[Path, bool] = field(default_factory=dict)
+    v6_alone: set[Path] = field(default_factory=set)
 
 
 class Warden:
@@ -153,12 +152,17 @@ def _answer(descriptor: int, ward: _Ward) -> None:
         return
     number, thread, call, sock, second, third, fourth = _NOTICE.unpack(notice)
     place = f"/proc/{thread}/fd/{sock & _LOW_HALF}"
-    with contextlib.suppress(OSError), _open_memory(thread) as memory:
+    with (
+        # OverflowError of an address that no process has.
+        contextlib.suppress(OSError, OverflowError),
+        _open_memory(thread) as memory,
+    ):
         # What has been opened is the caller's, whoever gets its number afterwards.
         fcntl.ioctl(descriptor, _IS_VALID, notice[:8])
         if call == find_calls().setsockopt:
-            (value,) = _INT.unpack(os.pread(memory, _INT.size, fourth))
-            ward.are_v6_alone[Path(place).readlink()] = value != 0
+            is_set = any(os.pread(memory, _INT_BYTES, fourth))
+            change = ward.v6_alone.add if is_set else ward.v6_alone.discard
+            change(Path(place).readlink())
         else:
             asked = os.pread(memory, min(third & _LOW_HALF, _ADDRESS_BYTES), second)
             if begin := _find_wildcard(asked):
@@ -199,5 +203,4 @@ def _choose_address(place: str, ward: _Ward) -> bytes:
         return v4
     # One for both families, as gRPC's are, is reached by way of IPv4. The others have
     # no address of the bench's, and stay on this machine.
-    is_v6_alone = ward.are_v6_alone.get(Path(place).readlink(), False)
-    return _LOOPBACK_V6 if is_v6_alone else _MAPPED + v4
+    return _LOOPBACK_V6 if Path(place).readlink() in ward.v6_alone else _MAPPED + v4

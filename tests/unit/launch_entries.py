@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -185,6 +186,29 @@ class Jobs:
         command = [sys.executable, "-c", _BIND_ONE]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return {**found, "of a child": done.stdout.strip()}
+
+    def listen_nowhere(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What Linux says of binds and options that are none."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        found = []
+        with socket.socket(socket.AF_INET6) as sock:
+            for number, at, size in (
+                (sock.fileno(), ctypes.c_void_p(-1), 28),
+                (sock.fileno(), ctypes.c_void_p(1), 28),
+                (sock.fileno(), b"", 0),
+                (sock.fileno(), b"\n", 2),
+                (999, bytes(28), 28),
+                (-1, bytes(28), -1),
+            ):
+                for call in (
+                    lambda *place: libc.bind(*place),
+                    lambda number, at, size: libc.setsockopt(
+                        number, socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, at, size
+                    ),
+                ):
+                    ctypes.set_errno(0)
+                    found.append(call(number, at, size) and ctypes.get_errno())
+        return {"errors": found}
 
     def listen_on_and_on(self, payload: Mapping[str, Any]) -> None:
         for _ in range(4):

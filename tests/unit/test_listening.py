@@ -152,6 +152,19 @@ def test_who_is_killed_while_it_binds_holds_up_nobody(start: Starter) -> None:
     assert found == {FIRST: expect_all("127.0.0.1")}
 
 
+def test_nonsense_fails_as_ever_and_holds_up_nobody(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confined = start("mwms:1")
+    found = confined.call("listen_nowhere", {}, timeout_s=TIMEOUT_S)
+    monkeypatch.setattr(local, "LOOPBACK", "")
+    free = start("mwms:1").call("listen_nowhere", {}, timeout_s=TIMEOUT_S)
+    assert found == free
+    assert errno.EFAULT in free[FIRST]["errors"]
+    seen = confined.call("listen", {}, timeout_s=TIMEOUT_S)
+    assert seen == {FIRST: expect_all("127.0.0.1")}
+
+
 @pytest.mark.parametrize(
     ("release", "machine", "said"),
     [
