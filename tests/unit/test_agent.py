@@ -168,6 +168,8 @@ def test_a_task_that_was_killed_returns_at_its_address(start: Starter) -> None:
     assert comes_true(is_back)
     after = group.call("describe", {}, tasks=[worker], timeout_s=TIMEOUT_S)[worker]
     assert after["addresses"] == before["addresses"]
+    seen = group.call("listen", {}, tasks=[worker], timeout_s=TIMEOUT_S)[worker]
+    assert seen["every interface"] == after["addresses"]["worker"][0].split(":")[0]
     assert group.injury.endswith("it was started again")
 
 
