@@ -69,7 +69,7 @@ def run(
     injected = tuple(Fault.parse(str(fault)) for fault in faults)
     with (
         RunDirectory() as directory,
-        open_engine(engine, [wanted], allow_public=allow_public) as opened,
+        open_engine(engine, [[wanted]], allow_public=allow_public) as opened,
     ):
         machine = opened.inspect()
         spec = wanted.resolve(gpus=machine.gpus, cpus=machine.cores)

@@ -67,6 +67,7 @@ class CheckOptions:
         examples: Size of the global batch of a workload; 0 leaves it to the bench.
         details: Whether runs keep the numbers that a report shows of them.
         keep: Where the traces of each scenario go; None removes them with the run.
+        jobs: How many scenarios run at one time at most.
     """
 
     clusters: tuple[str, ...] = ("mirrored:2", "mwms:2")
@@ -96,6 +97,7 @@ class CheckOptions:
     examples: int = 0
     details: bool = False
     keep: Path | None = None
+    jobs: int = 1
 
     def __post_init__(self) -> None:
         for name in ("clusters", "paths", "tiers"):
@@ -169,6 +171,11 @@ class CheckOptions:
                 "memory_gib must be a positive number of GiB. "
                 f"Received: {self.memory_gib}."
             )
+        if self.jobs < 1:
+            raise BadInputError(
+                "jobs must be 1 or more; 1 is one scenario after the other. "
+                f"Received: {self.jobs}."
+            )
         for name in ("require_gpus", "examples"):
             if getattr(self, name) < 0:
                 raise BadInputError(
@@ -183,7 +190,7 @@ class CheckOptions:
 
 
 class Progress(Protocol):
-    """Who wants to know how far a check is. Called from one thread."""
+    """Who wants to know how far a check is. Called by one thread at a time."""
 
     def plan(self, scenarios: Sequence[Scenario]) -> None:
         """Called once, before the first of them starts."""

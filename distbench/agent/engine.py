@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import queue
+import threading
 import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Protocol
 
@@ -17,8 +18,10 @@ from distbench.agent.remote import RemoteAgent
 from distbench.agent.versions import find_difference, list_versions
 from distbench.agent.wire import Wire
 from distbench.errors import BadInputError, ClusterError
+from distbench.launch.channel import Message
 from distbench.launch.engine import Engine, Places, Request
 from distbench.launch.forkclient import READY_TIMEOUT_S
+from distbench.launch.halt import Halt
 from distbench.launch.tf_config import count_ports
 
 _ARRIVE_S = 120.0
@@ -37,6 +40,14 @@ class Starting(Protocol):
 
     def close(self) -> None:
         """End it, if it has not ended."""
+        ...
+
+    def release(self, *, is_lost: bool) -> None:
+        """Its place and its GPUs are free again; the engine asks for one at a time.
+
+        Args:
+            is_lost: Whether it ended unasked. Others are placed elsewhere, if they can.
+        """
         ...
 
 
@@ -60,14 +71,18 @@ class AgentEngine(Engine):
         self.log = log
         self._refuse_public(host, "The bench")
         self._door = Door(host)
+        # Several groups may look for places. What takes its time is done without it.
+        self._lock = threading.Lock()
         self._started: dict[str, Starting] = {}
         self._agents: dict[str, RemoteAgent] = {}
+        self._refused: dict[str, BadInputError | ClusterError] = {}
         self._shapes: dict[str, int] = {}
         self._busy: set[str] = set()
+        self._is_closed = False
 
     @abstractmethod
     def start_agent(self, issue: Issue, gpus: int) -> tuple[Ticket, Starting]:
-        """Start an agent on a node; does not wait for it.
+        """Start an agent on a node; does not wait for it, and is called once at a time.
 
         Args:
             issue: Gives its ticket; called with what is known of the node.
@@ -80,12 +95,13 @@ class AgentEngine(Engine):
         Raises:
             BadInputError: Tasks cannot be started so, or nodes are public.
             ClusterError: There are not so many nodes, or one of them failed.
+            HaltedError: The places are not wanted any more.
         """
         spec = request.spec
         gpus = spec.replicas_per_worker if spec.device == "gpu" else 0
         # Chief and parameter servers train on nothing.
         shapes = [gpus if task.role == "worker" else 0 for task in spec.tasks]
-        names = self._take(shapes)
+        names = self._take(shapes, request.halt)
         try:
             agents = [self._agents[name] for name in names]
             for agent in agents:
@@ -98,19 +114,22 @@ class AgentEngine(Engine):
                     check=request.check,
                     ports=int(count_ports(spec) > 0),
                 )
-            prepared = [agent.wait("prepared", READY_TIMEOUT_S) for agent in agents]
+            prepared = [
+                agent.wait("prepared", READY_TIMEOUT_S, request.halt)
+                for agent in agents
+            ]
         except BaseException:
             # An answer may still come, which the next question must not get.
-            for name in names:
-                self._drop(name)
+            self._drop(names)
             raise
         return AgentPlaces(request, agents, prepared, lambda: self._give_back(names))
 
     def close(self) -> None:
         """End all agents, and all that they started."""
+        with self._lock:
+            self._is_closed = True
         self._door.close()
-        for name in list(self._started):
-            self._drop(name)
+        self._drop(tuple(self._started))
 
     def __enter__(self) -> AgentEngine:
         return self
@@ -123,57 +142,75 @@ class AgentEngine(Engine):
     ) -> None:
         self.close()
 
-    def _take(self, shapes: list[int]) -> list[str]:
+    def _take(self, shapes: list[int], halt: Halt) -> list[str]:
         """Agents for tasks that need so many GPUs each: free ones, else new ones."""
-        for name in [n for n in self._agents if self._agents[n].lost]:
-            said = self._started[name].find_end() or "its agent has not ended"
-            self.log(f"{self._agents[name].place} is gone: {said}")
-            self._drop(name)
-        free = self._list_free()
-        taken: list[str | None] = []
-        for gpus in shapes:
-            found = next((n for n in free if self._shapes[n] == gpus), None)
-            taken.append(found)
-            if found is not None:
-                free.remove(found)
-        if None in taken:
-            for name in free:
-                if self._shapes[name]:
-                    self._drop(name)  # somebody else may need its GPUs
-        names: list[str] = []
+        self._drop(self._list_lost(), is_lost=True)
+        names, unwanted = self._take_free(shapes)
         try:
-            for one, gpus in zip(taken, shapes, strict=True):
-                names.append(one or self._start(gpus))
-            self._busy.update(names)
-            self._wait_arrived(names)
+            self._drop(unwanted)
+            for place, gpus in enumerate(shapes):
+                names[place] = names[place] or self._start(gpus)
+            self._wait_arrived(names, halt)
         except BaseException:
-            for name in set(names) - set(self._agents):
-                self._drop(name)
-            self._busy.difference_update(names)
+            self._give_back(names)
+            absent = {name for name in names if name and name not in self._agents}
+            self._drop(absent, is_lost=True)
             raise
         return names
 
-    def _list_free(self) -> list[str]:
-        """Agents without a task; neighbours in the list are on different nodes."""
-        seen: Counter[str] = Counter()
-        rank: dict[str, int] = {}
-        for name, agent in self._agents.items():
-            rank[name] = seen[agent.address]
-            seen[agent.address] += 1
-        free = [name for name in self._agents if name not in self._busy]
-        return sorted(free, key=lambda name: rank[name])
+    def _list_lost(self) -> list[str]:
+        """Agents that have ended; those of a group it has to give back first."""
+        with self._lock:
+            return [
+                name
+                for name, agent in self._agents.items()
+                if agent.lost and name not in self._busy
+            ]
+
+    def _take_free(self, shapes: list[int]) -> tuple[list[str], list[str]]:
+        """Agents without a task: one for each shape, or an empty name.
+
+        And those whose GPUs a new agent may need. Neighbours are on different nodes.
+        """
+        with self._lock:
+            seen: Counter[str] = Counter()
+            rank: dict[str, int] = {}
+            for name, agent in self._agents.items():
+                rank[name] = seen[agent.address]
+                seen[agent.address] += 1
+            free = [name for name in rank if name not in self._busy]
+            free.sort(key=lambda name: rank[name])
+            taken: list[str] = []
+            for gpus in shapes:
+                found = next((n for n in free if self._shapes[n] == gpus), "")
+                taken.append(found)
+                if found:
+                    free.remove(found)
+            unwanted = [n for n in free if "" in taken and self._shapes[n]]
+            self._busy.update(taken, unwanted)
+            return taken, unwanted
 
     def _start(self, gpus: int) -> str:
-        ticket, started = self.start_agent(self._door.issue, gpus)
-        self._started[ticket.identity] = started
-        self._shapes[ticket.identity] = gpus
-        return ticket.identity
+        with self._lock:
+            if self._is_closed:
+                raise ClusterError("The engine has been closed.")
+            ticket, started = self.start_agent(self._door.issue, gpus)
+            name = ticket.identity
+            self._started[name] = started
+            self._shapes[name] = gpus
+            self._busy.add(name)
+            return name
 
-    def _wait_arrived(self, names: list[str]) -> None:
+    def _wait_arrived(self, names: list[str], halt: Halt) -> None:
         deadline_s = time.monotonic() + _ARRIVE_S
         tell_s = time.monotonic() + _TOLD_S
         while missing := [name for name in names if name not in self._agents]:
+            halt.check()
+            for name in missing:
+                if (refused := self._refused.get(name)) is not None:
+                    raise refused
             try:
+                # It may be an agent of another group, which waits as well.
                 self._welcome(*self._door.arrived.get(timeout=_POLL_S))
                 continue
             except queue.Empty:
@@ -195,35 +232,57 @@ class AgentEngine(Engine):
     def _welcome(self, name: str, wire: Wire) -> None:
         try:
             hello, _ = wire.receive()
-            if name not in self._started:
-                wire.close()  # it comes too late: nobody waits for it any more
-                return
-            who = f"Node {hello['node']} ({hello['address']})"
-            self._refuse_public(hello["address"], who)
-            if other := find_difference(list_versions(), hello["versions"]):
-                raise ClusterError(
-                    f"{who} has {other}. Install the same versions on all nodes."
-                )
+            self._check(hello)
         except (OSError, EOFError) as error:
-            raise ClusterError(f"An agent came and went at once: {error}") from error
-        except BaseException:
             wire.close()
-            raise
-        self._agents[name] = RemoteAgent(wire, hello)
+            self._refused[name] = ClusterError(
+                f"An agent came and went at once: {error}"
+            )
+        except (BadInputError, ClusterError) as error:
+            wire.close()
+            self._refused[name] = error
+        else:
+            with self._lock:
+                if name in self._started:
+                    self._agents[name] = RemoteAgent(wire, hello)
+                    return
+            wire.close()  # it comes too late: nobody waits for it any more
+
+    def _check(self, hello: Message) -> None:
+        """Refuse an agent that cannot be used."""
+        who = f"Node {hello['node']} ({hello['address']})"
+        self._refuse_public(hello["address"], who)
+        if other := find_difference(list_versions(), hello["versions"]):
+            raise ClusterError(
+                f"{who} has {other}. Install the same versions on all nodes."
+            )
 
     def _give_back(self, names: list[str]) -> None:
         for name in names:
-            if name in self._agents:
-                self._agents[name].rest()
-        self._busy.difference_update(names)
+            if (agent := self._agents.get(name)) is not None:
+                agent.rest()
+        with self._lock:
+            self._busy.difference_update(names)
 
-    def _drop(self, name: str) -> None:
-        self._busy.discard(name)
-        self._shapes.pop(name, None)
-        if (agent := self._agents.pop(name, None)) is not None:
-            agent.close()
-        if (started := self._started.pop(name, None)) is not None:
-            started.close()
+    def _drop(self, names: Iterable[str], *, is_lost: bool = False) -> None:
+        """End agents, which nobody may be using."""
+        for name in names:
+            with self._lock:
+                agent = self._agents.pop(name, None)
+                started = self._started.pop(name, None)
+            if agent is not None:
+                if is_lost and started is not None:
+                    said = started.find_end() or "its agent has not ended"
+                    self.log(f"{agent.place} is gone: {said}")
+                agent.close()
+            if started is not None:
+                started.close()
+            with self._lock:
+                if started is not None:
+                    started.release(is_lost=is_lost)
+                self._shapes.pop(name, None)
+                self._refused.pop(name, None)
+                self._busy.discard(name)
 
     def _refuse_public(self, address: str, who: str) -> None:
         if ipaddress.ip_address(address).is_global and not self._allow_public:

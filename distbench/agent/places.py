@@ -45,7 +45,7 @@ class AgentPlaces(Places):
         tasks = request.spec.tasks
         self._agents = dict(zip(tasks, agents, strict=True))
         self._rooms = {
-            agent.address: int(answer["room_bytes"])
+            agent.address: int(answer["room_bytes"]) // request.sharers
             for agent, answer in zip(agents, prepared, strict=True)
         }
         self._give_back: Callable[[], None] | None = give_back
@@ -66,8 +66,9 @@ class AgentPlaces(Places):
         self, task: Task, files: GroupFiles, message: Message
     ) -> tuple[BenchChannel, TaskProcess]:
         """A process on the task's node that waits for the start message."""
+        request = self._request
         return self._agents[task].start(
-            task, self._request.folder, files, message["environment"]
+            task, request.folder, files, message["environment"], request.halt
         )
 
     def make_watch(self) -> NodeWatches:

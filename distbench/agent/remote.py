@@ -8,6 +8,7 @@ import os
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ from distbench.agent.wire import Wire
 from distbench.cluster import Task
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.channel import BenchChannel, Message
+from distbench.launch.halt import Halt
 from distbench.launch.process import ExitStatus, TaskProcess
 from distbench.launch.rundir import GroupFiles
 
 _FORK_S = 60.0
+_POLL_S = 0.2
 _NUMBERS = itertools.count(1)
 
 
@@ -64,20 +67,22 @@ class RemoteAgent:
         with contextlib.suppress(OSError):
             self._wire.send({"do": do, **order})
 
-    def wait(self, tell: str, timeout_s: float) -> Message:
+    def wait(self, tell: str, timeout_s: float, halt: Halt) -> Message:
         """Wait for the agent's answer.
 
         Raises:
             BadInputError: The agent cannot do that on its system.
             ClusterError: It failed, is gone, or has not answered in time.
+            HaltedError: Nobody wants the answer any more.
         """
-        try:
-            answer = self._answers.get(timeout=timeout_s)
-        except queue.Empty:
-            raise ClusterError(
-                f"The agent on {self.place} gave no answer in {timeout_s:g} s. "
-                "The node may be short of memory or processors."
-            ) from None
+        deadline_s = time.monotonic() + timeout_s
+        while (answer := self._take_answer()) is None:
+            halt.check()
+            if time.monotonic() > deadline_s:
+                raise ClusterError(
+                    f"The agent on {self.place} gave no answer in {timeout_s:g} s. "
+                    "The node may be short of memory or processors."
+                )
         if answer["tell"] == "failed":
             words = f"On {self.place}: {answer['message']}"
             if answer["is_bad_input"]:
@@ -87,7 +92,12 @@ class RemoteAgent:
         return answer
 
     def start(
-        self, task: Task, root: Path, files: GroupFiles, environment: Mapping[str, str]
+        self,
+        task: Task,
+        root: Path,
+        files: GroupFiles,
+        environment: Mapping[str, str],
+        halt: Halt,
     ) -> tuple[BenchChannel, TaskProcess]:
         """Start a process there that waits for its start message.
 
@@ -96,6 +106,7 @@ class RemoteAgent:
             root: The run's folder.
             files: Names the group's files in it.
             environment: What the process is started with, if it is not forked.
+            halt: Ends the wait for it.
         """
         self._mirror = self._mirror or Mirror(root)
         ours, theirs = socket.socketpair()
@@ -124,7 +135,7 @@ class RemoteAgent:
             environment=dict(environment),
         )
         try:
-            process.pid = int(self.wait("forked", _FORK_S)["pid"])
+            process.pid = int(self.wait("forked", _FORK_S, halt)["pid"])
         except BaseException:
             channel.close()
             raise
@@ -139,6 +150,11 @@ class RemoteAgent:
         """End the agent, and everything that it started."""
         if os.getpid() == self._owner:  # a fork of the bench shares the connection
             self._wire.close()
+
+    def _take_answer(self) -> Message | None:
+        with contextlib.suppress(queue.Empty):
+            return self._answers.get(timeout=_POLL_S)
+        return None
 
     def _listen(self) -> None:
         # Who says what cannot be is given up like one that says nothing.

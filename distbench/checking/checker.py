@@ -5,22 +5,29 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from distbench.checking.confirm import confirm_first
 from distbench.checking.controls import Controls
 from distbench.checking.detailing import keep_details
 from distbench.checking.failing import Failing
 from distbench.checking.kept import keep_traces
+from distbench.checking.lanes import Lanes, Piece
 from distbench.checking.launches import make_launch
 from distbench.checking.origin import (
     find_origins,
     has_sparse_gradients,
     may_be_framework,
 )
-from distbench.checking.plan import Planned, leave_one_worker, plan_scenarios
+from distbench.checking.plan import (
+    Planned,
+    leave_one_worker,
+    list_clusters,
+    plan_scenarios,
+)
 from distbench.checking.races import find_race_origins
 from distbench.checking.runs import end_uncompared, make_run, tell_injury
-from distbench.cluster import ClusterSpec
+from distbench.checking.telling import Telling
 from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
@@ -29,6 +36,7 @@ from distbench.engines import open_engine
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
+from distbench.launch.engine import Room
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
 from distbench.machine import Machine, describe_machine
@@ -67,8 +75,11 @@ class Checker:
         self._target = target
         self._options = options
         self._launch = launch
-        self._progress = progress
-        self._environment: dict[str, object] = {}
+        self._telling = Telling(progress)
+        self._environments: dict[int, dict[str, object]] = {}
+        self._lanes: Lanes[tuple[Run, ...]] = Lanes(
+            options.jobs, launch.engine.find_room(), launch.halt
+        )
         self._tried: set[str] = set()
         # What was trained before is not dyadic any more.
         left_out = ("exact",) if options.restore_from else ()
@@ -92,32 +103,41 @@ class Checker:
             return self._run_all(planned, one if is_fresh else None)
 
     def _run_all(self, planned: Sequence[Planned], one: Group | None) -> Verdict:
-        if self._progress is not None:
-            self._progress.plan([item.scenario for item in planned])
-        runs: list[Run] = []
-        for item in planned:
-            if self._progress is not None:
-                self._progress.start(item.scenario.id)
-            for run in self._run_one(item, one if item is planned[0] else None):
-                runs.append(run)
-                if self._progress is not None:
-                    self._progress.finish(run)
+        self._telling.plan([item.scenario for item in planned])
+        runs = self._lanes.run(
+            [
+                Piece(
+                    needs=_measure_needs(item),
+                    work=partial(self._tell, item, None if item.number else one),
+                )
+                for item in planned
+            ]
+        )
+        environment: dict[str, object] = {
+            "python": sys.version.split()[0],
+            "machine": dict(describe_machine()),
+        }
+        for number in sorted(self._environments):
+            environment |= self._environments[number]
         return Verdict(
             target=self._target.describe(),
-            runs=tuple(runs),
-            environment={
-                "python": sys.version.split()[0],
-                "machine": dict(describe_machine()),
-                **self._environment,
-            },
+            runs=tuple(run for found in runs for run in found),
+            environment=environment,
         )
+
+    def _tell(self, item: Planned, one: Group | None) -> tuple[Run, ...]:
+        """Run one scenario, and tell of it."""
+        self._telling.start(item.scenario.id)
+        runs = []
+        for run in self._run_one(item, one):
+            runs.append(run)
+            self._telling.finish(run)
+        return tuple(runs)
 
     def _run_one(self, item: Planned, one: Group | None) -> Iterator[Run]:
         scenario = item.scenario
-        specs = [item.spec]
-        if scenario.restore_from:
-            specs.append(ClusterSpec.parse(scenario.restore_from))
-        lacks = [lack for spec in specs if (lack := self._machine.find_lack(spec))]
+        found = map(self._machine.find_lack, item.specs)
+        lacks = [lack for lack in found if lack]
         if lacks:
             too_few = self._options.require_gpus > self._machine.gpus
             status = Status.ERROR if too_few else Status.SKIPPED
@@ -144,7 +164,7 @@ class Checker:
                 detail=error.detail,
             )
             return
-        self._environment.update(seen.environment)
+        self._environments.setdefault(item.number, {}).update(seen.environment)
         if seen.failure is not None:
             for run in self._failing.judge(item, seen, seen.failure):
                 yield replace(run, details=self._keep(seen))
@@ -316,7 +336,11 @@ class Checker:
     ) -> tuple[Finding, ...]:
         """Confirm a cause once: each code in the first run that shows it."""
         folder, first = seen.folder, findings[0]
-        if folder is None or first.code in self._tried or tier == "free":
+        if folder is None or tier == "free":
+            return tuple(findings)
+        # The first one in the plan, and not in time.
+        self._lanes.wait_for_earlier(item.number)
+        if first.code in self._tried:
             return tuple(findings)
         self._tried.add(first.code)
         evidence = seen.evidence[tier]
@@ -336,6 +360,15 @@ class Checker:
         return confirm_first(findings, evidence, rerun)
 
 
+def _measure_needs(item: Planned) -> Room:
+    """What a scenario takes while it runs; its clusters come one after the other."""
+    workers = [spec for spec in item.specs if spec.gpus_needed]
+    return Room(
+        tasks=max(len(spec.tasks) for spec in item.specs),
+        gpu_tasks=max((spec.workers for spec in workers), default=0),
+    )
+
+
 def check_target(
     target: TargetRef, options: CheckOptions, progress: Progress | None = None
 ) -> Verdict:
@@ -350,13 +383,13 @@ def check_target(
         BadInputError: The subject or an option cannot be used; names the thing.
         ClusterError: The machine cannot start tasks at all.
     """
-    log = (lambda _: None) if progress is None else progress.note
-    specs = [*options.clusters, *filter(None, [options.restore_from])]
+    log = Telling(progress).note
     with (
         RunDirectory() as directory,
         open_engine(
             options.engine,
-            map(ClusterSpec.parse, specs),
+            list_clusters(options),
+            jobs=options.jobs,
             allow_public=options.allow_public,
             log=log,
         ) as engine,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from distbench.checking.origin import Control, plan_control
@@ -10,12 +11,14 @@ from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Tier
-from distbench.observe import Launch, observe
+from distbench.observe import Launch, Observation, observe
 from distbench.scenario import Scenario, scenario_to_json
 from distbench.target import TargetRef
 
 _KNOWN: dict[tuple[object, ...], Control] = {}
 """What stock optimizers showed in this process: the same whoever asks again."""
+_ASKED: dict[tuple[object, ...], threading.Lock] = {}
+"""Held while a control runs: who asks for the same meanwhile waits for it."""
 
 
 class Controls:
@@ -61,16 +64,21 @@ class Controls:
             self._tiers,
             self._launch.injury,
         )
-        if key not in _KNOWN:
-            try:
-                seen = observe(control, planned, spec, self._tiers, self._launch)
-            except (BadInputError, ClusterError) as error:
-                self._launch.log(f"The control of {scenario.id} failed: {error}")
-                return None
-            findings = {t: judge(e).findings for t, e in seen.evidence.items()}
-            torn: frozenset[str] = frozenset()
-            if seen.flight is not None:
-                findings[seen.flight.tier] = judge_flight(seen.flight).findings
-                torn = seen.flight.torn
-            _KNOWN[key] = Control(failure=seen.failure, findings=findings, torn=torn)
-        return _KNOWN[key]
+        with _ASKED.setdefault(key, threading.Lock()):
+            if key not in _KNOWN:
+                try:
+                    seen = observe(control, planned, spec, self._tiers, self._launch)
+                except (BadInputError, ClusterError) as error:
+                    self._launch.log(f"The control of {scenario.id} failed: {error}")
+                    return None
+                _KNOWN[key] = _judge(seen)
+            return _KNOWN[key]
+
+
+def _judge(seen: Observation) -> Control:
+    findings = {tier: judge(e).findings for tier, e in seen.evidence.items()}
+    torn: frozenset[str] = frozenset()
+    if seen.flight is not None:
+        findings[seen.flight.tier] = judge_flight(seen.flight).findings
+        torn = seen.flight.torn
+    return Control(failure=seen.failure, findings=findings, torn=torn)

@@ -31,6 +31,7 @@ def make_launch(
         directory=directory,
         keras=options.keras,
         jit=options.jit,
+        sharers=options.jobs,
         memory_gib=options.memory_gib,
         start=options.start,  # type: ignore[arg-type]  # validated by the options
     )

@@ -29,11 +29,19 @@ class Planned:
         spec: Its cluster, as this machine can have it.
         optional: Whether nobody asked for it: a subject that cannot take part in it is
             left out, and not refused.
+        number: Its place in the plan.
     """
 
     scenario: Scenario
     spec: ClusterSpec
     optional: bool
+    number: int = 0
+
+    @property
+    def specs(self) -> tuple[ClusterSpec, ...]:
+        """Its clusters, of which there is one at a time."""
+        before = self.scenario.restore_from
+        return (self.spec, *([ClusterSpec.parse(before)] if before else ()))
 
 
 def leave_one_worker(item: Planned) -> Planned:
@@ -114,7 +122,20 @@ def plan_scenarios(
         for spec in specs
         for path in paths
     )
-    return found if options.only is None else _pick(found, options.only)
+    chosen = found if options.only is None else _pick(found, options.only)
+    return tuple(replace(item, number=place) for place, item in enumerate(chosen))
+
+
+def list_clusters(options: CheckOptions) -> tuple[tuple[ClusterSpec, ...], ...]:
+    """The clusters of each scenario, as far as they are known before the subject is."""
+    workloads = len(options.workloads or DEFAULT_WORKLOADS)
+    before = filter(None, [options.restore_from])
+    specs = tuple(map(ClusterSpec.parse, before))
+    return tuple(
+        (ClusterSpec.parse(cluster), *specs)
+        for cluster in options.clusters
+        for _ in range(workloads * len(options.paths))
+    )
 
 
 def _resolve(cluster: str, machine: Machine) -> ClusterSpec:

@@ -161,6 +161,15 @@ def check(
         str,
         typer.Option(metavar="local|slurm|ray", help="Who starts the processes."),
     ] = "local",
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "-j",
+            "--jobs",
+            metavar="N",
+            help="Run so many scenarios at a time, as far as there is room.",
+        ),
+    ] = 1,
     allow_public: Annotated[
         bool,
         typer.Option(
@@ -220,6 +229,7 @@ def check(
         allow_public=allow_public,
         details=html is not None or tensorboard is not None,
         keep=keep,
+        jobs=jobs,
     )
     for file in (json, html, junit):
         if file is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
@@ -24,16 +24,18 @@ class _Opener(Protocol):
 
 def open_engine(
     name: str,
-    specs: Iterable[ClusterSpec],
+    scenarios: Iterable[Sequence[ClusterSpec]],
     *,
+    jobs: int = 1,
     allow_public: bool = False,
     log: Callable[[str], None] = lambda _: None,
 ) -> AbstractContextManager[Engine]:
-    """An engine with room for each of some clusters, one after the other.
+    """An engine with room for some scenarios at one time.
 
     Args:
         name: `local`, or a key of `MODULES`.
-        specs: The clusters, as they were asked for.
+        scenarios: The clusters of each, as they were asked for; it has one at a time.
+        jobs: How many scenarios there are at one time at most.
         allow_public: Whether nodes may have addresses that the world can reach.
         log: Told what the user should know, as how long it is waited for nodes.
 
@@ -46,20 +48,23 @@ def open_engine(
     if name not in MODULES:
         raise make_unknown_name_error("Engine", name, ("local", *MODULES))
     opener: _Opener = importlib.import_module(MODULES[name]).open_engine
-    return opener(make_demand(specs), allow_public=allow_public, log=log)
+    return opener(make_demand(scenarios, jobs), allow_public=allow_public, log=log)
 
 
-def make_demand(specs: Iterable[ClusterSpec]) -> Demand:
-    """What the largest of some clusters needs."""
-    specs = tuple(specs)
+def make_demand(scenarios: Iterable[Sequence[ClusterSpec]], jobs: int = 1) -> Demand:
+    """What the largest scenarios need, so many of them at one time."""
+    scenarios = tuple(scenarios)
+    specs = [spec for scenario in scenarios for spec in scenario]
     opened = [s for s in specs if ALL in (s.workers, s.replicas_per_worker)]
     if opened:
         raise BadInputError(
             f"'{opened[0]}' does not say how many: an engine has to be asked for a "
             "number of tasks and GPUs. Write the numbers."
         )
+    sizes = [max(len(spec.tasks) for spec in scenario) for scenario in scenarios]
     return Demand(
-        tasks=max(len(spec.tasks) for spec in specs),
+        tasks=sum(sorted(sizes, reverse=True)[:jobs]),
+        least=max(sizes),
         gpus_per_task=max(
             spec.replicas_per_worker if spec.device == "gpu" else 0 for spec in specs
         ),

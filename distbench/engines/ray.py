@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 from distbench.agent.door import TICKET, Issue, Ticket
 from distbench.agent.engine import AgentEngine, Starting
 from distbench.errors import BadInputError, ClusterError
-from distbench.launch.engine import Demand
+from distbench.launch.engine import Demand, Room
 from distbench.machine import Machine
 
 _CPUS_PER_TASK = 2
@@ -52,6 +52,7 @@ def open_engine(
         if not ray.is_initialized():
             stack.callback(ray.shutdown)
             _join_cluster()
+        demand = demand.limit(count_places(ray.nodes(), demand.gpus_per_task))
         group = _reserve(demand, log)
         stack.callback(ray.util.remove_placement_group, group)
         yield stack.enter_context(
@@ -67,11 +68,13 @@ class Bundle:
         index: Its number.
         agents: How many agents are in it.
         is_free: Whether no agent has its GPUs.
+        losses: How many agents in it have ended unasked.
     """
 
     index: int
     agents: int = 0
     is_free: bool = True
+    losses: int = 0
 
 
 class RayEngine(AgentEngine):
@@ -110,6 +113,11 @@ class RayEngine(AgentEngine):
             gpus=self._demand.gpus_per_task * self._demand.tasks,
         )
 
+    def find_room(self) -> Room:
+        """One task for each bundle."""
+        tasks = self._demand.tasks
+        return Room(tasks=tasks, gpu_tasks=tasks if self._demand.gpus_per_task else 0)
+
     def start_agent(self, issue: Issue, gpus: int) -> tuple[Ticket, Starting]:
         """Start a Ray task in the bundle that has the fewest agents, and its GPUs."""
         fitting = [b for b in self._bundles if b.is_free or not gpus]
@@ -118,7 +126,7 @@ class RayEngine(AgentEngine):
                 f"The placement group has no {gpus} free GPUs on one node. "
                 "Use fewer GPUs per worker."
             )
-        bundle = min(fitting, key=lambda bundle: bundle.agents)
+        bundle = min(fitting, key=lambda bundle: (bundle.losses, bundle.agents))
         ticket = issue()
         return ticket, RayAgent(self._group, bundle, ticket, gpus)
 
@@ -162,7 +170,11 @@ class RayAgent:
         ready, _ = ray.wait([self._done], timeout=_END_S)
         if not ready:
             ray.cancel(self._done, force=True)
+
+    def release(self, *, is_lost: bool) -> None:
+        """Its bundle has room for another one."""
         self._bundle.agents -= 1
+        self._bundle.losses += is_lost
         self._bundle.is_free = self._bundle.is_free or bool(self._gpus)
 
 
@@ -210,6 +222,18 @@ def _join_cluster() -> None:
             "There is no Ray cluster to join. Start one with 'ray start --head', or "
             f"name one in RAY_ADDRESS. Received: {error}"
         ) from error
+
+
+def count_places(nodes: Iterable[Mapping[str, Any]], gpus_per_task: int) -> int:
+    """For how many tasks there would be room, if nobody else used the cluster."""
+    places = 0
+    for node in nodes:
+        held = node["Resources"]
+        fitting = [held.get("CPU", 0) // _CPUS_PER_TASK]
+        if gpus_per_task:
+            fitting.append(held.get("GPU", 0) // gpus_per_task)
+        places += int(min(fitting)) if node["Alive"] else 0
+    return places
 
 
 def _reserve(demand: Demand, log: Callable[[str], None]) -> Any:

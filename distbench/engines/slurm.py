@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -25,6 +26,7 @@ from functools import partial
 from distbench.agent.door import TICKET, Issue, Ticket
 from distbench.agent.engine import AgentEngine, Starting
 from distbench.engines.slurm_job import (
+    CPUS_PER_TASK,
     Allocation,
     ask_slurm,
     end_command,
@@ -32,7 +34,7 @@ from distbench.engines.slurm_job import (
 )
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.bootstrap import die_with_parent
-from distbench.launch.engine import Demand
+from distbench.launch.engine import Demand, Room
 from distbench.launch.tf_config import LOOPBACK
 from distbench.machine import Machine
 
@@ -53,11 +55,14 @@ def open_engine(
     with ExitStack() as stack:
         job = os.environ.get("SLURM_JOB_ID")
         if job is None:
+            if demand.tasks > demand.least:
+                demand = demand.limit(count_places(demand.gpus_per_task))
             job = stack.enter_context(Allocation(demand, log)).job
-        nodes = list_nodes(job)
-        host = choose_host([node.address for node in nodes])
-        engine = SlurmEngine(job, nodes, host, allow_public=allow_public, log=log)
-        yield stack.enter_context(engine)
+        yield stack.enter_context(
+            SlurmEngine(
+                job, list_nodes(job), demand, allow_public=allow_public, log=log
+            )
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,10 +72,11 @@ class Node:
     Attributes:
         name: Slurm's name of it.
         address: Its IP address; empty where this host's names do not tell it.
-        cpus: How many processors it has.
+        cpus: How many of its processors belong to the allocation.
         memory_bytes: Its memory.
         gpus: How many GPUs of it belong to the allocation.
         agents: How many agents it has.
+        losses: How many agents on it have ended unasked.
         free: Which of its GPUs no agent has, of those of the allocation.
     """
 
@@ -80,6 +86,7 @@ class Node:
     memory_bytes: int
     gpus: int
     agents: int = 0
+    losses: int = 0
     free: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -92,7 +99,7 @@ class SlurmEngine(AgentEngine):
     Args:
         job: The job's number.
         nodes: Its nodes.
-        host: The bench's address on their network.
+        demand: What its clusters need.
         allow_public: Whether nodes may have addresses that the world can reach.
         log: Told what the user should know.
     """
@@ -101,14 +108,18 @@ class SlurmEngine(AgentEngine):
         self,
         job: str,
         nodes: list[Node],
-        host: str,
+        demand: Demand,
         *,
         allow_public: bool,
         log: Callable[[str], None],
     ) -> None:
+        host = choose_host(node.address for node in nodes)
         super().__init__(host, allow_public=allow_public, log=log)
         self._job = job
         self._nodes = nodes
+        self._demand = demand
+        # Linux ends a step with the thread that started it: this one stays.
+        self._starter = ThreadPoolExecutor(1, "starts steps")
 
     def inspect(self) -> Machine:
         """What all nodes have together."""
@@ -118,6 +129,19 @@ class SlurmEngine(AgentEngine):
             gpus=sum(node.gpus for node in self._nodes),
         )
 
+    def find_room(self) -> Room:
+        """As many tasks as there are processors, and shares of GPUs on one node."""
+        share = max(1, self._demand.gpus_per_task)
+        return Room(
+            tasks=sum(node.cpus // CPUS_PER_TASK for node in self._nodes),
+            gpu_tasks=sum(node.gpus // share for node in self._nodes),
+        )
+
+    def close(self) -> None:
+        """End all agents, and all that they started."""
+        super().close()
+        self._starter.shutdown()
+
     def start_agent(self, issue: Issue, gpus: int) -> tuple[Ticket, Starting]:
         """Start a step on the node that has the fewest agents, and GPUs enough."""
         fitting = [node for node in self._nodes if len(node.free) >= gpus]
@@ -126,10 +150,10 @@ class SlurmEngine(AgentEngine):
                 f"No node of job {self._job} has {gpus} free GPUs. Ask for a larger "
                 "allocation, or for fewer GPUs per worker."
             )
-        node = min(fitting, key=lambda node: node.agents)
+        node = min(fitting, key=lambda node: (node.losses, node.agents))
         own = tuple(node.free[:gpus])
         ticket = issue(address=node.address, node=node.name, gpus=own)
-        return ticket, Step(self._job, node, ticket)
+        return ticket, self._starter.submit(Step, self._job, node, ticket).result()
 
 
 class Step:
@@ -185,28 +209,62 @@ class Step:
         """End the step; an agent whose connection was closed ends by itself."""
         end_command(self._popen)
         self._output.close()
+
+    def release(self, *, is_lost: bool) -> None:
+        """Its node has room for another one."""
+        self._node.losses += is_lost
         self._node.agents -= 1
         self._node.free = sorted({*self._node.free, *self._gpus})
+
+
+def count_places(gpus_per_task: int) -> int:
+    """For how many tasks there would be room, if the partition had no other job."""
+    wanted = os.environ.get("SALLOC_PARTITION", "")
+    shown = ask_slurm("sinfo", "--noheader", "--Node", "--format=%P %c %G %T")
+    places = 0
+    for name, cpus, gres, state in map(str.split, shown.splitlines()):
+        is_meant = name.rstrip("*") in wanted.split(",") if wanted else name[-1] == "*"
+        if is_meant and not state.startswith(("down", "drain", "fail")):
+            fitting = [int(cpus) // CPUS_PER_TASK]
+            if gpus_per_task:
+                fitting.append(_count_gpus(gres) // gpus_per_task)
+            places += min(fitting)
+    return places
 
 
 def list_nodes(job: str) -> list[Node]:
     """The nodes of a job."""
     shares = ask_slurm("scontrol", "show", "job", "--details", "--oneliner", job)
-    gpus = {
-        name: sum(map(int, re.findall(r"gpu(?::[^:,()]+)?:(\d+)", share)))
-        for names, share in re.findall(r" Nodes=(\S+) .*?GRES=(\S*)", shares)
+    share = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) .*?GRES=(\S*)")
+    return [
+        _describe_node(
+            name,
+            cpus=_count_cpus(cpus),
+            gpus=_count_gpus(gres),
+        )
+        for names, cpus, gres in share.findall(shares)
         for name in ask_slurm("scontrol", "show", "hostnames", names).split()
-    }
-    return [_describe_node(name, count) for name, count in gpus.items()]
+    ]
 
 
-def _describe_node(name: str, gpus: int) -> Node:
+def _count_gpus(gres: str) -> int:
+    """How many GPUs are among resources such as gpu:fake:2(IDX:0-1)."""
+    return sum(map(int, re.findall(r"gpu(?::[^:,()]+)?:(\d+)", gres)))
+
+
+def _count_cpus(ids: str) -> int:
+    """How many numbers a list such as 0-3,8 has."""
+    ranges = (part.partition("-") for part in ids.split(","))
+    return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
+
+
+def _describe_node(name: str, *, cpus: int, gpus: int) -> Node:
     shown = ask_slurm("scontrol", "show", "node", "--oneliner", name)
     told = dict(re.findall(r"(\w+)=(\S*)", shown))
     return Node(
         name=name,
         address=find_address(told["NodeAddr"]),
-        cpus=int(told["CPUTot"]),
+        cpus=cpus,
         memory_bytes=int(told["RealMemory"]) << 20,
         gpus=gpus,
     )

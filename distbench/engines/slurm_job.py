@@ -17,7 +17,7 @@ from distbench.errors import ClusterError
 from distbench.launch.bootstrap import die_with_parent
 from distbench.launch.engine import Demand
 
-_CPUS_PER_TASK = 2
+CPUS_PER_TASK = 2
 """A parameter server with one thread between operations waits for itself for ever."""
 _QUEUE_S = 24 * 3600.0
 _ASK_S = 60.0
@@ -56,8 +56,10 @@ class Allocation:
             [
                 "salloc",
                 f"--ntasks={demand.tasks}",
-                f"--cpus-per-task={_CPUS_PER_TASK}",
+                f"--cpus-per-task={CPUS_PER_TASK}",
                 "--spread-job",
+                # Who loses a node goes on on the others.
+                "--no-kill",
                 "--job-name=distbench",
                 *gpus,
                 "sh",

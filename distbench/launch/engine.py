@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.launch.channel import BenchChannel, Message
 from distbench.launch.forkclient import ForkServer
+from distbench.launch.halt import Halt
 from distbench.launch.process import TaskProcess
 from distbench.launch.rundir import GroupFiles
 from distbench.launch.surroundings import Start
@@ -30,8 +31,10 @@ class Request:
         check: `module:function` that says why a fork server must not fork.
         memory_bytes: How much memory each task may take; None lets the tasks of a
             machine take together what it can spare.
+        sharers: How many groups there are at one time at most, which share that.
         clock: Monotonic time in seconds.
         log: Told what the user should know.
+        halt: Ends whoever waits.
     """
 
     spec: ClusterSpec
@@ -41,8 +44,23 @@ class Request:
     start: Start | None
     check: str
     memory_bytes: int | None
+    sharers: int
     clock: Callable[[], float]
     log: Callable[[str], None]
+    halt: Halt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How many tasks there are, or may be, at one time.
+
+    Attributes:
+        tasks: Those of clusters; the one device beside a cluster does not count.
+        gpu_tasks: Those of them that have GPUs.
+    """
+
+    tasks: int
+    gpu_tasks: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +68,18 @@ class Demand:
     """What a check needs at most at one time.
 
     Attributes:
-        tasks: How many tasks a cluster has.
-        gpus_per_task: How many GPUs each of its workers has for itself.
+        tasks: How many tasks its clusters have.
+        least: How many the largest one has: fewer are of no use.
+        gpus_per_task: How many GPUs each of their workers has for itself.
     """
 
     tasks: int
+    least: int
     gpus_per_task: int
+
+    def limit(self, places: int) -> Demand:
+        """The same for so many tasks at most, if they are enough for the largest."""
+        return replace(self, tasks=max(self.least, min(self.tasks, places)))
 
 
 class Places(ABC):
@@ -94,11 +118,15 @@ class Places(ABC):
 
 
 class Engine(ABC):
-    """Finds places for groups of tasks."""
+    """Finds places for groups of tasks; any thread may ask."""
 
     @abstractmethod
     def inspect(self) -> Machine:
         """What clusters may use, all machines together."""
+
+    @abstractmethod
+    def find_room(self) -> Room:
+        """For how many tasks there is room at one time."""
 
     @abstractmethod
     def find_places(self, request: Request) -> Places:

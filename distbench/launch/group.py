@@ -28,6 +28,7 @@ from distbench.launch.blame import (
 from distbench.launch.events import TICK_S, Events, OnProgress
 from distbench.launch.failure import TaskFailedError, read_tail
 from distbench.launch.forkclient import ForkServer
+from distbench.launch.halt import Halt
 from distbench.launch.injury import Injury
 from distbench.launch.process import kill_processes
 from distbench.launch.surroundings import Start
@@ -71,10 +72,12 @@ class Group:
         release: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         watch: Watcher | None = None,
+        halt: Halt | None = None,
     ) -> None:
         self._name = name
         self._members = {member.task: member for member in members}
         self._clock = clock
+        self._halt = halt or Halt()
         self._events = Events(
             self._members.values(), server=server, watch=watch, clock=clock
         )
@@ -152,6 +155,7 @@ class Group:
             TaskFailedError: A task of the group failed, whether it runs the job or
                 not, or the deadline passed. The group has been ended.
             ClusterError: The group had ended before.
+            HaltedError: The job is not wanted any more.
         """
         return self.submit(
             job, payload, timeout_s=timeout_s, tasks=tasks, on_progress=on_progress
@@ -234,6 +238,7 @@ class Group:
     ) -> None:
         everyone = self._members.values()
         while True:
+            self._halt.check()
             self._events.pump(deadline - self._clock(), on_progress)
             if self._events.broken:
                 raise self._blame(job, tasks)

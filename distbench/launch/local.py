@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from distbench.cluster import ClusterSpec, Task
 from distbench.errors import ClusterError
 from distbench.launch.channel import BenchChannel, Message
-from distbench.launch.engine import Engine, Places, Request
+from distbench.launch.engine import Engine, Places, Request, Room
 from distbench.launch.forkclient import (
     ForkServer,
     ServerDiedError,
@@ -22,8 +22,8 @@ from distbench.launch.rundir import GroupFiles
 from distbench.launch.spawn import spawn_task
 from distbench.launch.surroundings import Start, choose_start
 from distbench.launch.tf_config import LOOPBACK, assign_addresses, count_ports
-from distbench.launch.watch import Watch
-from distbench.machine import Machine, inspect_machine
+from distbench.launch.watch import Watch, measure_room
+from distbench.machine import SERVER_BYTES, TASK_BYTES, Machine, inspect_machine
 
 REPLACED = "The fork server had died; another one is started."
 
@@ -34,6 +34,14 @@ class LocalEngine(Engine):
     def inspect(self) -> Machine:
         """What this machine has."""
         return inspect_machine()
+
+    def find_room(self) -> Room:
+        """As many tasks as there is memory for, each with one device beside it.
+
+        All clusters count their GPUs from the first one: one at a time may have any.
+        """
+        free_bytes = measure_room() - SERVER_BYTES
+        return Room(tasks=free_bytes // (2 * TASK_BYTES), gpu_tasks=0)
 
     def find_places(self, request: Request) -> Places:
         """A port for each task, and a fork server that is ready."""
@@ -68,7 +76,12 @@ class _LocalPlaces(Places):
             return start_process(self.server, log.fileno(), environment, LOOPBACK)
 
     def make_watch(self) -> Watch:
-        return Watch(each_bytes=self._request.memory_bytes, clock=self._request.clock)
+        request = self._request
+        return Watch(
+            each_bytes=request.memory_bytes,
+            room_bytes=measure_room() // request.sharers,
+            clock=request.clock,
+        )
 
     def close(self) -> None:
         self._lease.close()

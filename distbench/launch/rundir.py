@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -73,7 +74,7 @@ class RunDirectory:
                 f"The run needs a folder in {where}, which cannot be written: {error}. "
                 "Set TMPDIR to a folder that you can write to."
             ) from error
-        self._groups = 0
+        self._groups = itertools.count(1)
         try:
             heir = _start_heir(self.path)
         except BaseException:
@@ -91,8 +92,7 @@ class RunDirectory:
 
     def add_group(self) -> GroupFiles:
         """Make the folders for one more group's logs, stacks, notes and own files."""
-        self._groups += 1
-        folder = self.path / f"group-{self._groups}"
+        folder = self.path / f"group-{next(self._groups)}"
         for name in ("logs", "stacks", "notes", "tmp"):
             (folder / name).mkdir(mode=0o700, parents=True)
         return GroupFiles(folder=folder)

@@ -21,6 +21,7 @@ from distbench.launch.events import OnProgress
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.forkclient import DEFAULT_CHECK, ServerDiedError
 from distbench.launch.group import Group
+from distbench.launch.halt import Halt
 from distbench.launch.injury import Injury
 from distbench.launch.local import REPLACED, LocalEngine
 from distbench.launch.process import TaskProcess, kill_processes
@@ -75,11 +76,13 @@ def start_group(
     start: Start | None = None,
     first: Job | None = None,
     memory_bytes: int | None = None,
+    sharers: int = 1,
     attempts: int = 3,
     check: str = DEFAULT_CHECK,
     engine: Engine | None = None,
     clock: Callable[[], float] = time.monotonic,
     log: Callable[[str], None] = lambda _: None,
+    halt: Halt | None = None,
 ) -> Group:
     """Start one fresh process for every task of a cluster, all at the same time.
 
@@ -97,16 +100,19 @@ def start_group(
             whole cluster is started anew with other ports.
         memory_bytes: How much memory each task may take; None lets them take together
             what the machine can spare.
+        sharers: How many groups there are at one time at most, which share that.
         attempts: How many clusters to start at most.
         check: `module:function` that says why the fork server must not fork.
         engine: Who finds places for the tasks; None takes this machine.
         clock: Monotonic time in seconds.
         log: Told what the user should know.
+        halt: Ends whoever waits for the group.
 
     Raises:
         BadInputError: This system cannot start tasks so.
         ClusterError: The machine cannot hold the cluster.
         TaskFailedError: A task failed in the first job.
+        HaltedError: The group is not wanted any more.
     """
     if not spec.tasks:
         raise BadInputError(
@@ -121,8 +127,10 @@ def start_group(
         start=start,
         check=check,
         memory_bytes=memory_bytes,
+        sharers=sharers,
         clock=clock,
         log=log,
+        halt=halt or Halt(),
     )
     plan = _Plan(
         request=request,
@@ -162,6 +170,7 @@ def start_group(
 
 def _start_once(plan: _Plan) -> Group:
     request = plan.request
+    request.halt.check()
     places = plan.engine.find_places(request)
     members: list[Member] = []
     with ExitStack() as undo:
@@ -199,6 +208,7 @@ def _start_once(plan: _Plan) -> Group:
         release=places.close,
         clock=request.clock,
         watch=watch,
+        halt=request.halt,
     )
 
 

@@ -13,6 +13,7 @@ from distbench.cluster import ClusterSpec, Task
 from distbench.fault import Fault
 from distbench.launch.engine import Engine
 from distbench.launch.group import Group
+from distbench.launch.halt import Halt
 from distbench.launch.injury import Injury
 from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
@@ -46,6 +47,9 @@ class Launch:
             replicas repeat them bit by bit.
         injury: What is done to a task, beyond the faults of a scenario.
         engine: Who finds places for tasks.
+        sharers: How many clusters there are at one time at most, which share the
+            memory that the machine can spare.
+        halt: Ends whoever waits for a cluster.
     """
 
     directory: RunDirectory
@@ -57,6 +61,8 @@ class Launch:
     rerun: bool = False
     injury: Injury | None = None
     engine: Engine = field(default_factory=LocalEngine)
+    sharers: int = 1
+    halt: Halt = field(default_factory=Halt)
 
     def start_cluster(self, spec: ClusterSpec, first: Job) -> Group:
         """Start the tasks of a cluster and run their first job."""
@@ -82,7 +88,9 @@ class Launch:
             memory_bytes=None
             if self.memory_gib is None
             else int(self.memory_gib * _GIB),
+            sharers=self.sharers,
             log=self.log,
+            halt=self.halt,
         )
 
 

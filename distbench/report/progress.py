@@ -103,6 +103,7 @@ class BarProgress:
         # What it takes to know the scenarios: the subject is loaded on one device.
         self._opening = self._bars.add_task("starting", total=None, scenario="")
         self._rows: dict[str, bars.TaskID] = {}
+        self._running: dict[str, bars.TaskID] = {}
         self._open: dict[str, bars.TaskID] = {}
 
     def __enter__(self) -> BarProgress:
@@ -132,20 +133,26 @@ class BarProgress:
     def start(self, scenario_id: str) -> None:
         """Show which scenario runs, beside the bar of its cluster."""
         if scenario_id in self._open:
-            row = self._open[scenario_id]
+            self._running[scenario_id] = row = self._open[scenario_id]
             self._bars.start_task(row)
-            self._bars.update(row, scenario=escape_controls(scenario_id))
+            self._show(row)
 
     def finish(self, run: Run) -> None:
         """Advance when the first run of a scenario was judged: all its tiers are."""
         if run.scenario not in self._open:
             return
         row = self._open.pop(run.scenario)
+        self._running.pop(run.scenario, None)
         self._bars.advance(row)
-        self._bars.update(row, scenario="")
+        self._show(row)
         if row not in self._open.values():
             self._bars.stop_task(row)
 
     def note(self, text: str) -> None:
         """Show what is waited for above the bars."""
         self._bars.console.print(escape_controls(text), markup=False, highlight=False)
+
+    def _show(self, row: bars.TaskID) -> None:
+        """Name the scenarios of a cluster that run."""
+        names = [name for name, place in self._running.items() if place == row]
+        self._bars.update(row, scenario=escape_controls(", ".join(names)))

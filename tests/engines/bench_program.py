@@ -25,7 +25,7 @@ def main(name: str, text: str, action: str) -> None:
     spec = ClusterSpec.parse(text)
     with (
         RunDirectory() as directory,
-        open_engine(name, [spec], log=say_note) as engine,
+        open_engine(name, [[spec]], log=say_note) as engine,
         start_group(
             spec,
             run_directory=directory,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -96,8 +97,8 @@ def check(environment: dict[str, str], engine: str, file: Path, *words: str) -> 
     [
         pytest.param(("-c", "mwms:2", "--workload", "linear"), id="smoke"),
         pytest.param(
-            ("-c", "mwms:2", "-c", "ps:2+1", "-c", "mirrored:2"),
-            id="default",
+            ("-c", "mwms:2", "-c", "ps:2+1", "-c", "mirrored:2", "-j", "3"),
+            id="three-at-a-time",
             marks=pytest.mark.nightly,
         ),
     ],
@@ -109,9 +110,28 @@ def test_a_verdict_is_that_of_the_local_engine(
     tmp_path: Path,
 ) -> None:
     found = check(nodes.environment, nodes.engine, tmp_path / "found.json", *words)
-    local = check_locally(*words)
+    local = check_locally(*(word for word in words if word not in ("-j", "3")))
     assert found == local
     assert local["runs"][0]["findings"][0]["code"] == "clip-before-reduction"
+
+
+@pytest.mark.nightly
+def test_the_rest_of_a_check_goes_on_without_a_lost_node(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    target = f"{HERE / 'lost_node_program.py'}:LosesANode"
+    file = tmp_path / "verdict.json"
+    words = ["-c", "mwms:2", "-c", "mwms:3", "-c", "mirrored:2", "-c", "ps:2+1"]
+    where = ["--engine", nodes.engine, "-j", "2", "--json", str(file)]
+    with nodes.start("-m", "distbench", "check", target, *words, *where) as bench:
+        _, errors = bench.communicate(timeout=TIMEOUT_S)
+    assert bench.returncode == 3, errors
+    runs = json.loads(file.read_text())["runs"]
+    statuses = {run["cluster"]: run["status"] for run in runs}
+    expected = dict.fromkeys(words[1::2], "pass")
+    assert statuses == {**expected, "mwms:3": "error"}
+    (lost,) = {run["message"] for run in runs if run["status"] == "error"}
+    assert re.match(r"Task worker-1 .* was lost \(node \S+ \(127.*\) is gone\)", lost)
 
 
 _FUNCTION = """
@@ -232,3 +252,27 @@ def test_a_job_that_is_there_is_used(nodes: Nodes) -> None:
     places = json.loads(done.stdout)["addresses"]["worker"]
     assert len(places) == 4
     assert len({place.partition(":")[0] for place in places}) == 2
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("nodes", ["slurm"], indirect=True)
+def test_scenarios_wait_for_each_other_where_there_is_room_for_one(
+    nodes: Nodes,
+) -> None:
+    target = f"{ROOT / 'scenarios' / 'optimizers' / 'sgd.py'}:make_sgd"
+    words = ["-c", "mwms:2", "-c", "mwms:3", "-j", "3", "--engine", "slurm"]
+    # The allocation has two processors for each of three tasks.
+    job = ["salloc", "--nodes=1-3", "--ntasks=3", "--cpus-per-task=2"]
+    done = subprocess.run(
+        [*job, sys.executable, "-m", "distbench", "check", target, *words],
+        capture_output=True,
+        text=True,
+        env=nodes.environment,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("[")]
+    # Each begins when the one before has ended.
+    assert [line.partition("]")[0] for line in lines] == sorted(
+        line.partition("]")[0] for line in lines
+    )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from distbench.agent.door import TICKET, Issue, Ticket
 from distbench.agent.engine import AgentEngine, Starting
+from distbench.launch.engine import Room
 from distbench.machine import Machine, inspect_machine
 
 PATH = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[2])])
@@ -54,6 +55,9 @@ class FolderAgent:
                 self.popen.wait()
         self._output.close()
 
+    def release(self, *, is_lost: bool) -> None:
+        self.is_lost = is_lost
+
 
 class FolderEngine(AgentEngine):
     """Starts agents as children, in turn on 127.0.0.11, 127.0.0.12 and so on.
@@ -65,6 +69,7 @@ class FolderEngine(AgentEngine):
         hosts: The nodes' addresses, with a number to be put in.
         enter: What an agent's command begins with.
         allow_public: Whether nodes may have addresses that the world can reach.
+        room: How many tasks of clusters there may be at one time.
     """
 
     def __init__(
@@ -76,16 +81,21 @@ class FolderEngine(AgentEngine):
         hosts: str = "127.0.0.{}",
         enter: tuple[str, ...] = (),
         allow_public: bool = False,
+        room: int = 2,
     ) -> None:
         super().__init__(host, allow_public=allow_public)
         self._base = base
         self._hosts = hosts
         self._enter = enter
         self._nodes = nodes
+        self._room = room
         self.agents: list[FolderAgent] = []
 
     def inspect(self) -> Machine:
         return inspect_machine()
+
+    def find_room(self) -> Room:
+        return Room(tasks=self._room, gpu_tasks=0)
 
     def start_agent(self, issue: Issue, gpus: int) -> tuple[Ticket, Starting]:
         node = len(self.agents) % self._nodes

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from distbench.cluster import ClusterSpec
-from distbench.engines import MODULES, make_demand, open_engine, slurm
+from distbench.engines import MODULES, make_demand, open_engine, ray, slurm
 from distbench.errors import BadInputError
 from distbench.launch.engine import Demand
 from distbench.launch.local import LocalEngine
@@ -20,36 +20,82 @@ def parse(*texts: str) -> list[ClusterSpec]:
 
 def test_every_engine_of_the_options_can_be_opened() -> None:
     assert set(ENGINES) == {"local", *MODULES}
-    with open_engine("local", parse("mwms:all")) as engine:
+    with open_engine("local", [parse("mwms:all")]) as engine:
         assert isinstance(engine, LocalEngine)
 
 
 def test_an_unknown_engine_is_refused() -> None:
     with pytest.raises(BadInputError, match="Did you mean 'slurm'"):
-        open_engine("slurn", parse("one"))
+        open_engine("slurn", [parse("one")])
 
 
 @pytest.mark.parametrize(
-    ("texts", "tasks", "gpus"),
+    ("texts", "jobs", "tasks", "least", "gpus"),
     [
-        (["one"], 1, 0),
-        (["mwms:2", "ps:2+1"], 4, 0),
-        (["mwms:2x8@gpu", "mwms:4"], 4, 8),
-        (["mirrored:4@gpu"], 1, 4),
-        (["mirrored:4"], 1, 0),
+        (["one"], 1, 1, 1, 0),
+        (["mwms:2", "ps:2+1"], 1, 4, 4, 0),
+        (["mwms:2x8@gpu", "mwms:4"], 1, 4, 4, 8),
+        (["mirrored:4@gpu"], 1, 1, 1, 4),
+        (["mirrored:4"], 1, 1, 1, 0),
+        (["mwms:2", "ps:2+1", "mwms:3"], 2, 7, 4, 0),
+        (["mwms:2"], 4, 2, 2, 0),
     ],
     ids=str,
 )
-def test_the_largest_cluster_is_asked_for(
-    texts: list[str], tasks: int, gpus: int
+def test_the_largest_clusters_are_asked_for(
+    texts: list[str], jobs: int, tasks: int, least: int, gpus: int
 ) -> None:
-    assert make_demand(parse(*texts)) == Demand(tasks=tasks, gpus_per_task=gpus)
+    demand = make_demand([[spec] for spec in parse(*texts)], jobs)
+    assert demand == Demand(tasks=tasks, least=least, gpus_per_task=gpus)
+
+
+def test_a_scenario_has_one_of_its_clusters_at_a_time() -> None:
+    scenario = parse("mirrored:4@gpu", "mwms:2")
+    assert make_demand([scenario], 2) == Demand(tasks=2, least=2, gpus_per_task=4)
+
+
+@pytest.mark.parametrize(("places", "tasks"), [(9, 8), (8, 8), (5, 5), (2, 4)], ids=str)
+def test_no_more_is_asked_for_than_there_is_but_for_one_scenario(
+    places: int, tasks: int
+) -> None:
+    limited = Demand(tasks=8, least=4, gpus_per_task=0).limit(places)
+    assert (limited.tasks, limited.least) == (tasks, 4)
+
+
+PLACES = pytest.mark.parametrize(("gpus", "places"), [(0, 6), (1, 5), (2, 2)], ids=str)
+
+
+@PLACES
+def test_the_places_of_a_ray_cluster_are_counted_node_by_node(
+    gpus: int, places: int
+) -> None:
+    nodes = [
+        {"Alive": True, "Resources": {"memory": 1.0}},
+        {"Alive": True, "Resources": {"CPU": 9.0, "GPU": 3.0}},
+        {"Alive": True, "Resources": {"CPU": 4.0, "GPU": 2.0}},
+        {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}},
+    ]
+    assert ray.count_places(nodes, gpus) == places
+
+
+@PLACES
+@pytest.mark.parametrize("partition", ["", "long,all"])
+def test_the_places_of_a_partition_are_counted_node_by_node(
+    gpus: int, places: int, partition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = (
+        "all* 9 gpu:fake:3(S:0) idle\nall* 4 gpu:2 allocated\nall* 64 gpu:8 down*\n"
+        "other 64 gpu:8 idle\n"
+    )
+    monkeypatch.setenv("SALLOC_PARTITION", partition)
+    monkeypatch.setattr(slurm, "ask_slurm", lambda *_: shown)
+    assert slurm.count_places(gpus) == places
 
 
 @pytest.mark.parametrize("text", ["mwms:all", "mwms:2xall@gpu"])
 def test_an_open_number_is_refused(text: str) -> None:
     with pytest.raises(BadInputError, match=rf"'{text}' does not say how many"):
-        make_demand(parse("mwms:2", text))
+        make_demand([parse("mwms:2", text)])
 
 
 def test_a_machine_without_slurm_is_told_what_it_lacks(
@@ -57,7 +103,7 @@ def test_a_machine_without_slurm_is_told_what_it_lacks(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     missing = pytest.raises(BadInputError, match="Missing: salloc, srun, scontrol")
-    with missing, open_engine("slurm", parse("mwms:2")):
+    with missing, open_engine("slurm", [parse("mwms:2")]):
         pass
 
 
@@ -66,7 +112,7 @@ def test_a_machine_without_ray_is_told_how_to_install_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     missing = pytest.raises(BadInputError, match=r"pip install 'distbench\[ray\]'")
-    with missing, open_engine("ray", parse("mwms:2")):
+    with missing, open_engine("ray", [parse("mwms:2")]):
         pass
 
 
@@ -123,4 +169,5 @@ def test_the_nodes_of_a_job_come_with_the_gpus_that_belong_to_it(
         ("n2", "127.0.0.2", 2),
         ("n10", "127.0.0.10", 1),
     ]
-    assert {(n.cpus, n.memory_bytes) for n in nodes} == {(4, 4000 << 20)}
+    assert [n.cpus for n in nodes] == [2, 2, 1]
+    assert {n.memory_bytes for n in nodes} == {4000 << 20}

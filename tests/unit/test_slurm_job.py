@@ -22,7 +22,7 @@ from distbench.launch.engine import Demand
 
 slurm_job._HEIR = slurm_job._HEIR.replace("-lt 40", "-lt 1")
 slurm_job._TOLD_S = 0.05
-demand = Demand(tasks=2, gpus_per_task=0)
+demand = Demand(tasks=2, least=2, gpus_per_task=0)
 with slurm_job.Allocation(demand, lambda line: print(line, flush=True)):
     pass
 """

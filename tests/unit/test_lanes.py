@@ -1,0 +1,144 @@
+"""Work at the same time begins in its order, and ends together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from launch_support import TIMEOUT_S
+
+from distbench.checking.lanes import Lanes, Piece
+from distbench.launch.engine import Room
+from distbench.launch.halt import Halt, HaltedError
+
+WIDE = Room(tasks=100, gpu_tasks=0)
+ONE = Room(tasks=1, gpu_tasks=0)
+
+
+def make_pieces(*works: Callable[[], int], needs: Room = ONE) -> list[Piece[int]]:
+    return [Piece(needs=needs, work=work) for work in works]
+
+
+def make_lanes(count: int, room: Room = WIDE) -> Lanes[int]:
+    return Lanes(count, room, Halt())
+
+
+class Counted:
+    """Work of which it is known how much is done at the same time."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._now: list[Room] = []
+        self._lock = threading.Lock()
+
+    def make(self, needs: Room) -> Piece[int]:
+        def work() -> int:
+            with self._lock:
+                self._now.append(needs)
+                self.most = max(self.most, sum(one.tasks for one in self._now))
+            # Long enough for the others to begin, if they may.
+            threading.Event().wait(0.05)
+            with self._lock:
+                self._now.remove(needs)
+            return needs.tasks
+
+        return Piece(needs=needs, work=work)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_results_come_in_the_order_of_the_plan(count: int) -> None:
+    works = [lambda number=number: number for number in range(20)]
+    assert make_lanes(count).run(make_pieces(*works)) == list(range(20))
+
+
+def test_as_many_pieces_are_worked_on_as_there_are_lanes() -> None:
+    meet = threading.Barrier(3, timeout=TIMEOUT_S)
+    works = [meet.wait for _ in range(3)]
+    assert sorted(make_lanes(3).run(make_pieces(*works))) == [0, 1, 2]
+    threads: set[int] = set()
+    make_lanes(1).run(make_pieces(*[lambda: threads.add(threading.get_ident()) or 0]))
+    assert threads == {threading.get_ident()}
+
+
+def test_there_is_never_more_than_the_room_holds() -> None:
+    counted = Counted()
+    sizes = [2, 3, 1, 4, 2, 2, 1, 3]
+    pieces = [counted.make(Room(tasks=size, gpu_tasks=0)) for size in sizes]
+    assert make_lanes(4, Room(tasks=4, gpu_tasks=0)).run(pieces) == sizes
+    assert 2 <= counted.most <= 4
+
+
+@pytest.mark.parametrize(
+    ("needs", "room"),
+    [
+        (Room(tasks=3, gpu_tasks=0), Room(tasks=2, gpu_tasks=0)),
+        # As on one machine, where each cluster counts its GPUs from the first one.
+        (Room(tasks=1, gpu_tasks=1), Room(tasks=9, gpu_tasks=0)),
+    ],
+    ids=["tasks", "gpus"],
+)
+def test_what_needs_more_than_there_is_is_worked_on_alone(
+    needs: Room, room: Room
+) -> None:
+    counted = Counted()
+    make_lanes(4, room).run([counted.make(needs) for _ in range(4)])
+    assert counted.most == needs.tasks
+
+
+def test_a_piece_may_wait_for_those_before_it() -> None:
+    lanes, told, second = make_lanes(2), [], threading.Event()
+
+    def be_first() -> int:
+        assert second.wait(TIMEOUT_S)
+        told.append("first")
+        return 1
+
+    def be_second() -> int:
+        second.set()
+        lanes.wait_for_earlier(1)
+        told.append("second")
+        return 2
+
+    assert lanes.run(make_pieces(be_first, be_second)) == [1, 2]
+    assert told == ["first", "second"]
+
+
+def test_the_first_failure_in_the_plan_is_raised_and_the_others_halt() -> None:
+    halt, later = Halt(), threading.Event()
+    ended: list[str] = []
+
+    def fail_late() -> int:
+        assert later.wait(TIMEOUT_S)
+        raise ValueError("the first")
+
+    def fail_early() -> int:
+        later.set()
+        raise ValueError("the second")
+
+    def go_on() -> int:
+        try:
+            while True:
+                halt.check()
+                threading.Event().wait(0.01)
+        finally:
+            ended.append("third")
+
+    lanes: Lanes[int] = Lanes(3, WIDE, halt)
+    with pytest.raises(ValueError, match="the first"):
+        lanes.run(make_pieces(fail_late, fail_early, go_on, lambda: 0))
+    assert ended == ["third"]
+
+
+def test_who_waits_for_room_or_for_others_halts() -> None:
+    halt = Halt()
+    lanes: Lanes[int] = Lanes(2, ONE, halt)
+
+    def fail() -> int:
+        raise ValueError("no more")
+
+    begun: list[int] = []
+    with pytest.raises(ValueError, match="no more"):
+        lanes.run(make_pieces(fail, *[lambda: begun.append(1) or 0] * 3))
+    with pytest.raises(HaltedError):
+        halt.check()
