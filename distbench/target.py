@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
-import importlib.util
 import json
 import re
 import sys
@@ -14,12 +13,12 @@ import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Literal
 
+from distbench.carried import import_file
 from distbench.errors import BadInputError
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -36,6 +35,7 @@ class TargetRef:
         path: Absolute path of the Python file, or of the pickle.
         attribute: Dotted name inside the module; the label, for `pickle`.
         search_path: Folders to put on `sys.path` before loading.
+        copy: A copy of the file that travels with the run, for where `path` is not.
     """
 
     kind: Literal["import", "file", "pickle"]
@@ -43,6 +43,7 @@ class TargetRef:
     path: str = ""
     attribute: str = ""
     search_path: tuple[str, ...] = ()
+    copy: str = ""
 
     def describe(self) -> str:
         """The label: what the user would write to name the subject."""
@@ -115,13 +116,21 @@ def write_pickled_target(subject: object, folder: Path, label: str = "") -> Targ
     )
 
 
-def adopt_pickle(ref: TargetRef, folder: Path) -> TargetRef:
-    """A pickled subject as a file of a run's folder, which travels to all its tasks."""
-    if ref.kind != "pickle":
+def adopt_target(ref: TargetRef, folder: Path, *, is_far: bool) -> TargetRef:
+    """A subject with its file in a run's folder, which travels to all its tasks.
+
+    Args:
+        ref: The subject.
+        folder: The run's folder.
+        is_far: Whether tasks may see no other file of this machine.
+    """
+    if ref.kind == "import" or (ref.kind == "file" and not is_far):
         return ref
-    path = folder / "subject" / "target.pkl"
+    path = folder / "subject" / ("target.py" if ref.kind == "file" else "target.pkl")
     path.parent.mkdir()
     path.write_bytes(Path(ref.path).read_bytes())
+    if ref.kind == "file":
+        return replace(ref, copy=str(path))
     return replace(ref, path=str(path))
 
 
@@ -190,7 +199,7 @@ def load_target(ref: TargetRef) -> Any:  # the subject may be anything
 
         return _guard(ref, lambda: pickle.loads(Path(ref.path).read_bytes()))
     if ref.kind == "file":
-        module = _guard(ref, lambda: _import_file(Path(ref.path)))
+        module = _guard(ref, lambda: import_file(Path(ref.path), ref.copy))
     else:
         module = _guard(ref, lambda: importlib.import_module(ref.module))
     value: Any = module
@@ -253,6 +262,7 @@ def _guard(ref: TargetRef, load: Callable[[], Any]) -> Any:
         raise BadInputError(
             f"Target '{ref.describe()}' could not be loaded: "
             f"{describe_user_error(error)}{_suggest_module(ref, error)}"
+            f"{_tell_what_stays(ref, error)}"
         ) from None
 
 
@@ -270,22 +280,15 @@ def _suggest_module(ref: TargetRef, error: BaseException) -> str:
     return f". Name it '{name}:{ref.attribute}', from the folder '{folder}'."
 
 
-def _import_file(path: Path) -> ModuleType:
-    """Import a file under a name that no other module has, equal in all processes."""
-    name = f"distbench_target_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+def _tell_what_stays(ref: TargetRef, error: BaseException) -> str:
+    """That a file was sent alone, where it misses what lies beside it."""
+    if not ref.copy or not isinstance(error, (ImportError, FileNotFoundError)):
+        return ""
+    return (
+        ". Only the file itself was sent to the nodes: what it imports or reads has to "
+        "be there already. Install it on all nodes, or name a file in a folder that "
+        "all of them see."
+    )
 
 
 def _find_file(text: str, place: Path, folder: Path) -> Path:

@@ -49,7 +49,7 @@ from distbench.observe import (
     start_one,
 )
 from distbench.options import CheckOptions, Progress
-from distbench.target import TargetRef, adopt_pickle
+from distbench.target import TargetRef, adopt_target
 from distbench.trace import Phase
 from distbench.trace.shelf import Shelf
 from distbench.verdict import Finding, Run, Status, Verdict
@@ -395,5 +395,6 @@ def check_target(
         ) as engine,
     ):
         launch = make_launch(directory, options, engine, log)
-        own = adopt_pickle(target, directory.path)
+        is_far = options.engine != "local"
+        own = adopt_target(target, directory.path, is_far=is_far)
         return Checker(own, options, launch, progress).run()

@@ -76,9 +76,52 @@ def check_wrong(**options: Any) -> Verdict:
     return distbench.check(target, "mwms:2", workload="linear", **options)
 
 
+_LOOPS = """
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+class Loops:
+    def build(self, strategy):
+        self.kernel = tf.Variable(np.ones((4, 3), "float32"), name="kernel")
+        self._optimizer = tf_keras.optimizers.legacy.SGD(0.1)
+
+    def variables(self):
+        return [self.kernel]
+
+    def optimizer(self):
+        return self._optimizer
+
+    def data(self, step):
+        return np.random.default_rng(step).normal(size=(16, 4)).astype("float32")
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = 0.0
+            for example in batch:  # a tensor: AutoGraph needs the source
+                loss += tf.reduce_sum((example[None] @ self.kernel) ** 2) / 16
+        gradients = tape.gradient(loss, [self.kernel])
+        self._optimizer.apply_gradients(zip(gradients, [self.kernel], strict=True))
+        return loss
+"""
+
+
+def check_file(**options: Any) -> Verdict:
+    file = Path(tempfile.gettempdir()) / "loops.py"
+    file.write_text(_LOOPS)
+    return distbench.check(f"{file}:Loops", "mwms:2", **options)
+
+
 @pytest.mark.parametrize(
     "ask",
-    [check_by_value, check_pipeline, check_restored, check_large, check_wrong],
+    [
+        check_by_value,
+        check_file,
+        check_pipeline,
+        check_restored,
+        check_large,
+        check_wrong,
+    ],
     ids=lambda ask: ask.__name__,
 )
 def test_a_verdict_is_that_of_tasks_beside_the_bench(
@@ -90,7 +133,7 @@ def test_a_verdict_is_that_of_tasks_beside_the_bench(
     monkeypatch.setattr(tempfile, "tempdir", str(hidden))
     beside = ask()
     monkeypatch.setattr(checker, "open_engine", lambda *_, **__: nullcontext(engine))
-    assert strip(ask()) == strip(beside)
+    assert strip(ask(engine="slurm")) == strip(beside)
     assert beside.runs
 
 
@@ -101,7 +144,7 @@ def test_steps_in_flight_may_be_judged_from_afar(
     target = f"{ROOT / 'scenarios' / 'optimizers' / 'sgd.py'}:make_sgd"
     monkeypatch.setattr(tempfile, "tempdir", str(hidden))
     monkeypatch.setattr(checker, "open_engine", lambda *_, **__: nullcontext(engine))
-    verdict = distbench.check(target, "ps:2+1", in_flight=4)
+    verdict = distbench.check(target, "ps:2+1", in_flight=4, engine="slurm")
     assert [str(run.status) for run in verdict.runs] == ["pass"]
     assert verdict.runs[0].checked > 0
 

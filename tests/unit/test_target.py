@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import subprocess
 import sys
@@ -14,7 +15,8 @@ from distbench.errors import BadInputError
 from distbench.samples.lazy import LazyModule
 from distbench.target import (
     TargetRef,
-    adopt_pickle,
+    adopt_target,
+    describe_user_error,
     load_target,
     parse_target,
     target_from_json,
@@ -146,11 +148,56 @@ def test_a_pickle_goes_into_the_folder_of_the_run_and_nothing_else_does(
     (tmp_path / "given").mkdir()
     (tmp_path / "run").mkdir()
     ref = write_pickled_target(lambda: 7, tmp_path / "given", "seven")
-    own = adopt_pickle(ref, tmp_path / "run")
+    own = adopt_target(ref, tmp_path / "run", is_far=False)
     assert own.path.startswith(str(tmp_path / "run"))
     assert (own.describe(), load_target(own)()) == ("seven", 7)
     other = TargetRef(kind="import", module="a.b", attribute="c")
-    assert adopt_pickle(other, tmp_path / "run") is other
+    assert adopt_target(other, tmp_path / "run", is_far=True) is other
+
+
+@pytest.fixture
+def carried(tmp_path: Path) -> TargetRef:
+    """A file in the folder of a run, which this machine lacks at its own place."""
+    source = "def make(x):\n    if x > 1:\n        return 1 / 0\n    return make\n"
+    file = write(tmp_path / "bench", source)
+    (tmp_path / "run").mkdir()
+    ref = parse_target(f"{file}:make")
+    assert adopt_target(ref, tmp_path / "run", is_far=False) is ref
+    ref = adopt_target(ref, tmp_path / "run", is_far=True)
+    file.unlink()
+    return target_from_json(target_to_json(ref))
+
+
+def test_a_file_that_travelled_is_loaded_as_if_it_were_at_its_place(
+    carried: TargetRef, tmp_path: Path
+) -> None:
+    make = load_target(carried)
+    assert carried.describe() == f"{tmp_path / 'bench' / 'train.py'}:make"
+    # AutoGraph asks for the source, and tracebacks for lines of it.
+    assert inspect.getsource(make).endswith("return make\n")
+    with pytest.raises(ZeroDivisionError) as caught:
+        make(2)
+    told = describe_user_error(caught.value)
+    assert told.endswith(f"{tmp_path / 'bench' / 'train.py'} line 3: `return 1 / 0`")
+
+
+def test_another_file_in_the_place_of_one_that_travelled_is_refused(
+    carried: TargetRef, tmp_path: Path
+) -> None:
+    write(tmp_path / "bench", "def make(x):\n    return 0\n")
+    with pytest.raises(BadInputError, match="is another file than that of the bench"):
+        load_target(carried)
+
+
+@pytest.mark.parametrize(
+    "source", ["import neighbour_of_nobody", "open(__file__ + '.data')"]
+)
+def test_what_a_file_needs_beside_it_does_not_travel_and_that_is_said(
+    carried: TargetRef, source: str
+) -> None:
+    Path(carried.copy).write_text(source)
+    with pytest.raises(BadInputError, match=r"neighbour|data.*Only the file itself"):
+        load_target(carried)
 
 
 def test_a_local_function_travels_by_value(tmp_path: Path) -> None:

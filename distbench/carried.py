@@ -1,0 +1,64 @@
+"""A Python file of the user's, imported at its place or from a copy of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import sys
+from hashlib import sha256
+from importlib.abc import SourceLoader
+from pathlib import Path
+from types import ModuleType
+
+
+class _CarriedLoader(SourceLoader):
+    """Loads a file from a copy, as if it were at its own place.
+
+    Python asks it for the source too: for tracebacks, and for AutoGraph.
+    """
+
+    def __init__(self, path: Path, copy: str) -> None:
+        self._path = path
+        self._copy = copy
+
+    def get_filename(self, fullname: str) -> str:
+        del fullname
+        return str(self._path)
+
+    def get_data(self, path: str | bytes) -> bytes:
+        del path
+        return Path(self._copy).read_bytes()
+
+
+def import_file(path: Path, copy: str = "") -> ModuleType:
+    """Import a file under a name that no other module has, equal in all processes.
+
+    Args:
+        path: The file.
+        copy: What travelled with the run; it counts where the file is not.
+
+    Raises:
+        ImportError: There is another file in its place, or it is no Python file.
+    """
+    loader = None
+    if copy and not path.is_file():
+        loader = _CarriedLoader(path, copy)
+    elif copy and path.read_bytes() != Path(copy).read_bytes():
+        raise ImportError(
+            f"'{path}' on {platform.node()} is another file than that of the bench. "
+            "Copy it there again, or remove it"
+        )
+    name = f"distbench_target_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
