@@ -60,11 +60,14 @@ def inspect_machine() -> Machine:
     )
 
 
-def describe_machine() -> Mapping[str, Any]:
+def describe_machine(engine: str = "local") -> Mapping[str, Any]:
     """What tells kinds of machines apart, for times that are to be compared.
 
     No name of a host is in it: nodes of a queue and containers of a runner change
     theirs from night to night.
+
+    Args:
+        engine: Who starts tasks: on nodes of its own they take other times.
     """
     count = count_gpus()
     names = [*(_list_gpus() or []), *["GPU"] * count]
@@ -73,6 +76,7 @@ def describe_machine() -> Mapping[str, Any]:
         "cpu": _find_cpu(),
         "cores": count_cores(),
         "gpus": names[:count],
+        **({} if engine == "local" else {"engine": engine}),
     }
 
 

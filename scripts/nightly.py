@@ -31,9 +31,10 @@ from types import FrameType
 from measured import ROOT, find_commit
 from nightly_jobs import Done, run_job
 from nightly_jobs import Limits as JobLimits
-from nightly_plan import Job, plan_jobs
+from nightly_plan import Job, plan_clusters, plan_jobs
 from rich.console import Console, RenderableType
 
+from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, ClusterError
 from distbench.history.changes import compare_nights, gather_latest
 from distbench.history.drift import find_drifts, find_flaky
@@ -41,8 +42,8 @@ from distbench.history.limits import Limits
 from distbench.history.night import Night, make_night
 from distbench.history.quarantine import Entry, apply_quarantine, read_quarantine
 from distbench.history.store import History
-from distbench.machine import describe_machine, inspect_machine
-from distbench.options import CheckOptions
+from distbench.machine import Machine, describe_machine, inspect_machine
+from distbench.options import ENGINES, CheckOptions
 from distbench.pattern import fits
 from distbench.report.files import write_report
 from distbench.report.junit import verdict_to_junit
@@ -155,7 +156,7 @@ class Nightly:
         merged = merge_verdicts(self._verdicts)
         environment = {
             **merged.environment,
-            "machine": dict(describe_machine()),
+            "machine": dict(describe_machine(self._options.engine)),
             "commit": find_commit(),
         }
         # What the bench gave to the tasks of the last job says nothing of the night.
@@ -230,7 +231,19 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--jobs",
         type=int,
         default=int(os.environ.get("DISTBENCH_JOBS", "1")),
-        help="tests at the same time; times vary more with several",
+        help="tests, or scenarios of a check, at the same time; times vary more with "
+        "several",
+    )
+    parser.add_argument(
+        "--engine", choices=ENGINES, default="local", help="who starts the processes"
+    )
+    parser.add_argument(
+        "-c",
+        "--cluster",
+        action="append",
+        metavar="SPEC",
+        help="check on this cluster, in place of those that fit the machine; may be "
+        "repeated",
     )
     parser.add_argument("--require-gpus", type=int, default=0, metavar="N")
     parser.add_argument("--quarantine", type=Path, metavar="FILE")
@@ -257,13 +270,20 @@ def choose_jobs(options: argparse.Namespace) -> tuple[Job, ...]:
     ]
     for target in (*optimizers, *options.program):
         parse_target(target, ROOT)
+    if options.engine == "local":
+        machine = inspect_machine()
+    else:  # what its nodes have is known when it gives them
+        machine = Machine(cores=2, memory_bytes=0, gpus=0)
+    for spec in options.cluster or ():
+        ClusterSpec.parse(spec)
     jobs = plan_jobs(
-        inspect_machine(),
+        options.cluster or plan_clusters(machine, options.require_gpus),
         [path.relative_to(ROOT) for path in sorted(ROOT.glob("scenarios/test_*.py"))],
         optimizers,
         options.program,
         require_gpus=options.require_gpus,
         workers=options.jobs,
+        engine=options.engine,
     )
     wanted = options.only or ["*"]
     chosen = tuple(j for j in jobs if any(fits(only, j.name) for only in wanted))

@@ -93,26 +93,32 @@ def plan_clusters(machine: Machine, require_gpus: int = 0) -> tuple[str, ...]:
 
 
 def plan_jobs(
-    machine: Machine,
+    clusters: Sequence[str],
     scenarios: Sequence[Path],
     optimizers: Sequence[str],
     programs: Sequence[str],
     *,
     require_gpus: int = 0,
     workers: int = 1,
+    engine: str = "local",
 ) -> tuple[Job, ...]:
     """All jobs of a night, in the order in which they are run.
 
     Args:
-        machine: What there is.
+        clusters: Those that optimizers and programs are checked on.
         scenarios: Test files.
         optimizers: Targets that are checked in every variant.
         programs: Targets that bring data and a dtype of their own.
         require_gpus: GPUs without which the night is no pass.
-        workers: Tests that run at the same time.
+        workers: Tests, or scenarios of a check, that run at the same time.
+        engine: Who starts their tasks.
     """
     gpus = ("--require-gpus", str(require_gpus)) if require_gpus else ()
-    clusters = _repeat("-c", plan_clusters(machine, require_gpus))
+    check = (*_repeat("-c", clusters), *gpus)
+    if workers > 1:
+        check += ("-j", str(workers))
+    if engine != "local":
+        check += ("--engine", engine)
     jobs = [
         Job(
             name=f"scenarios-{file.stem}",
@@ -120,6 +126,7 @@ def plan_jobs(
             words=(
                 *("pytest", str(file), "-q", "-rs", "-p", "no:cacheprovider"),
                 *(("-n", str(workers)) if workers > 1 else ()),
+                *(("--distbench-engine", engine) if engine != "local" else ()),
                 *gpus,
             ),
         )
@@ -130,7 +137,7 @@ def plan_jobs(
             name=f"{_shorten(target)}-{variant.name}",
             kind="check",
             words=(
-                *("distbench", "check", target, *clusters, *gpus),
+                *("distbench", "check", target, *check),
                 *_repeat("--tier", variant.tiers),
                 *_spell(variant),
             ),
@@ -143,7 +150,7 @@ def plan_jobs(
             name=_shorten(target),
             kind="check",
             words=(
-                *("distbench", "check", target, *clusters, *gpus),
+                *("distbench", "check", target, *check),
                 *_repeat("--tier", VARIANTS[0].tiers),
             ),
         )

@@ -115,7 +115,7 @@ class Checker:
         )
         environment: dict[str, object] = {
             "python": sys.version.split()[0],
-            "machine": dict(describe_machine()),
+            "machine": dict(describe_machine(self._options.engine)),
         }
         for number in sorted(self._environments):
             environment |= self._environments[number]

@@ -69,8 +69,11 @@ def test_many_cores_make_no_more_than_eight_replicas(scripts: Any) -> None:
 
 
 def plan(scripts: Any, *, gpus: int = 0, **options: Any) -> tuple[Any, ...]:
+    clusters = scripts["nightly_plan"].plan_clusters(
+        make_machine(gpus), options.get("require_gpus", 0)
+    )
     return scripts["nightly_plan"].plan_jobs(
-        make_machine(gpus),
+        clusters,
         [Path("scenarios/test_a.py"), Path("scenarios/test_b.py")],
         ["o/sgd.py:make_sgd", "p/sgd.py:make_sgd"],
         ["loop.py:Program"],
@@ -104,6 +107,22 @@ def test_jobs_are_commands(scripts: Any) -> None:
     assert half.endswith("--tier exact --tier bounded --dtype float16 --json v.json")
     assert "--examples 64" in " ".join(jobs["sgd-float32-64"].words)
     assert "--dtype" not in jobs["Program"].words
+    assert "-j 3" in half
+
+
+def test_every_job_has_the_engine_and_the_clusters_that_are_asked_for(
+    scripts: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--engine", "slurm", "-c", "mwms:2x8@gpu", "--list"]
+    assert scripts["nightly"].main(asked) == 0
+    for line in capsys.readouterr().out.splitlines():
+        if " pytest " in line:
+            assert "--distbench-engine slurm" in line
+        else:
+            assert "-c mwms:2x8@gpu --engine slurm" in line
+            assert "mirrored" not in line
+    assert scripts["nightly"].main(["-c", "mwms:0", "--list"]) == 2
+    assert "mwms:0" in capsys.readouterr().err
 
 
 def test_every_option_of_a_job_is_one(scripts: Any) -> None:
