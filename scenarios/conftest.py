@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from distbench.cluster import ClusterSpec
+from distbench.cluster import ALL, ClusterSpec
 from distbench.errors import BadInputError
 from distbench.target import parse_target
 
@@ -180,6 +180,9 @@ def _list_clusters(
 ) -> list[str]:
     given = config.getoption("clusters")
     specs = [ClusterSpec.parse(s) for s in (given.split(",") if given else default)]
+    if config.getoption("distbench_engine") not in (None, "local") and not given:
+        # An engine has to be asked for a number.
+        specs = [s for s in specs if ALL not in (s.workers, s.replicas_per_worker)]
     return [str(spec) for spec in specs if not kinds or spec.kind in kinds]
 
 

@@ -34,7 +34,7 @@ class Mirror:
 
         Args:
             names: Files and folders to look at, relative to the root; the root itself
-                by default.
+                by default. Of a name that ends in a slash the folder alone is meant.
         """
         for name in sorted({f for n in names for f in self._list_places(n)}):
             if name.endswith("/"):
@@ -75,6 +75,9 @@ class Mirror:
         Path(temporary).replace(path)
 
     def _list_places(self, name: str) -> Iterator[str]:
+        if name.endswith("/"):
+            yield name
+            return
         place = self._root / name
         if place.is_file():
             yield name

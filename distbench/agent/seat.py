@@ -18,6 +18,8 @@ from distbench.launch.channel import Message
 from distbench.launch.process import ExitStatus, TaskProcess
 from distbench.launch.watch import Look
 
+_READS = b'"reads"'
+"""The key under which a job's message names all files that it reads."""
 _DEATHS = itertools.count(1)
 """Deaths in the order in which the bench hears of them, over all agents."""
 
@@ -165,9 +167,15 @@ class Seat:
             self._wire.send({"do": "hang_up", "number": number})
 
     def _find_names(self, line: bytes) -> Iterator[str]:
-        """The files and folders of the run that a message names."""
+        """The files and folders of the run that a message names.
+
+        A folder stands for all that is in it, unless the message says what is read.
+        """
+        is_told = _READS in line
         for path in re.findall(_make_pattern(self._root), line):
-            yield path.decode()
+            name = path.decode()
+            is_folder = is_told and (self._root / name).is_dir()
+            yield f"{name}/" if is_folder else name
 
 
 def _make_pattern(root: Path) -> bytes:

@@ -84,7 +84,8 @@ class Wire:
         """
         frame = self._connection.recv_bytes()
         (size,) = _SIZE.unpack_from(frame)
-        return json.loads(frame[_SIZE.size :][:size]), frame[_SIZE.size + size :]
+        end = _SIZE.size + size
+        return json.loads(frame[_SIZE.size : end]), frame[end:]
 
     def close(self) -> None:
         """End the connection, also for a thread that waits in `receive`."""

@@ -217,7 +217,8 @@ def _join_cluster() -> None:
             logging_level=logging.ERROR,
             runtime_env={"env_vars": {"PYTHONPATH": path}},
         )
-    except ConnectionError as error:
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        # No cluster, one of another version of Ray or Python, or no address.
         raise ClusterError(
             "There is no Ray cluster to join. Start one with 'ray start --head', or "
             f"name one in RAY_ADDRESS. Received: {error}"

@@ -276,7 +276,10 @@ def find_address(name: str) -> str:
     A host may have its own name stand for its loopback interface, which leads nowhere
     from another host.
     """
-    address = socket.gethostbyname(name)
+    try:
+        address = socket.gethostbyname(name)
+    except OSError:
+        return ""
     is_own = ipaddress.ip_address(address).is_loopback and address != name
     return "" if is_own else address
 

@@ -14,6 +14,7 @@ from distbench.observe.launching import (
     make_opening,
     make_payload,
 )
+from distbench.observe.reading import list_reads
 from distbench.observe.saved import SAVED
 from distbench.scenario import Scenario
 from distbench.target import TargetRef
@@ -57,6 +58,7 @@ def observe_corrected(
         "tiers": [tier],
         "shards": list(evidence.reference.shards),
         "corrected": phase,
+        "reads": list_reads(folder, [tier]),
     }
     if scenario.restore_from:
         payload["restored"] = str(folder / SAVED)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from distbench.evidence import Evidence, Examples, Tier
+from distbench.observe.saved import SAVED
 from distbench.scenario import PIPELINE, Scenario
 from distbench.trace import Trace, merge_traces
-from distbench.trace.files import read_trace
+from distbench.trace.files import list_files, read_trace
 
 
 def read_evidence(
@@ -68,6 +69,14 @@ def read_evidence(
         restored=bool(scenario.restore_from),
         compiled=answer["compiled"],
     )
+
+
+def list_reads(folder: Path, tiers: Iterable[str]) -> list[str]:
+    """What a task that trains reads of a run: of many traces the reference's."""
+    files = [f for tier in tiers for f in list_files(folder, f"reference-{tier}")]
+    # What the replicas got, and what another cluster saved, if there is such.
+    files += [*folder.glob("batches-*"), *(folder / SAVED).glob("*")]
+    return list(map(str, files))
 
 
 def read_examples(folder: Path, tasks: Sequence[str], *, apart: bool) -> Examples:

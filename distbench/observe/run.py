@@ -23,7 +23,7 @@ from distbench.observe.launching import (
     tell_injuries,
 )
 from distbench.observe.observation import Observation, measure_disk, name_logs
-from distbench.observe.reading import read_evidence
+from distbench.observe.reading import list_reads, read_evidence
 from distbench.observe.saved import train_before
 from distbench.observe.subject import prepare_both
 from distbench.scenario import Scenario
@@ -103,8 +103,9 @@ def observe(
                 }
                 wait_prepared()
                 cluster.injure(*list_injuries(scenario, launch))
+                reads = {**payload, "reads": list_reads(folder, found)}
                 try:
-                    cluster.call("train", payload, timeout_s=left(), tasks=trainers)
+                    cluster.call("train", reads, timeout_s=left(), tasks=trainers)
                 finally:
                     injury = tell_injuries(scenario, cluster.injury)
         except TaskFailedError as error:

@@ -24,7 +24,7 @@ from distbench.trace import (
     VariableInfo,
 )
 from distbench.trace.packing import Packer, Place, Unpacker
-from distbench.trace.shelf import Array, Shelf, Shelved
+from distbench.trace.shelf import ARRAYS, Array, Shelf, Shelved
 from distbench.trace.values import Held, Values
 
 SCHEMA = "distbench/trace/3"
@@ -32,6 +32,7 @@ SCHEMA = "distbench/trace/3"
 READ = (SCHEMA, "distbench/trace/2")
 """What can be read: in the second format all arrays are in the archive."""
 _KEY = tuple(field.name for field in fields(TraceKey))
+_PARTS = ("rows", "values")
 
 
 def write_trace(trace: Trace, folder: Path, stem: str) -> None:
@@ -88,6 +89,15 @@ def read_trace(folder: Path, stem: str) -> Trace:
             f"'{folder / stem}.json' and .npz cannot be read: {type(error).__name__}: "
             f"{error}. Expected: files that distbench wrote. Record the run again."
         ) from error
+
+
+def list_files(folder: Path, stem: str) -> list[Path]:
+    """The files of a trace that `write_trace` wrote, its large arrays included."""
+    header = json.loads((folder / f"{stem}.json").read_text())
+    places = [entry.get(part, {}) for entry in header["index"] for part in _PARTS]
+    digests = {place["digest"] for place in places if "digest" in place}
+    own = [folder / f"{stem}.json", folder / f"{stem}.npz"]
+    return own + [folder / ARRAYS / digest for digest in sorted(digests)]
 
 
 def _read(folder: Path, stem: str) -> Trace:

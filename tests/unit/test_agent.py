@@ -112,6 +112,20 @@ def test_files_that_a_message_names_travel_both_ways(
     assert comes_true(lambda: not list(base.glob("*/*/run")))
 
 
+def test_a_job_that_says_what_it_reads_gets_nothing_else(
+    start: Starter, run_directory: RunDirectory
+) -> None:
+    group, folder = start("one"), run_directory.make_folder("read-in-part")
+    for name in ("wanted.txt", "other.txt"):
+        (folder / name).write_text(name)
+    payload = {
+        "nested": json.dumps({"folder": str(folder)}),
+        "reads": [str(folder / "wanted.txt")],
+    }
+    seen = group.call("read", payload, timeout_s=TIMEOUT_S)[FIRST]
+    assert seen == {"wanted.txt": "wanted.txt"}
+
+
 def test_a_failure_comes_with_its_log_and_the_stacks_of_the_others(
     start: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

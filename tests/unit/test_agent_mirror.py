@@ -64,6 +64,17 @@ def test_a_folder_travels_before_anything_is_in_it(tmp_path: Path) -> None:
     assert send(ours, theirs, "a") == send(theirs, ours) == []
 
 
+def test_of_a_folder_that_ends_in_a_slash_nothing_inside_travels(
+    tmp_path: Path,
+) -> None:
+    here, ours, there, theirs = make_pair(tmp_path)
+    (here / "a").mkdir()
+    for name in ("wanted", "other"):
+        (here / "a" / name).write_bytes(b"1")
+    assert send(ours, theirs, "a/", "a/wanted") == ["a/", "a/wanted"]
+    assert [path.name for path in (there / "a").iterdir()] == ["wanted"]
+
+
 @pytest.mark.parametrize("name", ["../out", "a/../../out", "/out", "", "."])
 def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "inside").mkdir()

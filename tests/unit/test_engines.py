@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 
 import pytest
@@ -130,6 +131,16 @@ def test_a_node_is_known_by_an_address_that_others_reach(
 ) -> None:
     monkeypatch.setattr(slurm.socket, "gethostbyname", {name: resolved}.get)
     assert slurm.find_address(name) == address
+
+
+def test_a_node_that_only_slurm_knows_says_its_address_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(name: str) -> str:
+        raise socket.gaierror(f"no {name}")
+
+    monkeypatch.setattr(slurm.socket, "gethostbyname", fail)
+    assert slurm.find_address("n3") == ""
 
 
 def test_the_bench_has_an_address_that_other_nodes_reach(

@@ -12,6 +12,7 @@ import pytest
 
 from distbench.errors import BadInputError
 from distbench.trace import SparseRows, Trace, TraceKey, Values, merge_traces
+from distbench.trace.files import list_files as files_of_trace
 from distbench.trace.files import read_trace, write_trace
 from distbench.trace.shelf import ARRAYS, LARGE_BYTES, Shelf, Shelved
 
@@ -104,6 +105,30 @@ def test_a_trace_is_copied_with_its_arrays(tmp_path: Path) -> None:
     Shelf(first).clear()
     assert list_files(first) == []
     np.testing.assert_array_equal(read_trace(second, "t").values[key()], LARGE)
+
+
+def test_the_files_of_a_trace_are_enough_to_read_it(tmp_path: Path) -> None:
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    for number, stem in enumerate(("wanted", "other")):
+        rows = SparseRows(
+            indices=np.arange(2), values=LARGE.reshape(2, -1) + number, shape=(9, 9)
+        )
+        values = {key(): LARGE * number, key(step=1): rows, key(step=2): SMALL}
+        whole.mkdir(exist_ok=True)
+        write_trace(make_trace(values), whole, stem)
+    files = files_of_trace(whole, "wanted")
+    assert len(files) == 4
+    for file in files:
+        place = part / file.relative_to(whole)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(file.read_bytes())
+    copied, read = read_trace(part, "wanted"), read_trace(whole, "wanted")
+    assert copied.values.keys() == read.values.keys()
+    for name in (key(), key(step=2)):
+        np.testing.assert_array_equal(copied.values[name], read.values[name])
+    np.testing.assert_array_equal(
+        copied.values[key(step=1)].values, read.values[key(step=1)].values
+    )
 
 
 def test_what_is_put_under_another_key_or_left_out_is_not_read(tmp_path: Path) -> None:
