@@ -144,7 +144,7 @@ class AgentEngine(Engine):
 
     def _take(self, shapes: list[int], halt: Halt) -> list[str]:
         """Agents for tasks that need so many GPUs each: free ones, else new ones."""
-        self._drop(self._list_lost(), is_lost=True)
+        self._drop(self._list_lost())
         names, unwanted = self._take_free(shapes)
         try:
             self._drop(unwanted)
@@ -152,9 +152,8 @@ class AgentEngine(Engine):
                 names[place] = names[place] or self._start(gpus)
             self._wait_arrived(names, halt)
         except BaseException:
+            self._drop([n for n in names if n and n not in self._agents])
             self._give_back(names)
-            absent = {name for name in names if name and name not in self._agents}
-            self._drop(absent, is_lost=True)
             raise
         return names
 
@@ -264,22 +263,23 @@ class AgentEngine(Engine):
         with self._lock:
             self._busy.difference_update(names)
 
-    def _drop(self, names: Iterable[str], *, is_lost: bool = False) -> None:
-        """End agents, which nobody may be using."""
+    def _drop(self, names: Iterable[str]) -> None:
+        """End agents that are lost, have not come, or are not needed any more."""
         for name in names:
             with self._lock:
                 agent = self._agents.pop(name, None)
                 started = self._started.pop(name, None)
+            if started is None:
+                continue  # somebody else has ended it
+            is_lost = agent is None or agent.lost
             if agent is not None:
-                if is_lost and started is not None:
+                if is_lost:
                     said = started.find_end() or "its agent has not ended"
                     self.log(f"{agent.place} is gone: {said}")
                 agent.close()
-            if started is not None:
-                started.close()
+            started.close()
             with self._lock:
-                if started is not None:
-                    started.release(is_lost=is_lost)
+                started.release(is_lost=is_lost)
                 self._shapes.pop(name, None)
                 self._refused.pop(name, None)
                 self._busy.discard(name)

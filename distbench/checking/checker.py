@@ -62,7 +62,7 @@ class Checker:
         target: The subject.
         options: Which scenarios to run.
         launch: How their tasks are started.
-        progress: Who wants to know how far it is.
+        progress: Who wants to know how far it is, and may be told by any thread.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Checker:
         self._target = target
         self._options = options
         self._launch = launch
-        self._telling = Telling(progress)
+        self._progress = progress or Telling(None)
         self._environments: dict[int, dict[str, object]] = {}
         self._lanes: Lanes[tuple[Run, ...]] = Lanes(
             options.jobs, launch.engine.find_room(), launch.halt
@@ -103,7 +103,7 @@ class Checker:
             return self._run_all(planned, one if is_fresh else None)
 
     def _run_all(self, planned: Sequence[Planned], one: Group | None) -> Verdict:
-        self._telling.plan([item.scenario for item in planned])
+        self._progress.plan([item.scenario for item in planned])
         runs = self._lanes.run(
             [
                 Piece(
@@ -127,11 +127,11 @@ class Checker:
 
     def _tell(self, item: Planned, one: Group | None) -> tuple[Run, ...]:
         """Run one scenario, and tell of it."""
-        self._telling.start(item.scenario.id)
+        self._progress.start(item.scenario.id)
         runs = []
         for run in self._run_one(item, one):
             runs.append(run)
-            self._telling.finish(run)
+            self._progress.finish(run)
         return tuple(runs)
 
     def _run_one(self, item: Planned, one: Group | None) -> Iterator[Run]:
@@ -362,10 +362,9 @@ class Checker:
 
 def _measure_needs(item: Planned) -> Room:
     """What a scenario takes while it runs; its clusters come one after the other."""
-    workers = [spec for spec in item.specs if spec.gpus_needed]
     return Room(
         tasks=max(len(spec.tasks) for spec in item.specs),
-        gpu_tasks=max((spec.workers for spec in workers), default=0),
+        gpu_tasks=max(spec.workers if spec.gpus_needed else 0 for spec in item.specs),
     )
 
 
@@ -383,7 +382,7 @@ def check_target(
         BadInputError: The subject or an option cannot be used; names the thing.
         ClusterError: The machine cannot start tasks at all.
     """
-    log = Telling(progress).note
+    telling = Telling(progress)
     with (
         RunDirectory() as directory,
         open_engine(
@@ -391,10 +390,10 @@ def check_target(
             list_clusters(options),
             jobs=options.jobs,
             allow_public=options.allow_public,
-            log=log,
+            log=telling.note,
         ) as engine,
     ):
-        launch = make_launch(directory, options, engine, log)
+        launch = make_launch(directory, options, engine, telling.note)
         is_far = options.engine != "local"
         own = adopt_target(target, directory.path, is_far=is_far)
-        return Checker(own, options, launch, progress).run()
+        return Checker(own, options, launch, telling).run()

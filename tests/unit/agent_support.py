@@ -23,6 +23,7 @@ class FolderAgent:
 
     def __init__(self, ticket: Ticket, folder: Path, enter: tuple[str, ...]) -> None:
         self.address = ticket.address
+        self.is_lost = False
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with it
         self.popen = subprocess.Popen(
             [*enter, sys.executable, "-m", "distbench.agent"],

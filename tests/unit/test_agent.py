@@ -205,6 +205,8 @@ def test_a_lost_node_is_named_and_replaced(
     # Its processes go with the agent.
     assert is_gone_soon(pids[failure.value.task]["pid"])
     assert len(start("ps:2+1").call("echo", {}, timeout_s=TIMEOUT_S)) == 4
+    # So that an engine places what follows elsewhere.
+    assert {a.address for a in engine.agents if a.is_lost} == {"127.0.0.12"}
 
 
 def test_an_agent_serves_one_group_after_another(
