@@ -17,7 +17,7 @@ from distbench.agent.mirror import Mirror
 from distbench.agent.seat import RemoteProcess, Seat
 from distbench.agent.wire import Wire
 from distbench.cluster import Task
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import DISK_FULL, BadInputError, ClusterError
 from distbench.launch.channel import BenchChannel, Message
 from distbench.launch.halt import Halt
 from distbench.launch.process import ExitStatus, TaskProcess
@@ -49,6 +49,7 @@ class RemoteAgent:
         self.address = str(hello["address"])
         self.environment: dict[str, str] = dict(hello["environment"])
         self.lost = False
+        self._why = "is gone"
         self.log: Callable[[str], None] = lambda _: None
         self._answers: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._seat: Seat | None = None
@@ -157,10 +158,13 @@ class RemoteAgent:
         return None
 
     def _listen(self) -> None:
-        # Who says what cannot be is given up like one that says nothing.
-        with contextlib.suppress(OSError, EOFError, ValueError):
+        try:
             while True:
                 self._take(*self._wire.receive())
+        except (OSError, EOFError, ValueError) as error:
+            # Who says what cannot be is given up like one that says nothing.
+            if getattr(error, "errno", None) in DISK_FULL:
+                self._why = f"cannot be heard: {error}"
         self._wire.close()
         self.lost = True
         self._note_loss()
@@ -183,4 +187,4 @@ class RemoteAgent:
 
     def _note_loss(self) -> None:
         if (seat := self._seat) is not None:
-            seat.note_exit(ExitStatus(because=f"{self.place} is gone"))
+            seat.note_exit(ExitStatus(because=f"{self.place} {self._why}"))

@@ -9,6 +9,7 @@ import selectors
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,8 @@ class RemoteTask:
         self._host = host
         self._selector = selector
         self._order = order
-        self._root = folder / "run"
-        self._root.mkdir(mode=0o700)
+        # A new one: of the last task's something may be left that was still written to.
+        self._root = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
         self._mirror = Mirror(self._root)
         scratch, stacks = self._root / order["scratch"], self._root / order["stacks"]
         self._notes = self._root / order["notes"]

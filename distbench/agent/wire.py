@@ -9,7 +9,8 @@ the task), `file` (one that the task will read), `signal`, `hang_up` (close the 
 channel), `rest` (end the task, forget its files).
 
 Agent to bench, by the header's `tell`: `hello`, `prepared`, `failed`, `forked`, `say`,
-`log`, `stacks`, `notes`, `file`, `look`, `note` and `exited`.
+`log`, `stacks`, `notes`, `file`, `look`, `note`, `hung_up` (the task's channel has
+ended) and `exited`.
 """
 
 from __future__ import annotations

@@ -98,10 +98,12 @@ class Shelf:
 
         Raises:
             OSError: It is not there.
-            ValueError: That is no digest, no dtype of numbers, or not its size.
+            ValueError: That is no digest, no dtype of numbers, no shape, or not its
+                size.
         """
-        if not _DIGEST.fullmatch(digest) or np.dtype(dtype).kind not in _NUMBERS:
-            raise ValueError(f"no place of an array: {digest!r} of {dtype!r}")
+        is_place = _DIGEST.fullmatch(digest) and min(shape, default=0) >= 0
+        if not is_place or np.dtype(dtype).kind not in _NUMBERS:
+            raise ValueError(f"no place of an array: {digest!r}, {dtype!r}, {shape}")
         path = self._folder / digest
         due, found = math.prod(shape) * np.dtype(dtype).itemsize, path.stat().st_size
         if found != due:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -27,6 +28,7 @@ from launch_support import (
 
 from distbench.agent import wire
 from distbench.agent.door import Door, Ticket
+from distbench.agent.mirror import Mirror
 from distbench.agent.versions import find_difference
 from distbench.cluster import Task
 from distbench.errors import BadInputError, ClusterError
@@ -107,9 +109,9 @@ def test_files_that_a_message_names_travel_both_ways(
         "worker-0.txt": "from a task",
         "worker-1.txt": "from a task",
     }
-    assert len(list(base.glob("*/*/run/shared-by-nobody/bench.txt"))) == 2
+    assert len(list(base.glob("*/*/run-*/shared-by-nobody/bench.txt"))) == 2
     group.close()
-    assert comes_true(lambda: not list(base.glob("*/*/run")))
+    assert comes_true(lambda: not list(base.glob("*/*/run-*")))
 
 
 def test_a_job_that_says_what_it_reads_gets_nothing_else(
@@ -207,6 +209,18 @@ def test_a_lost_node_is_named_and_replaced(
     assert len(start("ps:2+1").call("echo", {}, timeout_s=TIMEOUT_S)) == 4
     # So that an engine places what follows elsewhere.
     assert {a.address for a in engine.agents if a.is_lost} == {"127.0.0.12"}
+
+
+def test_a_full_disk_of_the_bench_is_not_laid_at_the_nodes_door(
+    start: Starter, monkeypatch: pytest.MonkeyPatch, run_directory: RunDirectory
+) -> None:
+    def fail(self: Mirror, name: str, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    group, folder = start("one"), run_directory.make_folder("full")
+    monkeypatch.setattr(Mirror, "write", fail)
+    with pytest.raises(TaskFailedError, match=r"cannot be heard: .*No space left"):
+        group.call("write", {"folder": str(folder), "text": "x"}, timeout_s=TIMEOUT_S)
 
 
 def test_an_agent_serves_one_group_after_another(

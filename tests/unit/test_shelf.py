@@ -143,7 +143,7 @@ def test_what_is_put_under_another_key_or_left_out_is_not_read(tmp_path: Path) -
         moved[key(replica=7)]
 
 
-@pytest.mark.parametrize("damage", ["gone", "cut", "elsewhere"])
+@pytest.mark.parametrize("damage", ["gone", "cut", "elsewhere", "below-zero"])
 def test_a_trace_without_its_arrays_is_bad_input(tmp_path: Path, damage: str) -> None:
     write_trace(make_trace({key(): LARGE}), tmp_path, "t")
     (path,) = list_files(tmp_path)
@@ -153,7 +153,11 @@ def test_a_trace_without_its_arrays_is_bad_input(tmp_path: Path, damage: str) ->
         path.write_bytes(path.read_bytes()[:-8])
     else:
         index = json.loads((tmp_path / "t.json").read_text())
-        index["index"][0]["values"]["digest"] = "../t.json"
+        place = index["index"][0]["values"]
+        if damage == "elsewhere":
+            place["digest"] = "../t.json"
+        else:
+            place["shape"] = [-1, *(-n for n in place["shape"])]
         (tmp_path / "t.json").write_text(json.dumps(index))
     with pytest.raises(BadInputError, match=r"cannot be read: .*Record the run again"):
         read_trace(tmp_path, "t")
