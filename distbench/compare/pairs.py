@@ -116,26 +116,29 @@ class Pairs:
 
     def list_all(self) -> Iterator[Pair]:
         """Every pair, each observed value once for each relation it stands in."""
-        shards = self.evidence.shards_known and not self.evidence.summed
         select = self.evidence.observed.select()
         for whole, group in groupby(select, key=lambda item: item[0].at(WHOLE)):
-            members = tuple(group)
+            # No name for them here: those of a large model are let go one by one.
+            yield from self._pair_members(whole, tuple(group))
             self._known.clear()
-            if whole.phase == "loss" and whole.variable:
-                continue  # what a metric shows
-            if whole.phase in ("loss", "local_gradient"):
-                if shards:
-                    yield from self._pair_shards(members)
-                else:
-                    yield from self._pair_sum(whole)
-            elif whole.phase == "reduced_gradient":
-                yield from self._pair_reduced(whole, members)
-            elif whole.phase == "applied_gradient":
-                for key, value in members:
-                    yield from self._pair_replay(key, value, "reduced_gradient")
-                    yield from self._pair_whole(key, value)
+
+    def _pair_members(self, whole: TraceKey, members: Members) -> Iterator[Pair]:
+        """The pairs of what all replicas have at one place."""
+        if whole.phase == "loss" and whole.variable:
+            return  # what a metric shows
+        if whole.phase in ("loss", "local_gradient"):
+            if self.evidence.shards_known and not self.evidence.summed:
+                yield from self._pair_shards(members)
             else:
-                yield from self._pair_state(whole, members)
+                yield from self._pair_sum(whole)
+        elif whole.phase == "reduced_gradient":
+            yield from self._pair_reduced(whole, members)
+        elif whole.phase == "applied_gradient":
+            for key, value in members:
+                yield from self._pair_replay(key, value, "reduced_gradient")
+                yield from self._pair_whole(key, value)
+        else:
+            yield from self._pair_state(whole, members)
 
     def _pair_shards(self, members: Members) -> Iterator[Pair]:
         for key, value in members:

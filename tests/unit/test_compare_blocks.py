@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from distbench.compare import bounds, comparison, values
 from distbench.compare.comparison import Judged, compare_evidence
 from distbench.compare.pairs import Pair
 from distbench.diagnose.judge import judge
+from distbench.trace import Trace, Values, shelf
 from distbench.verdict import Status
 
 
@@ -105,3 +108,30 @@ def test_numbers_of_later_steps_may_be_let_go(
             left.step,
         )
         assert (right.variables, right.replicas) == (left.variables, left.replicas)
+
+
+def test_one_place_of_all_replicas_is_in_memory_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelf, "LARGE_BYTES", 0)
+    held: list[int] = []
+    read = shelf.Shelved.read
+
+    def count(array: shelf.Shelved) -> Any:
+        found = read(array)
+        held.append(len(shelf._held))
+        return found
+
+    monkeypatch.setattr(shelf.Shelved, "read", count)
+
+    def put_away(trace: Trace) -> Trace:
+        kept = Values({}, shelf.Shelf(tmp_path))
+        kept.update(trace.values)
+        return replace(trace, values=kept)
+
+    evidence = observe(replicas=8)
+    observed, reference = map(put_away, (evidence.observed, evidence.reference))
+    stored = replace(evidence, observed=observed, reference=reference)
+    assert describe(compare_evidence(stored)) == describe(compare_evidence(evidence))
+    # What all replicas have there, and what little it is held against.
+    assert 8 <= max(held) <= 8 + 4
