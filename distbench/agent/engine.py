@@ -265,6 +265,7 @@ class AgentEngine(Engine):
 
     def _drop(self, names: Iterable[str]) -> None:
         """End agents that are lost, have not come, or are not needed any more."""
+        dropped: list[tuple[str, Starting, bool]] = []
         for name in names:
             with self._lock:
                 agent = self._agents.pop(name, None)
@@ -277,6 +278,9 @@ class AgentEngine(Engine):
                     said = started.find_end() or "its agent has not ended"
                     self.log(f"{agent.place} is gone: {said}")
                 agent.close()
+            dropped.append((name, started, is_lost))
+        # All have been told by now, and end at the same time.
+        for name, started, is_lost in dropped:
             started.close()
             with self._lock:
                 started.release(is_lost=is_lost)
