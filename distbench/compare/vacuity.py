@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from distbench.compare.comparison import Comparison
 from distbench.compare.pairs import TOLD
-from distbench.trace import Phase
+from distbench.compare.values import are_equal, densify
+from distbench.evidence import Evidence
+from distbench.trace import INITIAL, Phase, Trace
 
 Strength = Literal["effective", "hidden", "empty"]
 
@@ -58,6 +61,37 @@ def find_weak_phases(
             found[place] = "hidden" if c.hidden else "empty"
     demands = _DEMANDS if first_known else _DEMANDS_OF_THE_REST
     return tuple(_list_weak(comparisons, found, demands))
+
+
+def find_uncompared(
+    evidence: Evidence, comparisons: Sequence[Comparison]
+) -> tuple[str, ...]:
+    """Variables of the model that a cluster trains, and that nothing was held against.
+
+    Copies that agree with each other may agree on what is wrong, and what follows from
+    gradients that were not compared may follow from wrong ones.
+    """
+    compared = {
+        c.variable
+        for c in comparisons
+        if c.phase == "variable" and c.relation != "replicas"
+    }
+    return tuple(
+        info.path
+        for info in evidence.observed.variables
+        if info.role == "variable"
+        and info.synchronised  # what a replica keeps for itself may depend on its shard
+        and info.path not in compared
+        and _is_trained(evidence.observed, info.path)
+    )
+
+
+def _is_trained(observed: Trace, path: str) -> bool:
+    for key, value in observed.select(phase="variable", variable=path):
+        start = observed.get(replace(key, step=INITIAL))
+        if start is None or not are_equal(densify(value), densify(start)):
+            return True
+    return False
 
 
 def _list_weak(

@@ -12,7 +12,7 @@ import numpy as np
 from distbench.compare.comparison import Judged, compare_evidence
 from distbench.compare.nature import find_row_sensitive
 from distbench.compare.noise import Noise, measure_noise
-from distbench.compare.vacuity import find_weak_phases
+from distbench.compare.vacuity import find_uncompared, find_weak_phases
 from distbench.diagnose.examples import count_examples
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.links import Chain, judge_chain
@@ -208,6 +208,11 @@ def _decide(
             weak = ()
     if chain.undecided:
         return Status.UNDECIDABLE, "; ".join([*notes, _note_undecided(chain)])
+    if not findings and (lost := find_uncompared(reading.evidence, comparisons)):
+        return Status.VACUOUS, (
+            f"'{lost[0]}' was trained, and compared with nothing: one device has no "
+            "variable of that name; name variables alike on both"
+        )
     hidden = [name for name, strength in weak if strength == "hidden"]
     empty = [name for name, strength in weak if strength == "empty"]
     if empty and not findings:

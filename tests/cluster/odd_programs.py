@@ -54,6 +54,33 @@ class LossOfOneElement(Regression):
         return tf.reshape(super().replica_step(batch), [1])
 
 
+class NamedByReplicas(Regression):
+    """Its variable has another name on each cluster."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        start = tf.convert_to_tensor(self.kernel)
+        name = f"w_of_{strategy.num_replicas_in_sync}"
+        self.kernel = tf.Variable(start, name=name)
+
+
+class CountsOnClusters(Regression):
+    """It has a variable that there is on no single device."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.counters = []
+        if strategy.num_replicas_in_sync > 1:
+            self.counters = [tf.Variable(0.0, name="count")]
+
+    def variables(self):
+        return [self.kernel, *self.counters]
+
+    def before_step(self, step):
+        for counter in self.counters:
+            counter.assign_add(1.0)
+
+
 class DifferentiatesInside(Regression):
     """Correct: a function of its own gives loss and gradient."""
 

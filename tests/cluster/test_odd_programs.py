@@ -141,3 +141,14 @@ def test_replicas_of_one_process_that_sum_in_another_order_never_meet() -> None:
     assert (found.code, found.origin) == ("collective-mismatch", "subject")
     words = r"the replicas wait .*\[4, 2\]|\[8\].* on CPU:0 and .*\[1\].* on CPU:1"
     assert re.search(words, found.explanation), found.explanation
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"), [("NamedByReplicas", "w_of_2"), ("CountsOnClusters", "count")]
+)
+def test_a_variable_that_one_device_knows_by_no_such_name_does_not_go_unseen(
+    launch: Launch, name: str, variable: str
+) -> None:
+    judgement = judge(_observe(launch, name).evidence["bounded"])
+    assert judgement.status is Status.VACUOUS
+    assert f"'{variable}' was trained, and compared with nothing" in judgement.message

@@ -32,7 +32,7 @@ from training_simulator import (
 )
 
 from distbench.diagnose.judge import judge
-from distbench.trace import WHOLE, Trace, TraceKey
+from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
 from distbench.verdict import Status
 
 
@@ -284,3 +284,33 @@ def test_the_judgement_names_references_and_the_worst_comparison():
 def test_correct_runs_raise_no_false_alarm(replicas):
     """One run for each size; the sweeps have more."""
     check_no_false_alarm(seed=0, replicas=replicas)
+
+
+@pytest.mark.parametrize(("trained", "status"), [(True, "vacuous"), (False, "pass")])
+def test_a_variable_that_one_device_does_not_have_does_not_pass(
+    trained: bool, status: str
+) -> None:
+    evidence = observe()
+    observed = evidence.observed
+    info = VariableInfo(
+        path="unknown",
+        role="variable",
+        shape=(2,),
+        dtype="float32",
+        synchronised=True,
+    )
+    more = {
+        TraceKey(step=step, phase="variable", variable="unknown", replica=replica): (
+            np.full(2, step if trained else 0, np.float32)
+        )
+        for step in (INITIAL, 0, 1)
+        for replica in range(observed.replicas)
+    }
+    grown = replace(
+        observed,
+        variables=(*observed.variables, info),
+        values={**observed.values, **more},
+    )
+    judgement = judge(replace(evidence, observed=grown))
+    assert judgement.status == status
+    assert ("'unknown'" in judgement.message) == trained
