@@ -56,9 +56,9 @@ class AdamInFlight:
 
 
 @_counted
-@v1_optimizer("AdamOptimizer", _RATE, use_locking=True)
-class LockedAdamInFlight:
-    """A rule with powers of beta, which belong to no variable and to all steps."""
+@v1_optimizer("RMSPropOptimizer", _RATE, momentum=0.5, use_locking=True)
+class LockedRmspropInFlight:
+    """A rule with two slots, both changed in one op; Adam's powers of beta are not."""
 
 
 @_counted
