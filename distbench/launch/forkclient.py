@@ -74,13 +74,19 @@ class ForkServer:
         self._lock = threading.RLock()
         self._exits: dict[int, ExitStatus] = {}
         self._reaped = 0
-        self._ready = False
+        self._ready = threading.Event()
         self._unfit = ""
         self.dead = False
         self._dead_s = 0.0
         self._preload = preload
         self._finalizer = weakref.finalize(
-            self, _end_server, self._control, self._popen, self._output, os.getpid()
+            self,
+            _end_server,
+            self._control,
+            self._popen,
+            self._output,
+            self._ready,
+            os.getpid(),
         )
         self._send({"preload": preload, "check": check})
 
@@ -104,7 +110,7 @@ class ForkServer:
         with self._lock:
             if self._unfit:
                 raise UnfitError(self._unfit)
-            if self._ready:
+            if self._ready.is_set():
                 return
             report = self._receive(READY_TIMEOUT_S)
             if "failed" in report:
@@ -119,9 +125,9 @@ class ForkServer:
                     detail=report["failed"],
                 )
             self._unfit = report.get("unfit", "")
-            self._ready = not self._unfit
             if self._unfit:
                 raise UnfitError(self._unfit)
+            self._ready.set()
 
     def fork(self, channel_fd: int, log_fd: int, host: str) -> ForkedProcess:
         """Start a task on a channel, with its output in a log.
@@ -272,6 +278,7 @@ def _end_server(
     control: socket.socket,
     popen: subprocess.Popen[bytes],
     output: Any,  # a temporary file, whose type is private
+    ready: threading.Event,
     owner: int,
 ) -> None:
     control.close()
@@ -279,9 +286,9 @@ def _end_server(
     if os.getpid() != owner:
         return  # a fork of the bench must not end the bench's server
     try:
-        popen.wait(_END_TIMEOUT_S)
+        # One that still imports has no tasks to end, and does not listen.
+        popen.wait(_END_TIMEOUT_S if ready.is_set() else 0.0)
     except subprocess.TimeoutExpired:
-        # It is still importing, or stopped.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(popen.pid, signal.SIGKILL)
         popen.wait()
