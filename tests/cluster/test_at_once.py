@@ -48,7 +48,8 @@ def test_a_signal_ends_all_of_them_and_leaves_nothing(
 ) -> None:
     words = ["check", TARGET, "-c", "mwms:2", "-c", "mwms:3", "-j", "2"]
     bench = subprocess.Popen(
-        [sys.executable, "-m", "distbench", *words],
+        # What a shell starts with & ignores SIGINT, and so do its children.
+        ["env", "--default-signal=INT", sys.executable, "-m", "distbench", *words],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
