@@ -139,8 +139,7 @@ def make_page(document: Mapping[str, Any]) -> str:
             "The same checks with every [engine](engines.md). Slurm and Ray have three "
             "nodes, which are this machine's own, on 127.0.0.11 to 127.0.0.13: so the "
             "seconds say what an engine costs, and nothing of a network. In the first "
-            "scenarios of a check each agent imports TensorFlow. Others worked on the "
-            "machine meanwhile."
+            "scenarios of a check each agent imports TensorFlow."
         ),
         *describe_measured(document),
         *write_paragraph(
