@@ -50,12 +50,6 @@ def engine(base: Path) -> Iterator[FolderEngine]:
 
 
 @pytest.fixture
-def run_directory() -> Iterator[RunDirectory]:
-    with RunDirectory() as directory:
-        yield directory
-
-
-@pytest.fixture
 def start(run_directory: RunDirectory, engine: FolderEngine) -> Iterator[Starter]:
     with open_starter(run_directory) as starter:
         yield lambda spec="mwms:2", **options: starter(

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import cuda_stand_in
 import pytest
-from launch_support import PRELOAD, TIMEOUT_S, Starter, open_starter
+from launch_support import PRELOAD, TIMEOUT_S, Starter
 
 from distbench.errors import ClusterError
-from distbench.launch.rundir import RunDirectory
 
 pytestmark = pytest.mark.skipif(
     bool(cuda_stand_in.find_lack()), reason=cuda_stand_in.find_lack()
 )
 TOUCHED = (*PRELOAD, "launch_driver_toucher")
-
-
-@pytest.fixture
-def start() -> Iterator[Starter]:
-    with RunDirectory() as directory, open_starter(directory) as starter:
-        yield starter
 
 
 @pytest.mark.parametrize(

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import psutil
 import pytest
-from launch_support import FIRST, SECOND, TIMEOUT_S, Starter, open_starter
+from launch_support import FIRST, SECOND, TIMEOUT_S, Starter
 from swept import swept
 
 from distbench.cluster import Task
 from distbench.launch import group as group_module
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
-from distbench.launch.rundir import RunDirectory
-
-
-@pytest.fixture
-def start() -> Iterator[Starter]:
-    with RunDirectory() as directory, open_starter(directory) as starter:
-        yield starter
 
 
 def catch_failure(

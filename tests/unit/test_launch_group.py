@@ -7,7 +7,6 @@ import gc
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from launch_support import (
     comes_true,
     find_server,
     is_gone_soon,
-    open_starter,
 )
 from swept import swept
 
@@ -35,18 +33,6 @@ from distbench.launch.forkclient import get_fork_server
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import Job, start_group
 from distbench.launch.surroundings import choose_start
-
-
-@pytest.fixture
-def run_directory() -> Iterator[RunDirectory]:
-    with RunDirectory() as directory:
-        yield directory
-
-
-@pytest.fixture
-def start(run_directory: RunDirectory) -> Iterator[Starter]:
-    with open_starter(run_directory) as starter:
-        yield starter
 
 
 @pytest.mark.parametrize("how", ["fork", *swept("spawn")])

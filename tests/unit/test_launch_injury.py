@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 
 import pytest
-from launch_support import TIMEOUT_S, Starter, is_gone_soon, open_starter
+from launch_support import TIMEOUT_S, Starter, is_gone_soon
 
 from distbench.cluster import Task
 from distbench.errors import BadInputError
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.launch.injury import Blow, Injurer, Injury
-from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import Job
 
 CHIEF = Task(role="chief", index=0)
@@ -28,12 +26,6 @@ KILLED = Blow(task=SERVER, number=signal.SIGKILL)
 
 def make_injurer(*injuries: Injury) -> Injurer:
     return Injurer(injuries, TASKS, lambda: 0.0)
-
-
-@pytest.fixture
-def start() -> Iterator[Starter]:
-    with RunDirectory() as directory, open_starter(directory) as starter:
-        yield starter
 
 
 def test_a_task_is_hit_once_as_soon_as_the_step_is_reported() -> None:

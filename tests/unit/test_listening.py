@@ -9,7 +9,6 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,30 +21,16 @@ from launch_support import (
     comes_true,
     find_server,
     is_gone_soon,
-    open_starter,
 )
 
 from distbench import doctor
 from distbench.launch import local
 from distbench.launch.bind_filter import find_own_address, install_bind_filter
 from distbench.launch.failure import TaskFailedError
-from distbench.launch.rundir import RunDirectory
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="need Linux to have a say in what a task binds"
 )
-
-
-@pytest.fixture
-def run_directory() -> Iterator[RunDirectory]:
-    with RunDirectory() as directory:
-        yield directory
-
-
-@pytest.fixture
-def start(run_directory: RunDirectory) -> Iterator[Starter]:
-    with open_starter(run_directory) as starter:
-        yield starter
 
 
 def expect_all(host: str) -> dict[str, str]:
