@@ -272,8 +272,8 @@ def _list_cases() -> tuple[Case, ...]:
         ),
         Case(
             name="gains",
-            title=f"processor time of a check of a train program on `{CLUSTER}`, "
-            "without one of what makes tasks cheap",
+            title=f"processor time of a check of `{Path(SUBJECT).name}` on "
+            f"`{CLUSTER}`, without one of what makes tasks cheap",
             measure=measure_gains,
             rounds=10,
         ),
