@@ -1,8 +1,8 @@
-"""The Python interface: check one subject on one cluster."""
+"""The Python interface: check one subject."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from distbench.checking.checker import check_target
@@ -16,7 +16,7 @@ from distbench.verdict import Verdict
 
 def check(
     subject: object,
-    cluster: str = "mwms:2",
+    cluster: str | Sequence[str] = "mwms:2",
     *,
     path: str = "default",
     workload: str | None = None,
@@ -25,12 +25,13 @@ def check(
     progress: Progress | None = None,
     **options: Any,
 ) -> Verdict:
-    """Check a subject on one cluster.
+    """Check a subject on one cluster, or on one after the other.
 
     Args:
         subject: An optimizer factory or a train program; a lambda or a local class
             will do. A text is a TARGET such as `package.module:attribute`.
-        cluster: A cluster spec.
+        cluster: A cluster spec, or several: those with as many replicas share the
+            single-device run that they are judged by.
         path: The aggregation path.
         workload: The workload for an optimizer; None takes the default ones.
         tier: The tier; None takes the default ones.
@@ -49,7 +50,8 @@ def check(
     if tier is not None:
         options["tiers"] = (tier,)
     options["faults"] = tuple(map(str, faults))
-    chosen = CheckOptions(clusters=(cluster,), paths=(path,), **options)
+    clusters = (cluster,) if isinstance(cluster, str) else tuple(cluster)
+    chosen = CheckOptions(clusters=clusters, paths=(path,), **options)
     if isinstance(subject, TargetRef):
         verdict = check_target(subject, chosen, progress)
     elif isinstance(subject, str):

@@ -40,9 +40,9 @@ class Bench:
         self._verdicts = verdicts
 
     def check(
-        self, subject: object, cluster: str = "mwms:2", **options: Any
+        self, subject: object, cluster: str | Sequence[str] = "mwms:2", **options: Any
     ) -> Verdict:
-        """Check a subject on a cluster; see `distbench.check`.
+        """Check a subject on a cluster or several; see `distbench.check`.
 
         Returns:
             The verdict: `assert verdict` or `verdict.raise_for_status()` fails the

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from distbench.verdict import Finding, Verdict
 
 _HERE = Path(__file__).parent
+_TOGETHER = pytest.StashKey[dict[object, list[str]]]()
+_KNOWN = pytest.StashKey[dict[object, "Verdict"]]()
 OPTIMIZERS = {
     "sgd": "sgd.py:make_sgd",
     "momentum": "momentum.py:make_momentum",
@@ -139,8 +141,8 @@ def _list_cases(
         }
     return [
         Case(workload=workload, optimizer=name, target=target, cluster=spec, path=path)
-        for workload, (name, target), spec, path in itertools.product(
-            workloads, targets.items(), _list_clusters(config, clusters, kinds), paths
+        for workload, (name, target), path, spec in itertools.product(
+            workloads, targets.items(), paths, _list_clusters(config, clusters, kinds)
         )
     ]
 
@@ -186,8 +188,59 @@ def _list_clusters(
     return [str(spec) for spec in specs if not kinds or spec.kind in kinds]
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note the clusters of the tests that differ in nothing else."""
+    together = session.config.stash.setdefault(_TOGETHER, {})
+    for item in session.items:
+        params = getattr(item, "callspec", None) and item.callspec.params
+        if params and "case" in params:
+            group = _find_group(item)
+            together.setdefault(group, []).append(params["case"].cluster)
+
+
+def _find_group(item: Any) -> object:
+    """Equal for tests that differ in their cluster alone.
+
+    A cluster of whatever the machine has is named otherwise in a verdict: it is alone.
+    """
+    params = dict(item.callspec.params)
+    case = params["case"]
+    spec = ClusterSpec.parse(case.cluster)
+    if ALL not in (spec.workers, spec.replicas_per_worker):
+        params["case"] = replace(case, cluster="")
+    return item.nodeid.partition("[")[0], repr(sorted(params.items()))
+
+
 @pytest.fixture
-def check(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Callable:
+def run_case(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Callable:
+    """Checks a target on the cluster of the test.
+
+    The first of the tests that differ in their cluster alone checks all their clusters,
+    which are judged by the same run on one device.
+    """
+    group = _find_group(request.node)
+    clusters = request.config.stash[_TOGETHER][group]
+    known = request.config.stash.setdefault(_KNOWN, {})
+
+    def run(target: Any, **options: Any) -> Verdict:
+        if len(clusters) == 1:
+            return distbench.check(target, case.cluster, **options)
+        key = group, repr(sorted(options.items()))
+        if key not in known:
+            try:
+                known[key] = distbench.check(target, clusters, **options)
+            except BadInputError:
+                # Bad may be what only one of them is asked for.
+                return distbench.check(target, case.cluster, **options)
+        name = str(ClusterSpec.parse(case.cluster)).removesuffix("@cpu")
+        runs = tuple(run for run in known[key].runs if run.cluster == name)
+        return replace(known[key], runs=runs)
+
+    return run
+
+
+@pytest.fixture
+def check(run_case: Any, case: Case, request: pytest.FixtureRequest) -> Callable:
     """Runs the test's scenario; skips it where the machine lacks something."""
     required = request.config.getoption("require_gpus")
 
@@ -199,7 +252,7 @@ def check(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Callabl
         target = parse_target(case.target, request.config.invocation_params.dir)
         try:
             options.setdefault("path", case.path)
-            verdict = distbench.check(target, case.cluster, **options)
+            verdict = run_case(target, **options)
         except BadInputError as error:
             if not request.config.getoption("optimizer"):
                 raise

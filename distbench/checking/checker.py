@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 
 from distbench.checking.confirm import confirm_first
 from distbench.checking.controls import Controls
@@ -43,6 +44,7 @@ from distbench.machine import Machine, describe_machine
 from distbench.observe import (
     Launch,
     Observation,
+    OneDevice,
     describe_subject,
     observe,
     observe_corrected,
@@ -94,23 +96,24 @@ class Checker:
 
     def run(self) -> Verdict:
         """Run every scenario; returns what was found."""
-        one = start_one(self._launch, self._options.seed, self._options.jit)
-        with one:
-            kind, is_fresh = describe_subject(self._target, one)
+        group = start_one(self._launch, self._options.seed, self._options.jit)
+        with group:
+            kind, is_fresh = describe_subject(self._target, group)
             planned = plan_scenarios(
                 self._target.describe(), kind, self._options, self._machine
             )
-            return self._run_all(planned, one if is_fresh else None)
+            return self._run_all(planned, group if is_fresh else None)
 
-    def _run_all(self, planned: Sequence[Planned], one: Group | None) -> Verdict:
+    def _run_all(self, planned: Sequence[Planned], group: Group | None) -> Verdict:
         self._progress.plan([item.scenario for item in planned])
+        alike = [list(items) for _, items in groupby(planned, key=self._find_reference)]
         runs = self._lanes.run(
             [
                 Piece(
-                    needs=_measure_needs(item),
-                    work=partial(self._tell, item, None if item.number else one),
+                    needs=_measure_needs(items),
+                    work=partial(self._tell_all, items, None if place else group),
                 )
-                for item in planned
+                for place, items in enumerate(alike)
             ]
         )
         environment: dict[str, object] = {
@@ -125,16 +128,28 @@ class Checker:
             environment=environment,
         )
 
-    def _tell(self, item: Planned, one: Group | None) -> tuple[Run, ...]:
-        """Run one scenario, and tell of it."""
-        self._progress.start(item.scenario.id)
+    def _find_reference(self, item: Planned) -> object:
+        """What tells whether two scenarios share their single-device run.
+
+        With several lanes none do: they would wait for each other.
+        """
+        return item.reference if self._options.jobs == 1 else item.number
+
+    def _tell_all(
+        self, items: Sequence[Planned], group: Group | None
+    ) -> tuple[Run, ...]:
+        """Run scenarios with the same single-device run, and tell of them."""
         runs = []
-        for run in self._run_one(item, one):
-            runs.append(run)
-            self._progress.finish(run)
+        with OneDevice(self._launch, group, scenarios=len(items)) as one:
+            for item in items:
+                self._progress.start(item.scenario.id)
+                for run in self._run_one(item, one):
+                    runs.append(run)
+                    self._progress.finish(run)
+            one.clear()
         return tuple(runs)
 
-    def _run_one(self, item: Planned, one: Group | None) -> Iterator[Run]:
+    def _run_one(self, item: Planned, one: OneDevice) -> Iterator[Run]:
         scenario = item.scenario
         found = map(self._machine.find_lack, item.specs)
         lacks = [lack for lack in found if lack]
@@ -223,7 +238,9 @@ class Checker:
         Of what is wrong in the end alone, many causes may be the first one.
         """
         plain = replace(item, scenario=replace(item.scenario, jit=False))
-        (run,) = (run for run in self._run_one(plain, None) if run.tier == tier)
+        with OneDevice(self._launch) as one:
+            (run,) = (run for run in self._run_one(plain, one) if run.tier == tier)
+            one.clear()
         if run.status is Status.FAIL:
             message = "note: found without XLA; with it the step leaves wrong state too"
             return replace(run, message=message)
@@ -335,8 +352,8 @@ class Checker:
         self, item: Planned, seen: Observation, tier: Tier, findings: Sequence[Finding]
     ) -> tuple[Finding, ...]:
         """Confirm a cause once: each code in the first run that shows it."""
-        folder, first = seen.folder, findings[0]
-        if folder is None or tier == "free":
+        folder, reference, first = seen.folder, seen.reference, findings[0]
+        if folder is None or reference is None or tier == "free":
             return tuple(findings)
         # The first one in the plan, and not in time.
         self._lanes.wait_for_earlier(item.number)
@@ -354,17 +371,19 @@ class Checker:
                 phase,
                 evidence,
                 folder,
+                reference,
                 self._launch,
             )
 
         return confirm_first(findings, evidence, rerun)
 
 
-def _measure_needs(item: Planned) -> Room:
-    """What a scenario takes while it runs; its clusters come one after the other."""
+def _measure_needs(items: Sequence[Planned]) -> Room:
+    """What scenarios take while they run: their clusters come one after the other."""
+    specs = [spec for item in items for spec in item.specs]
     return Room(
-        tasks=max(len(spec.tasks) for spec in item.specs),
-        gpu_tasks=max(spec.workers if spec.gpus_needed else 0 for spec in item.specs),
+        tasks=max(len(spec.tasks) for spec in specs),
+        gpu_tasks=max(spec.workers if spec.gpus_needed else 0 for spec in specs),
     )
 
 

@@ -87,6 +87,8 @@ class Lanes(Generic[Result]):
         Raises:
             HaltedError: A lane is to end.
         """
+        if self._count == 1:
+            return
         earlier = self._futures[:number]
         while wait(earlier, _POLL_S).not_done:
             self._halt.check()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
@@ -42,6 +42,24 @@ class Planned:
         """Its clusters, of which there is one at a time."""
         before = self.scenario.restore_from
         return (self.spec, *([ClusterSpec.parse(before)] if before else ()))
+
+    @property
+    def reference(self) -> object:
+        """What decides its single-device run: equal where two scenarios share theirs.
+
+        Nobody shares one that follows from what the cluster did: from what it read of
+        an input pipeline, from what another one saved, or from when its steps ended.
+        """
+        scenario = self.scenario
+        if (
+            scenario.workload == PIPELINE
+            or scenario.restore_from
+            or scenario.in_flight > 1
+        ):
+            return self.number
+        # A model of Keras that is to run on GPUs is compiled nowhere.
+        seen = {"cluster": (self.spec.replicas, self.spec.device)}
+        return {**asdict(scenario), **seen}
 
 
 def leave_one_worker(item: Planned) -> Planned:
@@ -119,8 +137,8 @@ def plan_scenarios(
             optional=not options.workloads and workload == "embedding",
         )
         for workload in workloads
-        for spec in specs
         for path in paths
+        for spec in specs
     )
     chosen = found if options.only is None else _pick(found, options.only)
     return tuple(replace(item, number=place) for place, item in enumerate(chosen))

@@ -32,6 +32,7 @@ def observe_corrected(
     phase: Phase,
     evidence: Evidence,
     folder: Path,
+    reference: Path,
     launch: Launch,
 ) -> Evidence:
     """Run the cluster once more, with the reference's value in place of a wrong one.
@@ -44,6 +45,7 @@ def observe_corrected(
         phase: Where on its way the reference's gradient is put in.
         evidence: That of the run that was wrong.
         folder: Its traces.
+        reference: Those of its single-device run.
         launch: How tasks are started.
 
     Returns:
@@ -54,12 +56,12 @@ def observe_corrected(
         ClusterError: The run did not get to its end.
     """
     payload = {
-        **make_payload(target, scenario, spec, folder),
+        **make_payload(target, scenario, spec, folder, reference),
         "tiers": [tier],
         "shards": list(evidence.reference.shards),
         "corrected": phase,
-        "reads": list_reads(folder, [tier]),
     }
+    payload["reads"] = list_reads(payload, [tier])
     if scenario.restore_from:
         payload["restored"] = str(folder / SAVED)
     opening = make_opening(

@@ -13,13 +13,13 @@ from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.terminal import Terminal
 from distbench.observe.launching import (
-    ONE,
     Launch,
     list_trainers,
     make_opening,
     make_payload,
 )
-from distbench.observe.subject import prepare_both
+from distbench.observe.one_device import OneDevice
+from distbench.observe.preparing import prepare_both
 from distbench.scenario import Scenario
 from distbench.stop import Stop, stop_to_json
 from distbench.target import TargetRef
@@ -86,7 +86,8 @@ def observe_stopped(
     }
     opening = make_opening(scenario.seed, scenario.jit, scenario.partitioner)
     with (
-        launch.start_cluster(ONE, opening) as one,
+        OneDevice(launch) as one,
+        one.serve(opening),
         launch.start_cluster(spec, opening) as cluster,
         Terminal(address, *streams),
     ):

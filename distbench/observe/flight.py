@@ -12,9 +12,7 @@ from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
 from distbench.flight import Flight
 from distbench.launch.failure import TaskFailedError
-from distbench.launch.group import Group
 from distbench.observe.launching import (
-    ONE,
     Launch,
     list_injuries,
     list_trainers,
@@ -22,6 +20,7 @@ from distbench.observe.launching import (
     make_payload,
 )
 from distbench.observe.observation import Observation, measure_disk, name_logs
+from distbench.observe.one_device import OneDevice
 from distbench.observe.subject import ask_one
 from distbench.scenario import Scenario
 from distbench.target import TargetRef, target_from_json
@@ -33,7 +32,7 @@ def observe_flight(
     scenario: Scenario,
     spec: ClusterSpec,
     launch: Launch,
-    one: Group | None = None,
+    one: OneDevice,
 ) -> Observation:
     """Run a scenario with steps in flight on one device and on its cluster.
 
@@ -45,7 +44,7 @@ def observe_flight(
         scenario: What to run.
         spec: Its resolved cluster spec.
         launch: How tasks are started.
-        one: A single-device task that has computed nothing yet; it is ended here.
+        one: Has a task that has computed nothing yet.
 
     Raises:
         BadInputError: The subject fails on one device already.
@@ -69,15 +68,15 @@ def observe_flight(
     def left() -> float:
         return max(0.1, deadline_s - time.monotonic())
 
-    with one or launch.start_cluster(ONE, opening) as one:
-        environment = dict(next(iter(one.first.values()))["environment"])
+    with one.serve(opening) as alone:
+        environment = dict(next(iter(alone.first.values()))["environment"])
         try:
             with launch.start_cluster(spec, opening) as cluster:
                 wait_prepared = cluster.submit(
                     "prepare", payload, timeout_s=left(), tasks=trainers
                 )
                 answer = ask_one(
-                    one, "plan_rounds", payload, target=target, timeout_s=left()
+                    alone, "plan_rounds", payload, target=target, timeout_s=left()
                 )
                 if answer["control"] is not None:
                     control = target_from_json(answer["control"])
@@ -99,7 +98,7 @@ def observe_flight(
                 tiers=(tier,),
                 injury=injury,
             )
-        followed = one.call("follow_rounds", payload, timeout_s=left())
+        followed = alone.call("follow_rounds", payload, timeout_s=left())
     return Observation(
         flight=_read_flight(folder, scenario, tier, next(iter(followed.values()))),
         control=control,
@@ -107,7 +106,7 @@ def observe_flight(
         disk_bytes=measure_disk(folder),
         environment={**environment, "python": sys.version.split()[0]},
         folder=folder,
-        logs=name_logs(one, cluster),
+        logs=name_logs(alone, cluster),
         tiers=(tier,),
         injury=injury,
     )

@@ -114,13 +114,26 @@ def make_opening(
 
 
 def make_payload(
-    target: TargetRef, scenario: Scenario, spec: ClusterSpec, folder: Path
+    target: TargetRef,
+    scenario: Scenario,
+    spec: ClusterSpec,
+    folder: Path,
+    reference: Path | None = None,
 ) -> dict[str, Any]:
-    """What every job of a scenario is told: what to run, where, and who trains."""
+    """What every job of a scenario is told: what to run, where, and who trains.
+
+    Args:
+        target: The subject.
+        scenario: What to run.
+        spec: Its resolved cluster spec.
+        folder: Where tasks leave what they recorded.
+        reference: Where the single-device run does; by default there as well.
+    """
     return {
         "target": target_to_json(target),
         "scenario": scenario_to_json(scenario),
         "folder": str(folder),
+        "reference": str(reference or folder),
         "tasks": [str(task) for task in list_trainers(spec)],
         # Whoever begins such a step waits until the fault is done.
         "waits": [fault.step for fault in scenario.injected if fault.task is not None],

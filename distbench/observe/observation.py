@@ -27,6 +27,7 @@ class Observation:
         environment: Versions, devices and settings of the tasks.
         control: The stock optimizer of the subject's family.
         folder: Where the traces are.
+        reference: Where those of its single-device run are.
         logs: The last lines of each task's output, by its name.
         tiers: Those that the subject can have; empty where that is not known.
         injury: What was done to a task on purpose, in words; empty for nothing.
@@ -40,6 +41,7 @@ class Observation:
     environment: Mapping[str, Any] = field(default_factory=dict)
     control: TargetRef | None = None
     folder: Path | None = None
+    reference: Path | None = None
     logs: Mapping[str, str] = field(default_factory=dict)
     tiers: tuple[Tier, ...] = ()
     injury: str = ""

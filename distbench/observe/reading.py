@@ -15,23 +15,23 @@ from distbench.trace.files import list_files, read_trace
 
 
 def read_evidence(
-    folder: Path,
+    payload: Mapping[str, Any],
     tier: Tier,
     scenario: Scenario,
-    tasks: Sequence[str],
     answer: Mapping[str, Any],
     replies: Mapping[str, Any],
 ) -> Evidence:
     """What a tier of a run showed.
 
     Args:
-        folder: Where the traces are.
+        payload: What the jobs were told: which tasks trained, and where traces are.
         tier: Which one.
         scenario: What was run.
-        tasks: Those that trained, in their order.
         answer: What the job `reference` returned.
         replies: What the job `replay` returned.
     """
+    folder, tasks = Path(payload["folder"]), payload["tasks"]
+    reference = Path(payload["reference"])
     examples = None
     if scenario.workload == PIPELINE:
         examples = read_examples(folder, tasks, apart=scenario.spec.kind == "ps")
@@ -45,7 +45,7 @@ def read_evidence(
     return Evidence(
         tier=tier,
         observed=merge_traces(scenario.cluster, parts),
-        reference=read_trace(folder, f"reference-{tier}"),
+        reference=read_trace(reference, f"reference-{tier}"),
         replays={
             phase: read_trace(folder, f"replay-{tier}-{phase}")
             for phase in replied["replays"]
@@ -54,13 +54,15 @@ def read_evidence(
         turns=next(iter(read_all("turns")), None),
         op_by_op=next(iter(read_all("op_by_op")), None),
         twins=tuple(
-            read_trace(folder, f"twin-{tier}-{number}")
+            read_trace(reference, f"twin-{tier}-{number}")
             for number in range(answer["twins"][tier])
         ),
         reruns=read_all("reruns"),
         earlier=read_all("earlier"),
-        penalty=read_trace(folder, "penalty") if answer["penalty"] else None,
-        probes={name: read_trace(folder, f"probe-{name}") for name in answer["probes"]},
+        penalty=read_trace(reference, "penalty") if answer["penalty"] else None,
+        probes={
+            name: read_trace(reference, f"probe-{name}") for name in answer["probes"]
+        },
         shards_known=answer["shards_known"],
         drawn_anew=tuple(replies["drawn_anew"]),
         undetermined=tuple(replied["undetermined"]),
@@ -71,9 +73,10 @@ def read_evidence(
     )
 
 
-def list_reads(folder: Path, tiers: Iterable[str]) -> list[str]:
+def list_reads(payload: Mapping[str, Any], tiers: Iterable[str]) -> list[str]:
     """What a task that trains reads of a run: of many traces the reference's."""
-    files = [f for tier in tiers for f in list_files(folder, f"reference-{tier}")]
+    folder, reference = Path(payload["folder"]), Path(payload["reference"])
+    files = [f for tier in tiers for f in list_files(reference, f"reference-{tier}")]
     # What the replicas got, and what another cluster saved, if there is such.
     files += [*folder.glob("batches-*"), *(folder / SAVED).glob("*")]
     return list(map(str, files))

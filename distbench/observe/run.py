@@ -11,10 +11,8 @@ import time
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
-from distbench.launch.group import Group
 from distbench.observe.flight import observe_flight
 from distbench.observe.launching import (
-    ONE,
     Launch,
     list_injuries,
     list_trainers,
@@ -23,9 +21,10 @@ from distbench.observe.launching import (
     tell_injuries,
 )
 from distbench.observe.observation import Observation, measure_disk, name_logs
+from distbench.observe.one_device import OneDevice
+from distbench.observe.preparing import prepare_both
 from distbench.observe.reading import list_reads, read_evidence
 from distbench.observe.saved import train_before
-from distbench.observe.subject import prepare_both
 from distbench.scenario import Scenario
 from distbench.target import TargetRef, target_from_json
 
@@ -36,7 +35,7 @@ def observe(
     spec: ClusterSpec,
     tiers: tuple[Tier, ...],
     launch: Launch,
-    one: Group | None = None,
+    one: OneDevice | None = None,
 ) -> Observation:
     """Run a scenario on one device and on its cluster.
 
@@ -46,12 +45,16 @@ def observe(
         spec: Its resolved cluster spec.
         tiers: Which tiers; those that the workload cannot have are left out.
         launch: How tasks are started.
-        one: A single-device task that has computed nothing yet; it is ended here.
+        one: Has the single-device run, or will have it; None is one for this scenario
+            alone.
 
     Raises:
         BadInputError: The subject fails on one device already.
         ClusterError: The bench's own part failed.
     """
+    if one is None:
+        with OneDevice(launch) as own:
+            return observe(target, scenario, spec, tiers, launch, own)
     if scenario.in_flight > 1:
         return observe_flight(target, scenario, spec, launch, one)
     start_s = time.monotonic()
@@ -59,7 +62,7 @@ def observe(
     folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
     trainers = list_trainers(spec)
     payload = {
-        **make_payload(target, scenario, spec, folder),
+        **make_payload(target, scenario, spec, folder, one.folder),
         "replicas": spec.replicas,
         "tiers": list(tiers),
         "cluster": str(spec),
@@ -75,8 +78,8 @@ def observe(
     control: TargetRef | None = None
     found: tuple[Tier, ...] = ()
     injury = ""
-    with one or launch.start_cluster(ONE, opening) as one:
-        environment = dict(next(iter(one.first.values()))["environment"])
+    with one.serve(opening) as alone:
+        environment = dict(next(iter(alone.first.values()))["environment"])
         try:
             if scenario.restore_from:
                 saved = train_before(target, scenario, folder, launch, left)
@@ -103,7 +106,7 @@ def observe(
                 }
                 wait_prepared()
                 cluster.injure(*list_injuries(scenario, launch))
-                reads = {**payload, "reads": list_reads(folder, found)}
+                reads = {**payload, "reads": list_reads(payload, found)}
                 try:
                     cluster.call("train", reads, timeout_s=left(), tasks=trainers)
                 finally:
@@ -115,26 +118,28 @@ def observe(
                 seconds=time.monotonic() - start_s,
                 environment=environment,
                 folder=folder,
+                reference=one.folder,
                 logs={str(task): text for task, text in error.log_tails.items()},
                 tiers=found,
                 injury=injury,
             )
-        replayed = one.call("replay", payload, timeout_s=left())
+        replayed = alone.call("replay", payload, timeout_s=left())
         replies = next(iter(replayed.values()))
+        if replies["spent"]:
+            one.replace()
 
     return Observation(
         evidence={
-            tier: read_evidence(
-                folder, tier, scenario, payload["tasks"], answer, replies
-            )
+            tier: read_evidence(payload, tier, scenario, answer, replies)
             for tier in found
         },
         control=control,
         seconds=time.monotonic() - start_s,
-        disk_bytes=measure_disk(folder),
+        disk_bytes=measure_disk(folder) + measure_disk(one.folder),
         environment={**environment, "python": sys.version.split()[0]},
         folder=folder,
-        logs=name_logs(one, cluster),
+        reference=one.folder,
+        logs=name_logs(alone, cluster),
         tiers=found,
         injury=injury,
     )

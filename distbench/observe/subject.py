@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from distbench.cluster import Task
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.observe.launching import OPEN_S
-from distbench.scenario import PIPELINE, Scenario
 from distbench.target import TargetRef, target_to_json
 
 
@@ -57,45 +55,6 @@ def ask_one(
     except TaskFailedError as error:
         raise _translate_failure(error, target) from error
     return next(iter(answers.values()))
-
-
-def prepare_both(
-    one: Group,
-    cluster: Group,
-    scenario: Scenario,
-    payload: Mapping[str, Any],
-    *,
-    target: TargetRef,
-    tasks: Sequence[Task],
-    left: Callable[[], float],
-) -> tuple[Mapping[str, Any], Callable[[], object]]:
-    """Build a subject and trace its step on a cluster, and make its reference.
-
-    Building and tracing needs no reference, so both go on at once. What fails on one
-    device already is said of that, not of the cluster.
-
-    Args:
-        one: A single-device task.
-        cluster: The cluster.
-        scenario: What is run.
-        payload: Of all of these jobs.
-        target: The subject.
-        tasks: Those of the cluster that train.
-        left: How many seconds are left.
-
-    Returns:
-        What the reference answers, and a function that waits for the cluster.
-
-    Raises:
-        BadInputError: The subject fails on one device already.
-        ClusterError: The bench's own part failed.
-    """
-    if scenario.workload == PIPELINE:
-        # One device trains on what the replicas got.
-        cluster.call("read", payload, timeout_s=left(), tasks=tasks)
-    wait_prepared = cluster.submit("prepare", payload, timeout_s=left(), tasks=tasks)
-    answer = ask_one(one, "reference", payload, target=target, timeout_s=left())
-    return answer, wait_prepared
 
 
 def _translate_failure(error: TaskFailedError, target: TargetRef) -> Exception:

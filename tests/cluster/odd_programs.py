@@ -216,6 +216,15 @@ class DrawsAnew(Regression):
         return draw(np.random.default_rng(), self.examples)
 
 
+class StartsAnywhere(Regression):
+    """Correct: no seed governs where it starts."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        start = np.random.default_rng().normal(size=(4, 2))
+        self.kernel = tf.Variable(start.astype("float32"), name="w")
+
+
 class DrawsOn(Regression):
     """Correct: `data` goes on where it was, whatever the step is called."""
 

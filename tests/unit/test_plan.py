@@ -27,7 +27,7 @@ def test_an_optimizer_meets_every_workload_cluster_and_path() -> None:
     assert [
         (item.scenario.workload, item.scenario.cluster, item.scenario.path)
         for item in found
-    ] == [(w, c, p) for w in ("mlp", "linear") for c in clusters for p in paths]
+    ] == [(w, c, p) for w in ("mlp", "linear") for p in paths for c in clusters]
     assert not any(item.optional for item in found)
 
 

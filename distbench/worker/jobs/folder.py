@@ -22,4 +22,4 @@ def read_observed(payload: Mapping[str, Any], tier: str) -> Trace:
 
 def read_reference(payload: Mapping[str, Any], tier: str) -> Trace:
     """What one device did in a tier."""
-    return read_trace(Path(payload["folder"]), f"reference-{tier}")
+    return read_trace(Path(payload["reference"]), f"reference-{tier}")

@@ -12,6 +12,7 @@ from distbench.evidence import Tier
 from distbench.scenario import scenario_from_json
 from distbench.trace import Trace
 from distbench.trace.files import read_trace, write_trace
+from distbench.trace.shelf import Shelf
 from distbench.worker.anew import find_drawn_anew
 from distbench.worker.earlier import rerun_earlier
 from distbench.worker.jobs.control import write_control
@@ -21,6 +22,7 @@ from distbench.worker.probes import Probes
 from distbench.worker.reference import Reference
 from distbench.worker.replay import Replay
 from distbench.worker.reruns import has_near, rerun_shards
+from distbench.worker.session import Session
 
 
 class ReferenceJobs:
@@ -33,7 +35,9 @@ class ReferenceJobs:
     def make_reference(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the scenario on one device; writes a trace for each tier."""
         scenario = scenario_from_json(payload["scenario"])
+        folder = Path(payload["reference"])
         session = self._task.make_session(payload, scenario)
+        session.shelf = Shelf(folder)
         self._task.read_data(session, payload, scenario, "one")
         self._task.take_data(session, payload, scenario)
         reference = Reference(session, scenario, payload["replicas"])
@@ -42,7 +46,6 @@ class ReferenceJobs:
             reference.start_from(read_trace(Path(restored), saved))
         self._replay = replay = Replay(reference)
         program = session.program
-        folder = Path(payload["folder"])
         twins: dict[Tier, int] = {}
         proved = program.prove_exact(scenario.steps, reference.shards)
         for tier in payload["tiers"]:
@@ -80,17 +83,27 @@ class ReferenceJobs:
         }
 
     def replay(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Feed what the cluster observed into the single-device update."""
+        """Feed what the cluster observed into the single-device update.
+
+        May be asked for once for each cluster that has this reference, until it says
+        that it is `spent`: a second build of the subject comes in the first one's way.
+        """
         if self._replay is None:
             raise RuntimeError("replay was asked for before the reference")
         reference = self._replay.reference
+        reference.session.shelf = Shelf(Path(payload["folder"]))
+        built: list[Session] = []
+
+        def build() -> Session:
+            built.append(self._task.make_session(payload, reference.scenario))
+            return built[-1]
+
+        followed = {tier: self._follow(payload, tier) for tier in payload["tiers"]}
+        observed = read_observed(payload, payload["tiers"][-1])
         return {
-            "tiers": {tier: self._follow(payload, tier) for tier in payload["tiers"]},
-            "drawn_anew": find_drawn_anew(
-                read_observed(payload, payload["tiers"][-1]),
-                reference,
-                lambda: self._task.make_session(payload, reference.scenario),
-            ),
+            "tiers": followed,
+            "drawn_anew": find_drawn_anew(observed, reference, build),
+            "spent": bool(built),
         }
 
     def _follow(self, payload: Mapping[str, Any], tier: Tier) -> Mapping[str, Any]:

@@ -1,0 +1,107 @@
+"""The task with one device, and the run there by which scenarios are judged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from distbench.launch.group import Group
+from distbench.launch.start import Job
+from distbench.observe.launching import ONE, Launch
+from distbench.observe.subject import ask_one
+from distbench.target import TargetRef
+from distbench.trace.shelf import Shelf
+
+
+class OneDevice:
+    """A task with one device, for scenarios that have the same run there.
+
+    It serves one after the other, and computes that run for the first one alone. Where
+    something failed another task takes its place.
+
+    Args:
+        launch: How the task is started.
+        group: The task, where there is one already that has computed nothing yet.
+        scenarios: How many it is for; after the last one it is ended.
+    """
+
+    def __init__(
+        self, launch: Launch, group: Group | None = None, *, scenarios: int = 1
+    ) -> None:
+        self._launch = launch
+        self._group = group
+        self._left = scenarios
+        self._folder: Path | None = None
+        self._answer: Mapping[str, Any] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the traces of its run are."""
+        if self._folder is None:
+            name = f"reference-{time.monotonic_ns()}"
+            self._folder = self._launch.directory.make_folder(name)
+        return self._folder
+
+    @contextmanager
+    def serve(self, opening: Job) -> Iterator[Group]:
+        """Its task, for one scenario.
+
+        Args:
+            opening: The first job of a task, if one has to be started.
+        """
+        if self._group is None or self._group.closed:
+            self._group = self._launch.start_cluster(ONE, opening)
+            self._answer = None
+        self._left -= 1
+        with ExitStack() as ending:
+            ending.push(self._group)
+            yield self._group
+            if self._left > 0:
+                ending.pop_all()
+
+    def make_reference(
+        self, payload: Mapping[str, Any], target: TargetRef, *, timeout_s: float
+    ) -> Mapping[str, Any]:
+        """What its task answers when it has run the scenario that it serves.
+
+        Args:
+            payload: Of the scenario's jobs.
+            target: The subject.
+            timeout_s: The deadline, if the task has to be asked.
+
+        Raises:
+            BadInputError: The subject fails on one device already.
+            ClusterError: The bench's own part failed.
+        """
+        if self._group is None:
+            raise RuntimeError("a reference was asked for outside of serve()")
+        if self._answer is None:
+            self._answer = ask_one(
+                self._group, "reference", payload, target=target, timeout_s=timeout_s
+            )
+        return self._answer
+
+    def replace(self) -> None:
+        """Have another task for the next scenario."""
+        if self._group is not None:
+            self._group.close()
+
+    def clear(self) -> None:
+        """Remove the large arrays of its run: nobody judges by it any more."""
+        if self._folder is not None:
+            Shelf(self._folder).clear()
+
+    def __enter__(self) -> OneDevice:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.replace()

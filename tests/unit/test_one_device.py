@@ -1,0 +1,145 @@
+"""One run on one device for several scenarios: who shares it, and when it is anew."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from distbench.checking.plan import Planned, plan_scenarios
+from distbench.launch.start import Job
+from distbench.machine import Machine
+from distbench.observe import OneDevice
+from distbench.options import CheckOptions
+from distbench.target import TargetRef, parse_target
+
+MACHINE = Machine(cores=2, memory_bytes=2**34, gpus=0)
+OPENING = Job(name="open", payload={}, timeout_s=1.0)
+
+
+class Task:
+    """A group of one task that answers how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.closed = False
+
+    def call(self, job: str, payload: object, *, timeout_s: float) -> dict[str, Any]:
+        self.asked += 1
+        return {"worker:0": {"job": job, "asked": self.asked}}
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> TargetRef:
+    (tmp_path / "own.py").write_text("def make(): ...\n")
+    return parse_target(f"{tmp_path}/own.py:make")
+
+
+@pytest.fixture
+def started() -> list[Task]:
+    return []
+
+
+@pytest.fixture
+def launch(started: list[Task], tmp_path: Path) -> Any:
+    def start_cluster(*_: object) -> Task:
+        started.append(Task())
+        return started[-1]
+
+    directory = SimpleNamespace(make_folder=lambda name: tmp_path / name)
+    return SimpleNamespace(start_cluster=start_cluster, directory=directory)
+
+
+def serve(one: OneDevice, target: TargetRef) -> Any:
+    with one.serve(OPENING):
+        return one.make_reference({}, target, timeout_s=1.0)
+
+
+def test_a_run_is_asked_for_once_and_its_task_ends_with_the_last_scenario(
+    launch: Any, started: list[Task], target: TargetRef
+) -> None:
+    with OneDevice(launch, scenarios=2) as one:
+        first = serve(one, target)
+        assert not started[0].closed
+        assert serve(one, target) == first
+        assert [task.closed for task in started] == [True]
+    assert started[0].asked == 1
+
+
+def test_a_task_that_is_there_is_taken(
+    launch: Any, started: list[Task], target: TargetRef
+) -> None:
+    task: Any = Task()
+    with OneDevice(launch, task) as one:
+        assert serve(one, target)["job"] == "reference"
+    assert task.closed
+    assert not started
+
+
+@pytest.mark.parametrize("way", ["an error", "by request"])
+def test_another_task_runs_it_again(
+    way: str, launch: Any, started: list[Task], target: TargetRef
+) -> None:
+    with OneDevice(launch, scenarios=3) as one:
+        serve(one, target)
+        if way == "by request":
+            one.replace()
+        else:
+            with pytest.raises(ValueError, match="broken"), one.serve(OPENING):
+                raise ValueError("broken")
+        serve(one, target)
+        assert [task.asked for task in started] == [1, 1]
+        assert [task.closed for task in started] == [True, way == "an error"]
+    assert started[-1].closed
+
+
+def test_a_scenario_that_was_left_out_leaves_no_task(
+    launch: Any, started: list[Task], target: TargetRef
+) -> None:
+    with OneDevice(launch, scenarios=2) as one:
+        serve(one, target)
+        folder = one.folder
+    assert started[0].closed
+    assert one.folder == folder
+
+
+def plan(kind: str = "optimizer", **options: Any) -> tuple[Planned, ...]:
+    return plan_scenarios("a.b:c", kind, CheckOptions(**options), MACHINE)
+
+
+def count_runs(planned: tuple[Planned, ...]) -> int:
+    """How many runs on one device scenarios need that follow one another."""
+    pairs = itertools.pairwise(planned)
+    return 1 + sum(left.reference != right.reference for left, right in pairs)
+
+
+def test_as_many_replicas_share_a_run_whatever_the_cluster() -> None:
+    clusters = ("mirrored:2", "mwms:2", "central:2", "mwms:4", "ps:2+1", "one")
+    found = plan(clusters=clusters, workloads=("linear",), paths=("default", "user"))
+    # Under parameter servers each step is one replica's.
+    assert count_runs(found) == 2 * 3
+    assert len(found) == 2 * len(clusters)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("pipeline", {}),
+        ("program", {"restore_from": "mirrored:2"}),
+        ("program", {"clusters": ("ps:2+1", "ps:3+1"), "in_flight": 3}),
+    ],
+)
+def test_what_follows_from_the_cluster_is_shared_by_nobody(
+    kind: str, options: dict[str, Any]
+) -> None:
+    found = plan(kind, **{"clusters": ("mirrored:2", "mwms:2"), **options})
+    assert count_runs(found) == len(found) == 2
