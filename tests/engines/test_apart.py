@@ -67,13 +67,15 @@ def check_restored(**options: Any) -> Verdict:
 def check_large(**options: Any) -> Verdict:
     # Its arrays are files of their own beside the traces.
     target = f"{CLUSTER / 'test_large_models.py'}:Wide"
-    return distbench.check(target, "mwms:2", tiers=("bounded",), steps=2, **options)
+    clusters = ("mwms:2", "mirrored:2")
+    return distbench.check(target, clusters, tiers=("bounded",), steps=2, **options)
 
 
 def check_wrong(**options: Any) -> Verdict:
-    # Found, set beside the framework's own, and confirmed by a third cluster.
+    # Found, set beside the framework's own, and confirmed by one more cluster.
     target = f"{ROOT / 'docs' / 'examples' / 'larc.py'}:make_larc"
-    return distbench.check(target, "mwms:2", workload="linear", **options)
+    clusters = ("mwms:2", "mirrored:2")
+    return distbench.check(target, clusters, workload="linear", **options)
 
 
 _LOOPS = """
