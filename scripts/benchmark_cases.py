@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,8 @@ from typing import Any
 from benchmark_gains import CLUSTER, LACKS, Bench
 from benchmark_program import measure_memory, measure_steps, train
 from benchmark_rival import Rival
-from measure_check import SUBJECT, check_cold, check_warm
+from benchmark_suite import PROCESSES, VERDICTS, measure_suite
+from measure_check import SUBJECT, WORKLOAD, check_cold, check_warm
 
 import distbench
 
@@ -226,6 +227,28 @@ def measure_compare(rounds: int) -> Samples:
     return samples
 
 
+def check_all(*checks: Sequence[str]) -> None:
+    """Check the subject several times, each time on clusters with one run for all."""
+    for clusters in checks:
+        distbench.check(SUBJECT, clusters, workload=WORKLOAD).raise_for_status()
+
+
+_ALIKE = ("mirrored:2", "mwms:2", "central:2")
+_SHARED = {
+    "in one check": partial(time_call, partial(check_all, _ALIKE)),
+    "in a check for each": partial(
+        time_call, partial(check_all, *((spec,) for spec in _ALIKE))
+    ),
+}
+
+
+def measure_scenarios(rounds: int) -> Samples:
+    """The bench's own scenarios."""
+    found = [measure_suite() for _ in range(rounds)]
+    names = ("seconds", "processor seconds")
+    return dict(zip(names, map(list, zip(*found, strict=True)), strict=True))
+
+
 def _list_cases() -> tuple[Case, ...]:
     runs = "a fresh cluster, three steps of one variable"
     return (
@@ -245,6 +268,18 @@ def _list_cases() -> tuple[Case, ...]:
             title="one more check of it in the same process",
             measure=partial(take_turns, _WARM),
             rounds=5,
+        ),
+        Case(
+            name="shared",
+            title=f"a check of it on {', '.join(f'`{spec}`' for spec in _ALIKE)}",
+            measure=partial(take_turns, _SHARED),
+            rounds=5,
+        ),
+        Case(
+            name="suite",
+            title=f"`pytest scenarios/ -n {PROCESSES}`, for each {VERDICTS} verdicts",
+            measure=measure_scenarios,
+            rounds=1,
         ),
         *(
             Case(

@@ -13,6 +13,7 @@ _NAMES = (
     "measure_check",
     "benchmark_program",
     "benchmark_rival",
+    "benchmark_suite",
     "benchmark_cases",
     "benchmark_page",
     "benchmark",
@@ -76,3 +77,20 @@ def test_sides_of_other_numbers_have_no_quartiles(scripts: dict[str, Any]) -> No
     rows = [{"case": "memory", "distbench": "0123abc", "samples": samples}]
     page = scripts["benchmark_page"].make_page({"place": None, "rows": rows})
     assert "| alone | 450 | 450 to 450 | 5.00 | |" in page
+
+
+def test_a_verdict_is_a_scenario_that_ran_whatever_its_tiers(
+    scripts: dict[str, Any],
+) -> None:
+    def run(scenario: str, status: str, tier: str, seed: int = 1) -> dict[str, Any]:
+        setup = {"seed": seed}
+        return {"scenario": scenario, "status": status, "tier": tier, "setup": setup}
+
+    runs = [
+        run("a", "pass", "exact"),
+        run("a", "fail", "bounded"),
+        run("a", "pass", "exact", seed=2),
+        run("b", "skipped", "exact"),
+        run("c", "refused", "bounded"),
+    ]
+    assert scripts["benchmark_suite"].count_verdicts(runs) == 2

@@ -1,0 +1,46 @@
+"""What the bench's own scenarios take, for each 300 verdicts of real clusters."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+from time import perf_counter
+from typing import Any
+
+PROCESSES = 2
+"""Tests at a time, as in scripts/scenarios."""
+VERDICTS = 300
+_JUDGED = ("pass", "fail")
+_ROOT = Path(__file__).parents[1]
+
+
+def measure_suite() -> tuple[float, float]:
+    """Seconds and processor seconds of `pytest scenarios/` for 300 verdicts."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "verdict.json"
+        command = [sys.executable, "-m", "pytest", "scenarios", "-q"]
+        command += ["-n", str(PROCESSES), "--distbench-json", str(file)]
+        begin, used = perf_counter(), _measure_used()
+        subprocess.run(command, check=True, cwd=_ROOT, timeout=3600)
+        taken, used = perf_counter() - begin, _measure_used() - used
+        share = VERDICTS / count_verdicts(json.loads(file.read_text())["runs"])
+    return taken * share, used * share
+
+
+def count_verdicts(runs: Iterable[Mapping[str, Any]]) -> int:
+    """Scenarios that ran to their end with all their phases, whatever their tiers."""
+    judged = [run for run in runs if run["status"] in _JUDGED]
+    return len(
+        {(run["scenario"], json.dumps(run["setup"], sort_keys=True)) for run in judged}
+    )
+
+
+def _measure_used() -> float:
+    """Processor seconds of the processes that have ended."""
+    used = getrusage(RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
