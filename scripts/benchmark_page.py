@@ -21,10 +21,10 @@ _LEFT_OUT = """
   left out of them already.
 - A digest that is a sum instead of a hash of every number: it is blind to rows that
   change places.
-
-Spare tasks that wait with their TensorFlow opened would make a single scenario start
-sooner, and not a series of them: on a busy machine the same work is done at another
-time.
+- A spare set of tasks that waits for the next check: forked, with its strategy made,
+  and warmed by a program of the bench's own. Most of a check stays, since the subject
+  has to be traced and run in it all the same; the work of the warm-up is added to every
+  save, and a series of scenarios has no idle time for it.
 """
 
 
