@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from distbench.checking.checker import check_target
 from distbench.cluster import ClusterSpec
@@ -76,35 +77,43 @@ def run_selftest(items: Sequence[Item], tell: Tell = lambda *_: None) -> Score:
 
 
 def _run_items(items: Sequence[Item]) -> Iterator[Cell | Passed]:
-    for item in items:
+    for sample, alike in groupby(items, key=lambda item: item.sample):
+        clusters = [item.cluster for item in alike]
         start_s = time.monotonic()
-        verdict = _check(item)
-        seconds = time.monotonic() - start_s
-        if isinstance(item.sample, Fault):
-            yield score_fault(item.sample, item.cluster, verdict, seconds)
-        else:
-            yield score_program(item.sample, item.cluster, verdict, seconds)
+        verdict = _check(sample, clusters)
+        seconds = (time.monotonic() - start_s) / len(clusters)
+        for cluster in clusters:
+            runs = tuple(run for run in verdict.runs if run.cluster == cluster)
+            found = replace(verdict, runs=runs)
+            if isinstance(sample, Fault):
+                yield score_fault(sample, cluster, found, seconds)
+            else:
+                yield score_program(sample, cluster, found, seconds)
 
 
-def _check(item: Item) -> Verdict:
-    workload = item.sample.workload
+def _check(sample: Fault | Unusual, clusters: Sequence[str]) -> Verdict:
+    """Check a sample; its clusters share the single-device run that judges them."""
+    workload = sample.workload
     options = CheckOptions(
-        clusters=(item.cluster,),
+        clusters=tuple(clusters),
         # A program's data proves nothing to the exact tier, which would be skipped.
         tiers=("exact", "bounded") if workload == "linear" else ("bounded",),
         workloads=() if workload is None else (workload,),
-        in_flight=item.sample.in_flight,
+        in_flight=sample.in_flight,
     )
     try:
-        return check_target(parse_target(item.sample.target), options)
+        return check_target(parse_target(sample.target), options)
     except BadInputError as error:
         # A sample that does not even run on one device must not hide the others.
-        broken = Run(
-            scenario=item.sample.name,
-            cluster=item.cluster,
-            path="default",
-            tier="bounded",
-            status=Status.ERROR,
-            message=str(error),
+        broken = tuple(
+            Run(
+                scenario=sample.name,
+                cluster=cluster,
+                path="default",
+                tier="bounded",
+                status=Status.ERROR,
+                message=str(error),
+            )
+            for cluster in clusters
         )
-        return Verdict(target=item.sample.target, runs=(broken,), environment={})
+        return Verdict(target=sample.target, runs=broken, environment={})
