@@ -211,6 +211,11 @@ class Group:
             self._end(polite=False)
             raise
 
+    def dismiss(self) -> None:
+        """Ask all tasks to end, for who has something to do until they have."""
+        for member in self._events.list_alive():
+            member.channel.send({"exit": True}, timeout_s=TICK_S)
+
     def close(self) -> None:
         """End all tasks: by request, then by SIGTERM, then by SIGKILL."""
         if not self.closed:
@@ -318,8 +323,7 @@ class Group:
         self._events.injurer.end()
         try:
             if polite:
-                for member in self._events.list_alive():
-                    member.channel.send({"exit": True}, timeout_s=TICK_S)
+                self.dismiss()
                 self._wait_ended(_POLITE_S)
             for member in self._events.list_alive():
                 member.process.signal_group(signal.SIGTERM)

@@ -26,7 +26,7 @@ class OneDevice:
     Args:
         launch: How the task is started.
         group: The task, where there is one already that has computed nothing yet.
-        scenarios: How many it is for; after the last one it is ended.
+        scenarios: How many it is for; after the last one it is asked to end.
     """
 
     def __init__(
@@ -60,8 +60,9 @@ class OneDevice:
         with ExitStack() as ending:
             ending.push(self._group)
             yield self._group
-            if self._left > 0:
-                ending.pop_all()
+            if self._left == 0:
+                self._group.dismiss()
+            ending.pop_all()
 
     def make_reference(
         self, payload: Mapping[str, Any], target: TargetRef, *, timeout_s: float

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
@@ -78,39 +79,35 @@ def observe(
     control: TargetRef | None = None
     found: tuple[Tier, ...] = ()
     injury = ""
-    with one.serve(opening) as alone:
+    with one.serve(opening) as alone, ExitStack() as clusters:
         environment = dict(next(iter(alone.first.values()))["environment"])
         try:
             if scenario.restore_from:
                 saved = train_before(target, scenario, folder, launch, left)
                 payload = {**payload, **saved}
-            with launch.start_cluster(spec, opening) as cluster:
-                answer, wait_prepared = prepare_both(
-                    one,
-                    cluster,
-                    scenario,
-                    payload,
-                    target=target,
-                    tasks=trainers,
-                    left=left,
-                )
-                if answer["control"] is not None:
-                    control = target_from_json(answer["control"])
-                found = tuple(answer["twins"])
-                if not found:
-                    return Observation(environment=environment)
-                payload = {
-                    **payload,
-                    "shards": answer["shards"],
-                    "tiers": list(found),
-                }
-                wait_prepared()
-                cluster.injure(*list_injuries(scenario, launch))
-                reads = {**payload, "reads": list_reads(payload, found)}
-                try:
-                    cluster.call("train", reads, timeout_s=left(), tasks=trainers)
-                finally:
-                    injury = tell_injuries(scenario, cluster.injury)
+            cluster = clusters.enter_context(launch.start_cluster(spec, opening))
+            answer, wait_prepared = prepare_both(
+                one,
+                cluster,
+                scenario,
+                payload,
+                target=target,
+                tasks=trainers,
+                left=left,
+            )
+            if answer["control"] is not None:
+                control = target_from_json(answer["control"])
+            found = tuple(answer["twins"])
+            if not found:
+                return Observation(environment=environment)
+            payload = {**payload, "shards": answer["shards"], "tiers": list(found)}
+            wait_prepared()
+            cluster.injure(*list_injuries(scenario, launch))
+            reads = {**payload, "reads": list_reads(payload, found)}
+            try:
+                cluster.call("train", reads, timeout_s=left(), tasks=trainers)
+            finally:
+                injury = tell_injuries(scenario, cluster.injury)
         except TaskFailedError as error:
             return Observation(
                 failure=error,
@@ -123,6 +120,8 @@ def observe(
                 tiers=found,
                 injury=injury,
             )
+        # They end while one device follows what they did.
+        cluster.dismiss()
         replayed = alone.call("replay", payload, timeout_s=left())
         replies = next(iter(replayed.values()))
         if replies["spent"]:

@@ -151,6 +151,19 @@ def test_no_process_is_left_after_close(start: Starter) -> None:
 
 
 @pytest.mark.parametrize("how", ["fork", *swept("spawn")])
+def test_tasks_that_were_dismissed_end_while_another_group_works(
+    start: Starter, how: str
+) -> None:
+    dismissed, other = start(start=how), start(start=how)
+    pids = dismissed.pids.values()
+    dismissed.dismiss()
+    assert all(map(is_gone_soon, pids))
+    assert len(other.call("echo", {}, timeout_s=TIMEOUT_S)) == 2
+    dismissed.close()
+    assert dismissed.closed
+
+
+@pytest.mark.parametrize("how", ["fork", *swept("spawn")])
 def test_what_a_task_started_ends_with_it(start: Starter, how: str) -> None:
     group = start("one", start=how)
     results = group.call("start_grandchild", {}, timeout_s=TIMEOUT_S)
