@@ -59,10 +59,7 @@ class RecordingBoard(TapBoard):
         if replica in self._traced and self._traced[replica] is graph:
             return
         self._traced[replica] = graph
-        self._calls[replica] = self._depth[replica] = 0
-        self._targets.pop(replica, None)
-        for key in [key for key in self._seen if key[0] == replica]:
-            del self._seen[key]
+        self._forget_trace(replica)
 
     def end_step(self) -> None:
         """Forget what a step that ran op by op has left: the next one counts anew."""

@@ -21,7 +21,8 @@ from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from distbench.trace import Phase, SparseRows, Value
-from distbench.worker.digests import digest_tensors
+from distbench.worker.digests import Digests
+from distbench.worker.reach import is_in_reach
 from distbench.worker.state import read_component
 
 
@@ -60,17 +61,6 @@ def _keep_from_xla() -> AbstractContextManager[Any]:
     if tf.executing_eagerly():
         return nullcontext()
     return tf.xla.experimental.jit_scope(compile_ops=False)
-
-
-def _is_in_reach(value: Any) -> bool:
-    """Whether the code that is traced now can use a tensor: of its graph or around."""
-    home = getattr(value, "graph", None)  # what was computed op by op has none
-    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-    while home is not None and graph is not home:
-        if graph is None:
-            return False
-        graph = getattr(graph, "outer_graph", None)
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +107,7 @@ class TapBoard:
         self._depth: dict[int, int] = {}
         self._seen: dict[tuple[int, str], list[Any]] = {}
         self._targets: dict[int, list[Any]] = {}
+        self._digests = Digests()
         self._is_between = False
         self._local = threading.local()
         self._reached: dict[int, Phase] = {}
@@ -159,12 +150,17 @@ class TapBoard:
     def enter_replica(self) -> Iterator[None]:
         """Around one replica's step: a new trace counts its calls from 0."""
         replica = self.find_replica()
-        self._calls[replica] = self._depth[replica] = 0
         self._reached.pop(replica, None)
+        self._forget_trace(replica)
+        yield
+
+    def _forget_trace(self, replica: int) -> None:
+        """Drop what was seen while another graph was traced."""
+        self._calls[replica] = self._depth[replica] = 0
         self._targets.pop(replica, None)
+        self._digests.forget(replica)
         for key in [key for key in self._seen if key[0] == replica]:
             del self._seen[key]
-        yield
 
     @contextmanager
     def enter_call(self) -> Iterator[bool]:
@@ -229,7 +225,7 @@ class TapBoard:
         step computed: what it returns is another tensor.
         """
         seen = self._seen.get((self.find_replica(), variable), [])
-        return seen[0] if len(seen) == 1 and _is_in_reach(seen[0]) else None
+        return seen[0] if len(seen) == 1 and is_in_reach(seen[0]) else None
 
     def remember_target(self, target: Any, *, trains: bool) -> None:  # noqa: ARG002  # for those who watch what trains alone
         """Keep what a tape of this replica differentiated.
@@ -292,7 +288,7 @@ class TapBoard:
         # of what it compiles; their inputs become outputs of its clusters.
         with _keep_from_xla():
             if self.digested and point.phase != "loss":
-                tensors = (digest_tensors(tensors),)
+                tensors = (self._digests.digest(point.replica, tensors),)
             sinks = self._sinks.get(point)
             if sinks is None or len(sinks) != len(tensors):
                 sinks = tuple(self._create(tensor.dtype) for tensor in tensors)
