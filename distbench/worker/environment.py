@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import tensorflow as tf
@@ -51,6 +52,7 @@ def describe_environment() -> Mapping[str, Any]:
     }
 
 
+@cache  # a recorded step asks anew
 def _find_version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
