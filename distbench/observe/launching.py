@@ -23,7 +23,12 @@ from distbench.scenario import Scenario, scenario_to_json
 from distbench.target import TargetRef, target_to_json
 
 ENTRY = "distbench.worker.main:run_task"
-PRELOADS = ("tensorflow", "tf_keras", "distbench.worker.main")
+PRELOADS = (
+    "tensorflow",
+    "tf_keras",
+    "distbench.worker.main",
+    "distbench.worker.beforehand",
+)
 """Modules that the fork server imports for all tasks: none of them runs an op."""
 ONE = ClusterSpec(kind="one", device="cpu")
 _GIB = 1 << 30

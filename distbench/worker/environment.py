@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import tensorflow as tf
@@ -26,14 +25,24 @@ _SETTINGS = (
 and so do all that begin with `NCCL_`."""
 
 
+def _find_version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+_VERSIONS = {
+    name.replace("-", "_"): _find_version(name)
+    for name in ("tensorflow", "tf-keras", "keras", "numpy")
+}
+"""Looked up where this is imported: by the fork server, once for all of its tasks."""
+
+
 def describe_environment() -> Mapping[str, Any]:
     """Versions, devices and settings that a result depends on, and where it listens."""
-    versions = {
-        name.replace("-", "_"): _find_version(name)
-        for name in ("tensorflow", "tf-keras", "keras", "numpy")
-    }
     return {
-        **versions,
+        **_VERSIONS,
         "devices": [device.name for device in tf.config.list_logical_devices()],
         "variables": {
             name: value
@@ -50,11 +59,3 @@ def describe_environment() -> Mapping[str, Any]:
             ),
         },
     }
-
-
-@cache  # a recorded step asks anew
-def _find_version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -215,3 +215,41 @@ def test_a_step_is_traced_again_only_where_that_may_matter(cluster: str) -> None
         # The last trace is the one that runs.
         assert not seen[0]
         assert seen[-1]
+
+
+def _see_what_was_asked() -> dict[str, bool]:
+    """Runs in a task: what its fork server has asked, by what it has asked of."""
+    import _abc
+    import importlib.metadata
+    import weakref
+    from unittest import mock
+
+    import tensorflow as tf
+
+    from distbench.worker.environment import describe_environment
+
+    def is_kept(kind: type, abstract: type) -> bool:
+        _, true, false, _ = _abc._get_dump(abstract)
+        return weakref.ref(kind) in true | false
+
+    class Unasked:
+        pass
+
+    with mock.patch.object(importlib.metadata, "version", side_effect=AssertionError):
+        version = describe_environment()["tensorflow"]
+    return {
+        "kinds": is_kept(tf.Operation, tf.TypeSpec),
+        "derived kinds": is_kept(tf.Operation, tf.RaggedTensor),
+        "a kind of the task's own": is_kept(Unasked, tf.TypeSpec),
+        "versions": version == tf.__version__,
+    }
+
+
+def test_a_fork_server_asks_what_each_task_would_ask() -> None:
+    (asked,) = distbench.run(_see_what_was_asked, "one").values()
+    assert asked == {
+        "kinds": True,
+        "derived kinds": True,
+        "a kind of the task's own": False,
+        "versions": True,
+    }
