@@ -35,6 +35,7 @@ from distbench.worker.state import (
     list_shards,
     list_state,
     list_unlisted,
+    read_component,
     walk_variables,
     write_component,
 )
@@ -337,8 +338,9 @@ def _check_values(table: VariableTable) -> None:
     """
     for variable in table.state:
         for component in variable.components:
-            shape = tf.raw_ops.VariableShape(input=component.handle)
-            if tuple(shape.numpy()) != variable.info.shape:
+            # Not asked for its shape alone: the first op of a kind takes milliseconds,
+            # and to read them comes next anyway.
+            if read_component(component).shape != variable.info.shape:
                 raise ValueError(
                     f"variable '{variable.info.path}', which the step made, has no "
                     "value: it was made inside of strategy.run. Make it before, under "

@@ -47,7 +47,8 @@ def _make_empty(dtype: tf.DType) -> tf.Tensor:
 
 @cache
 def _keep_empty(dtype: tf.DType) -> tf.Tensor:
-    return tf.zeros(_EMPTY, dtype)
+    # Op by op, an op of a kind that has not run yet takes milliseconds: `Fill`, say.
+    return tf.constant(np.zeros(_EMPTY, dtype.as_numpy_dtype))
 
 
 def empty_sink(sink: Any) -> None:
@@ -304,7 +305,9 @@ class TapBoard:
                 shape=tf.TensorShape(None),
                 validate_shape=False,
                 trainable=False,
-                name="distbench_tap",
+                # What is made anew in each scope is another op to TensorFlow, and the
+                # first run of one takes a millisecond.
+                name="distbench_tap/",
             )
 
     def _feed(self, place: tuple[int, Phase, str], value: Any) -> Any:

@@ -253,3 +253,32 @@ def test_a_fork_server_asks_what_each_task_would_ask() -> None:
         "a kind of the task's own": False,
         "versions": True,
     }
+
+
+def _name_taps(file: str) -> tuple[set[str], int]:
+    """Runs in a task: how taps are called, and how many there are."""
+    from distbench.cluster import ClusterSpec
+    from distbench.scenario import Scenario
+    from distbench.target import load_target, parse_target
+    from distbench.worker.session import Session
+    from distbench.worker.sizes import find_sizes
+    from distbench.worker.strategies import configure_runtime, make_strategy
+    from distbench.worker.subjects import make_program
+
+    spec = ClusterSpec.parse("mirrored:2@cpu")
+    scenario = Scenario(target=file, workload="linear", cluster="mirrored:2")
+    configure_runtime(spec, 0)
+    target = load_target(parse_target(f"{file}:make_keras2_adam"))
+    program = make_program(target, scenario)
+    session = Session(program, make_strategy(spec), spec, spec.tasks[0])
+    sizes = find_sizes(program, scenario, spec.replicas)
+    session.prepare(session.make_step(), list(sizes.cut(0, program.data(0))))
+    names = [sink.name for sinks in session.board._sinks.values() for sink in sinks]
+    return set(names), len(names)
+
+
+def test_taps_are_made_by_one_op() -> None:
+    """A name is a part of the op, and the first run of an op takes a millisecond."""
+    subjects = str(Path(__file__).with_name("family_subjects.py"))
+    ((names, count),) = distbench.run(_name_taps, "one", args=(subjects,)).values()
+    assert count > len(names) == 1
