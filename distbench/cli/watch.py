@@ -15,7 +15,9 @@ from pathlib import Path
 from distbench.cli.outcome import ENDED_BY_SIGNAL, run_command, say
 from distbench.target import TargetRef
 
-_LOOK_S = 0.2
+_LOOK_S = 0.05
+_SHARE = 10
+"""A large folder is looked at for this part of the time at most."""
 _LEFT_OUT = ("__pycache__", "node_modules", "site-packages")
 
 Stamp = dict[Path, tuple[int, int]]
@@ -40,10 +42,17 @@ def check_on_save(target: TargetRef, check: Callable[[], int]) -> int:
             return code
         try:
             say(f"waiting for a change in {place}; Ctrl-C ends this")
-            while read_stamp(place) == before:
-                time.sleep(_LOOK_S)
+            _wait_for_change(place, before)
         except KeyboardInterrupt:
             return code
+
+
+def _wait_for_change(place: Path, before: Stamp) -> None:
+    while True:
+        begin_s = time.perf_counter()
+        if read_stamp(place) != before:
+            return
+        time.sleep(max(_LOOK_S, _SHARE * (time.perf_counter() - begin_s)))
 
 
 def find_sources(target: TargetRef) -> Path:
