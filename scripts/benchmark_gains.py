@@ -64,6 +64,7 @@ LACKS: Mapping[str, Mapping[str, str]] = {
         "entry": "benchmark_gains:run_collecting"
     },
     "each step is traced twice": {"entry": "benchmark_gains:run_tracing"},
+    "each task asks for the first time": {"left_out": "distbench.worker.beforehand"},
 }
 
 
@@ -112,7 +113,11 @@ class Bench:
 
 def serve(name: str) -> None:
     """Check once for every line of the input; print what it took."""
-    launching.ENTRY = LACKS[name].get("entry", launching.ENTRY)
+    lacks = LACKS[name]
+    launching.ENTRY = lacks.get("entry", launching.ENTRY)
+    launching.PRELOADS = tuple(
+        module for module in launching.PRELOADS if module != lacks.get("left_out")
+    )
     for _ in sys.stdin:
         begin = measure_processor()
         distbench.check(SUBJECT, CLUSTER, steps=3)

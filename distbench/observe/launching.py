@@ -23,7 +23,7 @@ from distbench.scenario import Scenario, scenario_to_json
 from distbench.target import TargetRef, target_to_json
 
 ENTRY = "distbench.worker.main:run_task"
-PRELOADS = (
+PRELOADS: tuple[str, ...] = (
     "tensorflow",
     "tf_keras",
     "distbench.worker.main",
