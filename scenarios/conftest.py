@@ -192,10 +192,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Note the clusters of the tests that differ in nothing else."""
     together = session.config.stash.setdefault(_TOGETHER, {})
     for item in session.items:
-        params = getattr(item, "callspec", None) and item.callspec.params
-        if params and "case" in params:
-            group = _find_group(item)
-            together.setdefault(group, []).append(params["case"].cluster)
+        spec = getattr(item, "callspec", None)
+        case = None if spec is None else spec.params.get("case")
+        # Tests of other folders may have cases of their own.
+        if isinstance(case, Case):
+            together.setdefault(_find_group(item), []).append(case.cluster)
 
 
 def _find_group(item: Any) -> object:
