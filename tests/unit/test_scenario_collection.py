@@ -101,3 +101,10 @@ def test_every_file_says_which_bug_it_would_catch_and_links_it():
         heading = file.read_text().split('"""')[1]
         assert heading.startswith("Would catch "), file.name
         assert "https://github.com/" in heading, file.name
+
+
+def test_scenarios_are_collected_beside_cases_of_others(collect: Collect) -> None:
+    found = collect("tests/faults")
+    assert found.ret == 0
+    assert "tests/faults/test_injured.py" in found.stdout.str()
+    assert "[linear-lazy_adam-mwms:2-default]" in found.stdout.str()
