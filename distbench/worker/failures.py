@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 import sysconfig
 import traceback
@@ -15,9 +17,14 @@ from distbench.errors import BadInputError
 from distbench.worker.collectives import find_wait
 
 _LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
-_FOREIGN = re.compile(
-    r"[/\\](tensorflow|tf_keras|keras|distbench)[/\\]|__autograph_generated_file"
+_FRAMEWORKS = tuple(
+    os.path.join(folder, "")  # noqa: PTH118  # a Path has no separator at its end
+    for name in ("tensorflow", "tf_keras", "keras", "distbench")
+    if (spec := importlib.util.find_spec(name)) is not None
+    for folder in spec.submodule_search_locations or ()
 )
+"""Their folders: the user's own may have the same name."""
+_GENERATED = "__autograph_generated_file"
 _MAPPED_FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<number>\d+), in (?P<name>\S+).*\n\s*(?P<line>.*)'
 )
@@ -128,7 +135,7 @@ def format_traceback(error: BaseException) -> str:
     """A traceback of the user's own frames, and the innermost one whoever's it is."""
     original = find_original(error)
     frames = _list_frames(error)
-    kept = [f for f in frames[:-1] if not _FOREIGN.search(f.filename)] + frames[-1:]
+    kept = [f for f in frames[:-1] if not _is_foreign(f.filename)] + frames[-1:]
     lines = ["Traceback (most recent call last, the framework's frames left out):\n"]
     lines += traceback.format_list(kept)
     return "".join([*lines, *traceback.format_exception_only(original)])
@@ -141,7 +148,7 @@ def describe_own_frame(error: BaseException) -> str:
     where the op was made. Code that is installed counts if there is no other.
     """
     frames = [*_list_op_frames(str(find_original(error))), *_list_frames(error)]
-    mine = [f for f in frames if not _FOREIGN.search(f.filename)]
+    mine = [f for f in frames if not _is_foreign(f.filename)]
     own = [f for f in mine if is_own_file(f.filename)]
     own = own or [f for f in mine if f.filename.startswith(_INSTALLED)]
     if not own:
@@ -156,7 +163,11 @@ def describe_own_frame(error: BaseException) -> str:
 def is_own_file(name: str) -> bool:
     """Whether code of a file is the user's own: no framework, and nothing installed."""
     foreign = ("<", *_STANDARD, *_INSTALLED)
-    return not _FOREIGN.search(name) and not name.startswith(foreign)
+    return not _is_foreign(name) and not name.startswith(foreign)
+
+
+def _is_foreign(name: str) -> bool:
+    return name.startswith(_FRAMEWORKS) or _GENERATED in name
 
 
 def _list_frames(error: BaseException) -> list[traceback.FrameSummary]:

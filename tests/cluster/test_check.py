@@ -98,6 +98,16 @@ def test_what_raises_on_one_replica_is_a_finding() -> None:
     assert re.search(line, finding.explanation), finding.explanation
 
 
+def test_a_folder_of_the_users_may_be_called_like_a_package(tmp_path: Path) -> None:
+    file = tmp_path / "keras" / "distbench" / "subjects.py"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(SUBJECTS.read_bytes())
+    verdict = distbench.check(f"{file}:RaisesOnSecondReplica", "mirrored:2")
+    finding = verdict.findings[0]
+    assert finding.origin == "subject"
+    assert 'raise KeyError("no slot on this replica")' in finding.explanation
+
+
 def test_what_fails_when_the_graph_runs_is_found_in_the_users_file() -> None:
     finding = _check("FailsWhenItRuns", "mirrored:2").findings[0]
     assert finding.code == "raises"

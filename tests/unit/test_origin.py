@@ -132,3 +132,23 @@ def test_what_an_op_refuses_in_another_thread_is_deliberate(
     file: str, error: str, expected: bool
 ) -> None:
     assert is_deliberate(THREAD.format(file=file, error=error)) is expected
+
+
+RAISED = """Traceback (most recent call last, the framework's frames left out):
+  File "{file}", line 12, in call
+    raise ValueError("no")
+ValueError: no
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("/opt/lib/python3.11/site-packages/keras/src/trainer.py", True),
+        ("/usr/lib/python3/dist-packages/tensorflow/python/ops/math_ops.py", True),
+        ("/home/me/keras/trainer.py", False),
+        ("/opt/lib/python3.11/site-packages/mine/keras/trainer.py", False),
+    ],
+)
+def test_a_framework_is_where_it_is_installed(file: str, expected: bool) -> None:
+    assert is_deliberate(RAISED.format(file=file)) is expected
