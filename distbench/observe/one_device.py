@@ -35,15 +35,23 @@ class OneDevice:
         self._launch = launch
         self._group = group
         self._left = scenarios
+        self._is_shared = scenarios > 1
         self._folder: Path | None = None
         self._answer: Mapping[str, Any] | None = None
 
-    @property
-    def folder(self) -> Path:
-        """Where the traces of its run are."""
+    def find_folder(self, folder: Path) -> Path:
+        """Where the traces of its run are.
+
+        Beside those of the only scenario, since equal content is stored once in a
+        folder; those of several would come in each other's way.
+
+        Args:
+            folder: That of the scenario that asks.
+        """
         if self._folder is None:
             name = f"reference-{time.monotonic_ns()}"
-            self._folder = self._launch.directory.make_folder(name)
+            make = self._launch.directory.make_folder
+            self._folder = make(name) if self._is_shared else folder
         return self._folder
 
     @contextmanager

@@ -61,9 +61,10 @@ def observe(
     start_s = time.monotonic()
     deadline_s = start_s + scenario.timeout_s
     folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
+    reference = one.find_folder(folder)
     trainers = list_trainers(spec)
     payload = {
-        **make_payload(target, scenario, spec, folder, one.folder),
+        **make_payload(target, scenario, spec, folder, reference),
         "replicas": spec.replicas,
         "tiers": list(tiers),
         "cluster": str(spec),
@@ -115,7 +116,7 @@ def observe(
                 seconds=time.monotonic() - start_s,
                 environment=environment,
                 folder=folder,
-                reference=one.folder,
+                reference=reference,
                 logs={str(task): text for task, text in error.log_tails.items()},
                 tiers=found,
                 injury=injury,
@@ -134,10 +135,10 @@ def observe(
         },
         control=control,
         seconds=time.monotonic() - start_s,
-        disk_bytes=measure_disk(folder) + measure_disk(one.folder),
+        disk_bytes=sum(map(measure_disk, {folder, reference})),
         environment={**environment, "python": sys.version.split()[0]},
         folder=folder,
-        reference=one.folder,
+        reference=reference,
         logs=name_logs(alone, cluster),
         tiers=found,
         injury=injury,

@@ -110,9 +110,17 @@ def test_a_scenario_that_was_left_out_leaves_no_task(
 ) -> None:
     with OneDevice(launch, scenarios=2) as one:
         serve(one, target)
-        folder = one.folder
     assert started[0].closed
-    assert one.folder == folder
+
+
+@pytest.mark.parametrize("scenarios", [1, 2])
+def test_only_a_run_that_is_shared_has_a_folder_of_its_own(
+    scenarios: int, launch: Any, tmp_path: Path
+) -> None:
+    with OneDevice(launch, scenarios=scenarios) as one:
+        places = {one.find_folder(tmp_path / name) for name in "ab"[:scenarios]}
+    assert len(places) == 1
+    assert (places == {tmp_path / "a"}) == (scenarios == 1)
 
 
 def plan(kind: str = "optimizer", **options: Any) -> tuple[Planned, ...]:
