@@ -28,6 +28,7 @@ from distbench.launch.surroundings import make_python_environment
 
 _TIMEOUT_S = 600
 _TOOK = "took "
+_TRIES = 5
 
 
 class Rival:
@@ -123,7 +124,19 @@ def _make_runner(kind: str, workers: int) -> Any:
 
 
 def fork_all(train: Callable[[], float], workers: int) -> list[float]:
-    """What a function returns in each worker of a cluster of forks of this process."""
+    """What a function returns in each worker of a cluster of forks of this process.
+
+    Nobody holds their ports for them, and one may be gone: then all start again.
+    """
+    for _ in range(_TRIES):
+        answers = _fork_once(train, workers)
+        if all(answers):
+            return list(map(float, answers))
+    raise RuntimeError(f"A fork failed in each of {_TRIES} tries.")
+
+
+def _fork_once(train: Callable[[], float], workers: int) -> list[str]:
+    """What each worker answers; nothing where it failed."""
     addresses = [f"127.0.0.1:{portpicker.pick_unused_port()}" for _ in range(workers)]
     pipes = [os.pipe() for _ in range(workers)]
     pids = []
@@ -140,14 +153,14 @@ def fork_all(train: Callable[[], float], workers: int) -> list[float]:
                 os.write(answer, repr(train()).encode())
             finally:
                 os._exit(0)
-    values = []
+    answers = []
     for reader, answer in pipes:
         os.close(answer)
         with open(reader, encoding="ascii") as told:  # noqa: PTH123  # a descriptor
-            values.append(float(told.read()))
+            answers.append(told.read())
     for pid in pids:
         os.waitpid(pid, 0)
-    return values
+    return answers
 
 
 def serve(kind: str, workers: int) -> None:
