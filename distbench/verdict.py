@@ -221,6 +221,11 @@ class Verdict:
         found = f": {codes}" if codes else ""
         return escape_controls(f"<Verdict on {self.target}, {self.status}{found}>")
 
+    def on(self, cluster: str) -> Verdict:
+        """The verdict of one of its clusters, by the name that its runs have."""
+        runs = tuple(run for run in self.runs if run.cluster == cluster)
+        return replace(self, runs=runs)
+
     def raise_for_status(self) -> None:
         """Fail the caller's test.
 

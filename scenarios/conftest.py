@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from distbench.checking.plan import name_cluster
 from distbench.cluster import ALL, ClusterSpec
 from distbench.errors import BadInputError
+from distbench.machine import inspect_machine
 from distbench.target import parse_target
 
 if TYPE_CHECKING:
@@ -200,15 +202,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _find_group(item: Any) -> object:
-    """Equal for tests that differ in their cluster alone.
-
-    A cluster of whatever the machine has is named otherwise in a verdict: it is alone.
-    """
+    """Equal for tests that differ in their cluster alone."""
     params = dict(item.callspec.params)
-    case = params["case"]
-    spec = ClusterSpec.parse(case.cluster)
-    if ALL not in (spec.workers, spec.replicas_per_worker):
-        params["case"] = replace(case, cluster="")
+    params["case"] = replace(params["case"], cluster="")
     return item.nodeid.partition("[")[0], repr(sorted(params.items()))
 
 
@@ -217,14 +213,16 @@ def run_case(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Call
     """Checks a target on the cluster of the test.
 
     The first of the tests that differ in their cluster alone checks all their clusters,
-    which are judged by the same run on one device.
+    which are judged by the same run on one device. What the nodes of an engine make of
+    an open cluster spec is not known here: there each test checks its own.
     """
+    is_far = request.config.getoption("distbench_engine") not in (None, "local")
     group = _find_group(request.node)
     clusters = request.config.stash[_TOGETHER][group]
     known = request.config.stash.setdefault(_KNOWN, {})
 
     def run(target: Any, **options: Any) -> Verdict:
-        if len(clusters) == 1:
+        if is_far or len(clusters) == 1:
             return distbench.check(target, case.cluster, **options)
         key = group, repr(sorted(options.items()))
         if key not in known:
@@ -233,9 +231,7 @@ def run_case(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Call
             except BadInputError:
                 # Bad may be what only one of them is asked for.
                 return distbench.check(target, case.cluster, **options)
-        name = str(ClusterSpec.parse(case.cluster)).removesuffix("@cpu")
-        runs = tuple(run for run in known[key].runs if run.cluster == name)
-        return replace(known[key], runs=runs)
+        return known[key].on(name_cluster(case.cluster, inspect_machine()))
 
     return run
 

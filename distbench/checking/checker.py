@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -24,6 +25,7 @@ from distbench.checking.plan import (
     Planned,
     leave_one_worker,
     list_clusters,
+    name_cluster,
     plan_scenarios,
 )
 from distbench.checking.races import find_race_origins
@@ -93,6 +95,10 @@ class Checker:
         self._controls = Controls(launch, self._tiers)
         self._failing = Failing(self._tiers, self._controls)
         self._machine: Machine = launch.engine.inspect()
+
+    def name(self, cluster: str) -> str:
+        """What a cluster spec of the options is called in the verdict."""
+        return name_cluster(cluster, self._machine)
 
     def run(self) -> Verdict:
         """Run every scenario; returns what was found."""
@@ -401,6 +407,21 @@ def check_target(
         BadInputError: The subject or an option cannot be used; names the thing.
         ClusterError: The machine cannot start tasks at all.
     """
+    with _open_checker(target, options, progress) as checker:
+        return checker.run()
+
+
+def check_each(target: TargetRef, options: CheckOptions) -> Mapping[str, Verdict]:
+    """The same, as a verdict for each cluster spec of the options."""
+    with _open_checker(target, options) as checker:
+        verdict = checker.run()
+        return {spec: verdict.on(checker.name(spec)) for spec in options.clusters}
+
+
+@contextmanager
+def _open_checker(
+    target: TargetRef, options: CheckOptions, progress: Progress | None = None
+) -> Iterator[Checker]:
     telling = Telling(progress)
     with (
         RunDirectory() as directory,
@@ -415,4 +436,4 @@ def check_target(
         launch = make_launch(directory, options, engine, telling.note)
         is_far = options.engine != "local"
         own = adopt_target(target, directory.path, is_far=is_far)
-        return Checker(own, options, launch, telling).run()
+        yield Checker(own, options, launch, telling)

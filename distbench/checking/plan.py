@@ -116,7 +116,7 @@ def plan_scenarios(
             scenario=Scenario(
                 target=target,
                 workload=workload,
-                cluster=str(spec).removesuffix("@cpu"),
+                cluster=_name(spec),
                 path=path,
                 steps=options.steps,
                 dtype=options.dtype,
@@ -154,6 +154,15 @@ def list_clusters(options: CheckOptions) -> tuple[tuple[ClusterSpec, ...], ...]:
         for cluster in options.clusters
         for _ in range(workloads * len(options.paths))
     )
+
+
+def name_cluster(cluster: str, machine: Machine) -> str:
+    """What a cluster spec is called in a verdict: an open one by what a machine has."""
+    return _name(_resolve(cluster, machine))
+
+
+def _name(spec: ClusterSpec) -> str:
+    return str(spec).removesuffix("@cpu")
 
 
 def _resolve(cluster: str, machine: Machine) -> ClusterSpec:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
-from distbench.checking.checker import check_target
+from distbench.checking.checker import check_each
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.faults import FAULTS, Fault
@@ -78,20 +78,17 @@ def run_selftest(items: Sequence[Item], tell: Tell = lambda *_: None) -> Score:
 
 def _run_items(items: Sequence[Item]) -> Iterator[Cell | Passed]:
     for sample, alike in groupby(items, key=lambda item: item.sample):
-        clusters = [item.cluster for item in alike]
         start_s = time.monotonic()
-        verdict = _check(sample, clusters)
-        seconds = (time.monotonic() - start_s) / len(clusters)
-        for cluster in clusters:
-            runs = tuple(run for run in verdict.runs if run.cluster == cluster)
-            found = replace(verdict, runs=runs)
+        verdicts = _check(sample, [item.cluster for item in alike])
+        seconds = (time.monotonic() - start_s) / len(verdicts)
+        for cluster, verdict in verdicts.items():
             if isinstance(sample, Fault):
-                yield score_fault(sample, cluster, found, seconds)
+                yield score_fault(sample, cluster, verdict, seconds)
             else:
-                yield score_program(sample, cluster, found, seconds)
+                yield score_program(sample, cluster, verdict, seconds)
 
 
-def _check(sample: Fault | Unusual, clusters: Sequence[str]) -> Verdict:
+def _check(sample: Fault | Unusual, clusters: Sequence[str]) -> Mapping[str, Verdict]:
     """Check a sample; its clusters share the single-device run that judges them."""
     workload = sample.workload
     options = CheckOptions(
@@ -102,18 +99,20 @@ def _check(sample: Fault | Unusual, clusters: Sequence[str]) -> Verdict:
         in_flight=sample.in_flight,
     )
     try:
-        return check_target(parse_target(sample.target), options)
+        return check_each(parse_target(sample.target), options)
     except BadInputError as error:
         # A sample that does not even run on one device must not hide the others.
-        broken = tuple(
-            Run(
-                scenario=sample.name,
-                cluster=cluster,
-                path="default",
-                tier="bounded",
-                status=Status.ERROR,
-                message=str(error),
-            )
-            for cluster in clusters
-        )
-        return Verdict(target=sample.target, runs=broken, environment={})
+        message = str(error)
+        return {cluster: _break(sample, cluster, message) for cluster in clusters}
+
+
+def _break(sample: Fault | Unusual, cluster: str, message: str) -> Verdict:
+    broken = Run(
+        scenario=sample.name,
+        cluster=cluster,
+        path="default",
+        tier="bounded",
+        status=Status.ERROR,
+        message=message,
+    )
+    return Verdict(target=sample.target, runs=(broken,), environment={})

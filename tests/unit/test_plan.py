@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from distbench.checking.plan import DEFAULT_WORKLOADS, Planned, plan_scenarios
+from distbench.checking.plan import (
+    DEFAULT_WORKLOADS,
+    Planned,
+    name_cluster,
+    plan_scenarios,
+)
 from distbench.errors import BadInputError
 from distbench.machine import Machine
 from distbench.options import CheckOptions
@@ -81,3 +87,14 @@ def test_a_split_is_for_clusters_of_so_many_replicas() -> None:
 def test_a_pipeline_has_no_split_of_the_bench() -> None:
     with pytest.raises(BadInputError, match=r"no split. Received: 5,3"):
         plan("pipeline", clusters=("mwms:2",), split=(5, 3))
+
+
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_a_cluster_is_known_by_its_name_on_a_machine(gpus: int) -> None:
+    machine = replace(MACHINE, gpus=gpus)
+    clusters = ("mirrored:2", "mwms:all", "mwms:3@cpu", "mirrored:2@gpu", "ps:2+1")
+    options = CheckOptions(clusters=clusters, workloads=("linear",))
+    planned = plan_scenarios("a.b:c", "optimizer", options, machine)
+    named = [name_cluster(cluster, machine) for cluster in clusters]
+    assert [item.scenario.cluster for item in planned] == named
+    assert named[0] == ("mirrored:2@gpu" if gpus else "mirrored:2")

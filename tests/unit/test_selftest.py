@@ -17,12 +17,13 @@ from distbench.codes import CODES
 from distbench.errors import BadInputError
 from distbench.faults import FAULTS
 from distbench.faults.fault import Fault
+from distbench.options import CheckOptions
 from distbench.samples.name import make_name
 from distbench.selftest.matrix import mark_cell, score_to_json
-from distbench.selftest.run import plan_selftest
+from distbench.selftest.run import Item, plan_selftest, run_selftest
 from distbench.selftest.score import Cell, Score, score_fault, score_program
 from distbench.unusual import UNUSUAL, Unusual
-from distbench.verdict import Status
+from distbench.verdict import Status, Verdict
 
 # Those that need parameter servers, checkpoints, input pipelines or GPUs.
 ELSEWHERE = {
@@ -179,6 +180,26 @@ def test_a_plan_takes_names_codes_and_clusters() -> None:
     items = plan_selftest(["raises"], ["mirrored:2"])
     assert {item.cluster for item in items} == {"mirrored:2"}
     assert {getattr(item.sample, "code", "") for item in items} == {"raises"}
+
+
+def test_each_cluster_is_scored_by_its_own_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fault = replace(FAULT, clusters=("mirrored:4", "mwms:4"))
+
+    def check(target: object, options: CheckOptions) -> dict[str, Verdict]:
+        wrong = make_run(status=Status.FAIL, findings=(replace(RIGHT, code="raises"),))
+        right = make_run(status=Status.FAIL, findings=(RIGHT,))
+        verdicts = make_verdict(wrong), make_verdict(right)
+        return dict(zip(options.clusters, verdicts, strict=True))
+
+    monkeypatch.setattr("distbench.selftest.run.check_each", check)
+    monkeypatch.setattr("distbench.selftest.run.parse_target", str)
+    items = [Item(sample=fault, cluster=cluster) for cluster in fault.clusters]
+    cells = run_selftest(items).faults
+    assert [cell.cluster for cell in cells] == list(fault.clusters)
+    assert [cell.detected for cell in cells] == [True, True]
+    assert [cell.code for cell in cells] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -216,3 +216,13 @@ def test_a_verdict_is_one_line_at_a_prompt() -> None:
     assert repr(failed) == f"<Verdict on a.b:c, fail: {FINDING.code}>"
     assert repr(make_verdict(make_run(Status.PASS))) == "<Verdict on a.b:c, pass>"
     assert repr(Verdict(target="a\n:c", runs=())) == "<Verdict on a\\x0a:c, vacuous>"
+
+
+def test_a_verdict_of_one_cluster_has_its_runs_alone() -> None:
+    names = ("mwms:2", "mwms:2@gpu")
+    whole = make_verdict(*(make_run(cluster=name) for name in names))
+    parts = [whole.on(name) for name in names]
+    assert [[run.cluster for run in part.runs] for part in parts] == [
+        [n] for n in names
+    ]
+    assert {part.target for part in parts} == {whole.target}
