@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -146,13 +146,12 @@ class Checker:
     ) -> tuple[Run, ...]:
         """Run scenarios with the same single-device run, and tell of them."""
         runs = []
-        with OneDevice(self._launch, group, scenarios=len(items)) as one:
+        with closing(OneDevice(self._launch, group, scenarios=len(items))) as one:
             for item in items:
                 self._progress.start(item.scenario.id)
                 for run in self._run_one(item, one):
                     runs.append(run)
                     self._progress.finish(run)
-            one.clear()
         return tuple(runs)
 
     def _run_one(self, item: Planned, one: OneDevice) -> Iterator[Run]:
@@ -244,9 +243,8 @@ class Checker:
         Of what is wrong in the end alone, many causes may be the first one.
         """
         plain = replace(item, scenario=replace(item.scenario, jit=False))
-        with OneDevice(self._launch) as one:
+        with closing(OneDevice(self._launch)) as one:
             (run,) = (run for run in self._run_one(plain, one) if run.tier == tier)
-            one.clear()
         if run.status is Status.FAIL:
             message = "note: found without XLA; with it the step leaves wrong state too"
             return replace(run, message=message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -86,7 +87,7 @@ def observe_stopped(
     }
     opening = make_opening(scenario.seed, scenario.jit, scenario.partitioner)
     with (
-        OneDevice(launch) as one,
+        closing(OneDevice(launch)) as one,
         one.serve(opening),
         launch.start_cluster(spec, opening) as cluster,
         Terminal(address, *streams),

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from distbench.launch.group import Group
@@ -48,10 +47,11 @@ class OneDevice:
         Args:
             folder: That of the scenario that asks.
         """
+        if not self._is_shared:
+            return folder
         if self._folder is None:
             name = f"reference-{time.monotonic_ns()}"
-            make = self._launch.directory.make_folder
-            self._folder = make(name) if self._is_shared else folder
+            self._folder = self._launch.directory.make_folder(name)
         return self._folder
 
     @contextmanager
@@ -99,18 +99,8 @@ class OneDevice:
         if self._group is not None:
             self._group.close()
 
-    def clear(self) -> None:
-        """Remove the large arrays of its run: nobody judges by it any more."""
+    def close(self) -> None:
+        """End its task, and remove the large arrays of a run that was shared."""
+        self.replace()
         if self._folder is not None:
             Shelf(self._folder).clear()
-
-    def __enter__(self) -> OneDevice:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.replace()

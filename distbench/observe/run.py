@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
@@ -54,7 +54,7 @@ def observe(
         ClusterError: The bench's own part failed.
     """
     if one is None:
-        with OneDevice(launch) as own:
+        with closing(OneDevice(launch)) as own:
             return observe(target, scenario, spec, tiers, launch, own)
     if scenario.in_flight > 1:
         return observe_flight(target, scenario, spec, launch, one)

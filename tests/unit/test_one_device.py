@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -70,7 +71,7 @@ def serve(one: OneDevice, target: TargetRef) -> Any:
 def test_a_run_is_asked_for_once_and_its_task_ends_with_the_last_scenario(
     launch: Any, started: list[Task], target: TargetRef
 ) -> None:
-    with OneDevice(launch, scenarios=2) as one:
+    with closing(OneDevice(launch, scenarios=2)) as one:
         first = serve(one, target)
         assert not started[0].dismissed
         assert serve(one, target) == first
@@ -82,7 +83,7 @@ def test_a_task_that_is_there_is_taken(
     launch: Any, started: list[Task], target: TargetRef
 ) -> None:
     task: Any = Task()
-    with OneDevice(launch, task) as one:
+    with closing(OneDevice(launch, task)) as one:
         assert serve(one, target)["job"] == "reference"
     assert task.closed
     assert not started
@@ -92,7 +93,7 @@ def test_a_task_that_is_there_is_taken(
 def test_another_task_runs_it_again(
     way: str, launch: Any, started: list[Task], target: TargetRef
 ) -> None:
-    with OneDevice(launch, scenarios=3) as one:
+    with closing(OneDevice(launch, scenarios=3)) as one:
         serve(one, target)
         if way == "by request":
             one.replace()
@@ -108,7 +109,7 @@ def test_another_task_runs_it_again(
 def test_a_scenario_that_was_left_out_leaves_no_task(
     launch: Any, started: list[Task], target: TargetRef
 ) -> None:
-    with OneDevice(launch, scenarios=2) as one:
+    with closing(OneDevice(launch, scenarios=2)) as one:
         serve(one, target)
     assert started[0].closed
 
@@ -117,7 +118,7 @@ def test_a_scenario_that_was_left_out_leaves_no_task(
 def test_only_a_run_that_is_shared_has_a_folder_of_its_own(
     scenarios: int, launch: Any, tmp_path: Path
 ) -> None:
-    with OneDevice(launch, scenarios=scenarios) as one:
+    with closing(OneDevice(launch, scenarios=scenarios)) as one:
         places = {one.find_folder(tmp_path / name) for name in "ab"[:scenarios]}
     assert len(places) == 1
     assert (places == {tmp_path / "a"}) == (scenarios == 1)
