@@ -8,9 +8,10 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, getrusage
 from time import perf_counter
 from typing import Any
+
+from processor import measure_processor
 
 PROCESSES = 2
 """Tests at a time, as in scripts/scenarios."""
@@ -25,9 +26,9 @@ def measure_suite() -> tuple[float, float]:
         file = Path(folder) / "verdict.json"
         command = [sys.executable, "-m", "pytest", "scenarios", "-q"]
         command += ["-n", str(PROCESSES), "--distbench-json", str(file)]
-        begin, used = perf_counter(), _measure_used()
+        begin, used = perf_counter(), measure_processor()
         subprocess.run(command, check=True, cwd=_ROOT, timeout=3600)
-        taken, used = perf_counter() - begin, _measure_used() - used
+        taken, used = perf_counter() - begin, measure_processor() - used
         share = VERDICTS / count_verdicts(json.loads(file.read_text())["runs"])
     return taken * share, used * share
 
@@ -38,9 +39,3 @@ def count_verdicts(runs: Iterable[Mapping[str, Any]]) -> int:
     return len(
         {(run["scenario"], json.dumps(run["setup"], sort_keys=True)) for run in judged}
     )
-
-
-def _measure_used() -> float:
-    """Processor seconds of the processes that have ended."""
-    used = getrusage(RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
