@@ -22,8 +22,8 @@ _LEFT_OUT = """
 - A digest that is a sum instead of a hash of every number: it is blind to rows that
   change places. With another factor for each column (a product of integer matrices) it
   is blind to two signs of a row, and takes as long in a step.
-- Reading all taps by one traced function: it takes as long for 16 of them, and tracing
-  it for 200 takes a second.
+- Reading all taps by one traced function: it takes as long for a few of them, and
+  tracing it for many takes longer than a step.
 - A spare set of tasks that waits for the next check: forked, with its strategy made,
   and warmed by a program of the bench's own. Most of a check stays, since the subject
   has to be traced and run in it all the same; the work of the warm-up is added to every
