@@ -13,6 +13,7 @@ from distbench.checking.confirm import confirm_first
 from distbench.checking.controls import Controls
 from distbench.checking.detailing import keep_details
 from distbench.checking.failing import Failing
+from distbench.checking.flights import Flights
 from distbench.checking.kept import keep_traces
 from distbench.checking.lanes import Lanes, Piece
 from distbench.checking.launches import make_launch
@@ -23,12 +24,10 @@ from distbench.checking.origin import (
 )
 from distbench.checking.plan import (
     Planned,
-    leave_one_worker,
     list_clusters,
     name_cluster,
     plan_scenarios,
 )
-from distbench.checking.races import find_race_origins
 from distbench.checking.runs import end_uncompared, make_run, tell_injury
 from distbench.checking.telling import Telling
 from distbench.details import Compared, Details
@@ -94,6 +93,7 @@ class Checker:
         )
         self._controls = Controls(launch, self._tiers)
         self._failing = Failing(self._tiers, self._controls)
+        self._flights = Flights(target, self._tiers, launch, self._controls)
         self._machine: Machine = launch.engine.inspect()
 
     def name(self, cluster: str) -> str:
@@ -270,18 +270,7 @@ class Checker:
 
     def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:
         judgement = judge_flight(flight)
-        findings = judgement.findings
-        if findings and may_be_framework(item.scenario, findings):
-            control = self._controls.run(item.scenario, item.spec, seen.control)
-            if control is not None:
-                alone = leave_one_worker(item)
-                findings = find_race_origins(
-                    findings,
-                    flight.torn,
-                    control,
-                    lambda: self._fly(alone),
-                    lambda: self._fly_control(alone, seen.control),
-                )
+        findings = self._flights.find_origins(item, seen, flight, judgement.findings)
         return make_run(
             item,
             flight.tier,
@@ -296,29 +285,6 @@ class Checker:
             disk_bytes=seen.disk_bytes,
             details=self._keep(seen, flight, judgement.compared),
         )
-
-    def _fly(self, item: Planned) -> Sequence[Finding]:
-        """What is wrong with steps in flight on another cluster, if they end there.
-
-        With a task hurt on purpose there may be nobody left to end them.
-        """
-        if self._launch.injury is not None:
-            return ()
-        try:
-            seen = observe(
-                self._target, item.scenario, item.spec, self._tiers, self._launch
-            )
-        except (BadInputError, ClusterError) as error:
-            self._launch.log(f"{item.scenario.id} was tried in vain: {error}")
-            return ()
-        return () if seen.flight is None else judge_flight(seen.flight).findings
-
-    def _fly_control(
-        self, item: Planned, control: TargetRef | None
-    ) -> Sequence[Finding]:
-        found = self._controls.run(item.scenario, item.spec, control)
-        of_tiers = {} if found is None else found.findings
-        return [finding for of_tier in of_tiers.values() for finding in of_tier]
 
     def _keep(
         self,
