@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark_gains import CLUSTER, LACKS, Bench
-from benchmark_program import measure_memory, measure_steps, train
+from benchmark_program import measure_memory, measure_steps, train, train_by_adam
 from benchmark_rival import Rival
 from benchmark_suite import PROCESSES, VERDICTS, measure_suite
 from measure_check import SUBJECT, WORKLOAD, check_cold, check_warm
@@ -26,6 +27,7 @@ Samples = Mapping[str, list[float]]
 Side = Callable[[], float]
 _MIB = 1 << 20
 _SERIES = 50
+_IMPORTS_AROUND = 5
 _LARGE = (1024, 5000, 1000)
 
 
@@ -99,15 +101,15 @@ _WARM = {
 }
 
 
-def measure_fresh(workers: int, rounds: int) -> Samples:
+def measure_fresh(workers: int, program: Callable[[], float], rounds: int) -> Samples:
     """Three steps on a cluster: here, by TensorFlow's means, and by bare forks."""
     with ExitStack() as stack:
         fresh, pool, forks = (
-            stack.enter_context(Rival(kind, workers))
+            stack.enter_context(Rival(kind, workers, program.__name__))
             for kind in ("run", "pool", "forks")
         )
         sides = {
-            "fresh processes": partial(_run, workers),
+            "fresh processes": partial(_run, workers, program),
             "multi_process_runner.run": fresh.measure,
             "MultiProcessPoolRunner, warm": pool.measure,
             "bare forks": forks.measure,
@@ -129,11 +131,16 @@ def measure_series(workers: int, rounds: int) -> Samples:
 
 def measure_workers(workers: int, rounds: int) -> Samples:
     """The same scenario on more workers."""
-    return take_turns({"fresh processes": partial(_run, workers)}, rounds)
+    with Rival("forks", workers) as forks:
+        sides = {
+            "fresh processes": partial(_run, workers),
+            "bare forks": forks.measure,
+        }
+        return take_turns(sides, rounds)
 
 
-def _run(workers: int) -> float:
-    return time_call(lambda: distbench.run(train, f"mwms:{workers}", timeout_s=600))
+def _run(workers: int, program: Callable[[], float] = train) -> float:
+    return time_call(lambda: distbench.run(program, f"mwms:{workers}", timeout_s=600))
 
 
 def _run_series(side: Side) -> float:
@@ -243,10 +250,20 @@ _SHARED = {
 
 
 def measure_scenarios(rounds: int) -> Samples:
-    """The bench's own scenarios."""
-    found = [measure_suite() for _ in range(rounds)]
-    names = ("seconds", "processor seconds")
-    return dict(zip(names, map(list, zip(*found, strict=True)), strict=True))
+    """The bench's own scenarios, and how fast the machine is before and after them."""
+    samples: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        imports = [time_python("import tensorflow") for _ in range(_IMPORTS_AROUND)]
+        taken, used = measure_suite()
+        imports += [time_python("import tensorflow") for _ in range(_IMPORTS_AROUND)]
+        row = {
+            "import tensorflow, alone": statistics.median(imports),
+            "seconds": taken,
+            "processor seconds": used,
+        }
+        for name, value in row.items():
+            samples.setdefault(name, []).append(value)
+    return samples
 
 
 def _list_cases() -> tuple[Case, ...]:
@@ -285,10 +302,16 @@ def _list_cases() -> tuple[Case, ...]:
             Case(
                 name=f"fresh-{n}",
                 title=f"{n} workers: {runs}",
-                measure=partial(measure_fresh, n),
+                measure=partial(measure_fresh, n, train),
                 rounds=5,
             )
             for n in (2, 4, 8)
+        ),
+        Case(
+            name="adam-2",
+            title="2 workers: a fresh cluster, three steps of Adam on one variable",
+            measure=partial(measure_fresh, 2, train_by_adam),
+            rounds=10,
         ),
         Case(
             name="series",

@@ -35,6 +35,30 @@ def train() -> float:
     return float(variable.numpy())
 
 
+def train_by_adam() -> float:
+    """Three steps of Adam on one variable, on all workers; returns where it ended."""
+    import tensorflow as tf
+    from tf_keras.optimizers import legacy
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        variable = tf.Variable(1.0)
+        optimizer = legacy.Adam(0.125)
+
+    def replica_step() -> None:
+        with tf.GradientTape() as tape:
+            loss = variable**2.0 / strategy.num_replicas_in_sync
+        optimizer.minimize(loss, [variable], tape=tape)
+
+    @tf.function
+    def step() -> None:
+        strategy.run(replica_step)
+
+    for _ in range(_STEPS):
+        step()
+    return float(variable.numpy())
+
+
 def measure_memory() -> tuple[int, int]:
     """Bytes that this process has for itself, and that it shares, after three steps."""
     import os

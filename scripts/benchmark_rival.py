@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+import benchmark_program
 import portpicker
 
 from distbench.launch.surroundings import make_python_environment
@@ -32,15 +33,21 @@ _TRIES = 5
 
 
 class Rival:
-    """Runs `benchmark_program.train` without the bench.
+    """Runs a function of `benchmark_program` without the bench.
 
     Args:
         kind: TensorFlow's `run` has fresh processes each time, `pool` the same ones;
             `forks` are fresh ones of a process that has imported TensorFlow.
         workers: How many.
+        program: The function's name.
     """
 
-    def __init__(self, kind: Literal["run", "pool", "forks"], workers: int) -> None:
+    def __init__(
+        self,
+        kind: Literal["run", "pool", "forks"],
+        workers: int,
+        program: str = "train",
+    ) -> None:
         environment = {
             **make_python_environment(os.environ),
             "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -48,7 +55,7 @@ class Rival:
             # Where its processes find the program.
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
         }
-        self._arguments = (__file__, kind, str(workers))
+        self._arguments = (__file__, kind, str(workers), program)
         self._process = subprocess.Popen(
             [sys.executable, *self._arguments],
             stdin=subprocess.PIPE,
@@ -96,11 +103,10 @@ class Rival:
             self._process.wait()
 
 
-def _make_runner(kind: str, workers: int) -> Any:
-    from benchmark_program import train
-
+def _make_runner(kind: str, workers: int, program: str) -> Any:
+    train = getattr(benchmark_program, program)
     if kind == "forks":
-        import tensorflow  # noqa: F401  # before the forks, and nothing else
+        import tf_keras  # noqa: F401  # before the forks, and TensorFlow with it
 
         gc.freeze()
         return lambda: fork_all(train, workers)
@@ -163,11 +169,11 @@ def _fork_once(train: Callable[[], float], workers: int) -> list[str]:
     return answers
 
 
-def serve(kind: str, workers: int) -> None:
+def serve(kind: str, workers: int, program: str) -> None:
     """Run once for every line of the input; print how long it took."""
     import time
 
-    run = _make_runner(kind, workers)
+    run = _make_runner(kind, workers, program)
     for _ in sys.stdin:
         begin = time.perf_counter()
         values = run()
@@ -178,4 +184,4 @@ def serve(kind: str, workers: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]))
+    serve(sys.argv[1], int(sys.argv[2]), sys.argv[3])
