@@ -98,6 +98,12 @@ class Member:
         found = (self.failure or {}).get("collective")
         return found if isinstance(found, dict) else None
 
+    def raises_like(self, other: Member) -> bool:
+        """Whether both raised the same exception at the same place."""
+        mine, theirs = self.failure or {}, other.failure or {}
+        keys = ("kind", "exception", "step", "phase", "frame")
+        return all(mine.get(key) == theirs.get(key) for key in keys)
+
 
 def make_unreachable(complaining: Iterable[Member]) -> Trouble:
     """The trouble of a task that lives, and cannot be reached by its peers."""
@@ -255,7 +261,7 @@ def _describe_other(member: Member) -> str:
         raised = f"raised {member.failure['exception']}{place}"
         if member.lost_peer:
             return f"is a bystander: it {raised}, because a peer was gone"
-        return f"{raised} as well, but later"
+        return f"{raised} as well"
     if member.exit is not None:
         return f"is a bystander: it {member.exit}{place}, but later"
     if member.result is not None:

@@ -12,7 +12,7 @@ import selectors
 import signal
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -297,7 +297,8 @@ class Group:
         """Who is to blame: one that died before those that complain.
 
         And those that complain of something of their own before those that say that a
-        peer is gone.
+        peer is gone. Of those that raise alike it is the first in the spec's order: who
+        was quicker is chance.
         """
         begin = self._clock()
         while not (died := [m for m in self._events.broken if m.failure is None]):
@@ -305,9 +306,13 @@ class Group:
             until = begin + (GRACE_S if own else _PEER_GRACE_S)
             left = until - self._clock()
             if left <= 0 or len(self._events.broken) == len(self._members):
-                return (own or [self._find_unreachable()])[0]
+                first, *others = own or [self._find_unreachable()]
+                return self._find_first([first, *filter(first.raises_like, others)])
             self._events.pump(left)
         return min(died, key=lambda m: m.exit.order if m.exit else 0)
+
+    def _find_first(self, members: Sequence[Member]) -> Member:
+        return next(m for m in self._members.values() if m in members)
 
     def _find_unreachable(self) -> Member:
         """Where all complain of lost peers: the one that they name, if it lives."""

@@ -144,6 +144,27 @@ def test_the_first_of_several_exceptions_is_the_cause(
     assert first.signals[-1] == signal.SIGTERM
 
 
+def test_of_those_that_raise_alike_the_first_in_order_is_named(
+    make_scripted: Maker,
+) -> None:
+    class Slow(ScriptedProcess):
+        has_raised = False
+
+        def poll(self) -> ExitStatus | None:  # asked when the quick one has been heard
+            if not self.has_raised:
+                self.say(**alike)
+                self.has_raised = True
+            return super().poll()
+
+    alike = {**_COMPLAINT, "exception": "KeyError", "step": 2, "phase": "slot"}
+    slow, quick = Slow(None), ScriptedProcess(None)
+    quick.say(**alike)
+    group = make_scripted(slow, quick)
+    with pytest.raises(TaskFailedError, match=r"worker-0 .* KeyError") as caught:
+        group.call("train", {}, timeout_s=TIMEOUT_S)
+    assert caught.value.others == {SECOND: "raised KeyError as well"}
+
+
 def test_who_lost_a_peer_is_a_bystander_of_who_raised_later(
     make_scripted: Maker,
 ) -> None:
