@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,13 @@ def run_script(folder: Path, name: str, *words: str, **programs: str):
         text=True,
         timeout=60,
     )
+
+
+def test_a_plain_pytest_collects_all_tests() -> None:
+    """Python knows modules of tests by their names: two of one name are an error."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("*.py"))
+    del names["conftest.py"]
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("name", ["test", "scenarios", "nightly"])
