@@ -1,4 +1,4 @@
-"""What the unit tests, the sweeps and the tests in a browser share."""
+"""What all groups of tests share."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def nodes(request: pytest.FixtureRequest) -> Iterator[Nodes]:
     module = MODULES[request.param]
     if lack := module.find_lack():
         pytest.skip(lack)
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "unit")])
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "processes")])
     with module.open_nodes() as variables:
         environment = {**os.environ, **variables, "PYTHONPATH": path}
         yield Nodes(engine=request.param, environment=environment)
