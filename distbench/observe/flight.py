@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -68,25 +69,25 @@ def observe_flight(
     def left() -> float:
         return max(0.1, deadline_s - time.monotonic())
 
-    with one.serve(opening) as alone:
+    with one.serve(opening) as alone, ExitStack() as clusters:
         environment = dict(next(iter(alone.first.values()))["environment"])
         try:
-            with launch.start_cluster(spec, opening) as cluster:
-                wait_prepared = cluster.submit(
-                    "prepare", payload, timeout_s=left(), tasks=trainers
-                )
-                answer = ask_one(
-                    alone, "plan_rounds", payload, target=target, timeout_s=left()
-                )
-                if answer["control"] is not None:
-                    control = target_from_json(answer["control"])
-                tier = "exact" if answer["commutes"] else "bounded"
-                wait_prepared()
-                cluster.injure(*list_injuries(scenario, launch))
-                try:
-                    cluster.call("fly", payload, timeout_s=left(), tasks=trainers)
-                finally:
-                    injury = cluster.injury
+            cluster = clusters.enter_context(launch.start_cluster(spec, opening))
+            wait_prepared = cluster.submit(
+                "prepare", payload, timeout_s=left(), tasks=trainers
+            )
+            answer = ask_one(
+                alone, "plan_rounds", payload, target=target, timeout_s=left()
+            )
+            if answer["control"] is not None:
+                control = target_from_json(answer["control"])
+            tier = "exact" if answer["commutes"] else "bounded"
+            wait_prepared()
+            cluster.injure(*list_injuries(scenario, launch))
+            try:
+                cluster.call("fly", payload, timeout_s=left(), tasks=trainers)
+            finally:
+                injury = cluster.injury
         except TaskFailedError as error:
             return Observation(
                 failure=error,
@@ -98,6 +99,8 @@ def observe_flight(
                 tiers=(tier,),
                 injury=injury,
             )
+        # They end while one device follows what they did.
+        cluster.dismiss()
         followed = alone.call("follow_rounds", payload, timeout_s=left())
     return Observation(
         flight=_read_flight(folder, scenario, tier, next(iter(followed.values()))),
