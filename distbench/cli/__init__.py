@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -85,8 +87,21 @@ def make_command() -> Callable[..., Any]:
 
 def main() -> None:
     """Entry point of the `distbench` command."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # Formulas hold letters that the terminal's encoding may lack.
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     make_command()(prog_name="distbench")
+
+
+def _open_closed_streams() -> None:
+    """Have streams where the caller closed them, as one who starts a daemon may.
+
+    Python has None in their place, and whatever is opened next takes their descriptors.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open(mode)  # noqa: SIM115 - never closed
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)

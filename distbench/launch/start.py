@@ -27,7 +27,7 @@ from distbench.launch.local import REPLACED, LocalEngine
 from distbench.launch.process import TaskProcess, kill_processes
 from distbench.launch.rundir import GroupFiles, RunDirectory
 from distbench.launch.surroundings import Start, make_task_environment
-from distbench.launch.tf_config import make_tf_config
+from distbench.launch.tf_config import list_hosts, make_tf_config
 
 _START_S = 30.0
 
@@ -240,6 +240,7 @@ def _make_start_message(
             # temporary files: AutoGraph's, for one.
             {"TMPDIR": str(files.scratch)},
             tf_config=make_tf_config(task, places.addresses),
+            hosts=list_hosts(places.addresses),
         ),
         "cwd": str(Path.cwd()),
         "sys_path": sys.path,

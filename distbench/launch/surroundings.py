@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -19,10 +19,20 @@ _ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1"
 A gRPC server allocates 40 MB when it starts, by 10,000 page faults otherwise: a fifth
 of the processor time that opening a worker takes.
 """
+_PROXIES = {"grpc_proxy", "https_proxy", "http_proxy"}
+"""Variables that have gRPC ask a proxy for every address, for 127.0.0.1 too."""
+_SPARED = "no_grpc_proxy"
+"""But not for those that end like one of these; it stands in the place of `no_proxy`.
+
+https://github.com/grpc/grpc/blob/master/doc/environment_variables.md
+"""
 
 
 def make_task_environment(
-    base: Mapping[str, str], *changes: Mapping[str, str], tf_config: str | None
+    base: Mapping[str, str],
+    *changes: Mapping[str, str],
+    tf_config: str | None,
+    hosts: Iterable[str] = (),
 ) -> dict[str, str]:
     """The environment of one task.
 
@@ -31,6 +41,7 @@ def make_task_environment(
         changes: Variables to set, the later ones winning.
         tf_config: Text of TF_CONFIG. None removes it: a TF_CONFIG that the bench was
             started with describes another cluster.
+        hosts: Where the tasks of its cluster are: no proxy is asked for these.
     """
     # NumPy starts a thread per processor otherwise, in every task.
     environment = {"OPENBLAS_NUM_THREADS": "1"}
@@ -40,6 +51,9 @@ def make_task_environment(
     environment.pop("TF_CONFIG", None)
     if tf_config is not None:
         environment["TF_CONFIG"] = tf_config
+    if not _PROXIES.isdisjoint(environment):
+        spared = environment.get(_SPARED, environment.get("no_proxy", ""))
+        environment[_SPARED] = ",".join(filter(None, [spared, *hosts]))
     return environment
 
 

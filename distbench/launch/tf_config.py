@@ -39,6 +39,14 @@ def assign_addresses(
     return addresses
 
 
+def list_hosts(addresses: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Where the tasks are, each host once."""
+    found = (
+        address.rpartition(":")[0] for role in addresses.values() for address in role
+    )
+    return tuple(dict.fromkeys(found))
+
+
 def make_tf_config(task: Task, addresses: Mapping[str, Sequence[str]]) -> str | None:
     """The JSON text for one task, or None where TF_CONFIG must not be set."""
     if not addresses:

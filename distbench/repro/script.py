@@ -172,6 +172,10 @@ def _choose_environment(case: Case, environment: Mapping[str, Any]) -> str:
         # A server's pending request holds a thread while it waits for another's.
         count = case.spec.workers + case.spec.parameter_servers + 1
         chosen["TF_NUM_INTEROP_THREADS"] = str(count)
+    if case.spec.kind in ("mwms", "ps"):
+        chosen["no_grpc_proxy"] = (
+            "127.0.0.1"  # else gRPC asks a proxy, where one is set
+        )
     if case.spec.device != "gpu":
         chosen["CUDA_VISIBLE_DEVICES"] = "-1"
     variables = environment.get("variables")

@@ -73,3 +73,21 @@ def test_a_chief_waits_for_everybody_else() -> None:
     awaited, everyone = answers["chief", 0]
     assert len(awaited) == 2
     assert set(awaited) < set(everyone)
+
+
+def _sum_over_workers() -> float:
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+    def add() -> tf.Tensor:
+        return tf.distribute.get_replica_context().all_reduce("sum", 1.0)
+
+    return float(strategy.run(tf.function(add)))
+
+
+def test_no_proxy_comes_between_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow alone would wait for ever where `http_proxy` is set."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nobody listens there
+    answers = distbench.run(_sum_over_workers, "mwms:2", timeout_s=30)
+    assert list(answers.values()) == [2.0, 2.0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -282,6 +283,11 @@ def test_a_signal_ends_the_check_in_order(play, call, capsys, number) -> None:
     assert f"ended by {number.name}" in capsys.readouterr().err
     assert closed
     assert signal.getsignal(number) is before
+
+
+def test_a_caller_may_have_closed_all_streams() -> None:
+    closing = f'exec "{sys.executable}" -m distbench list codes <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", closing], timeout=60).returncode == 0
 
 
 def test_a_bug_of_ours_is_one_line_and_a_file(

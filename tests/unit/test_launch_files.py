@@ -19,7 +19,12 @@ from distbench.launch.surroundings import (
     make_python_environment,
     make_task_environment,
 )
-from distbench.launch.tf_config import assign_addresses, count_ports, make_tf_config
+from distbench.launch.tf_config import (
+    assign_addresses,
+    count_ports,
+    list_hosts,
+    make_tf_config,
+)
 
 
 def test_a_worker_is_told_its_peers() -> None:
@@ -67,6 +72,27 @@ def test_the_later_change_of_the_environment_wins() -> None:
 def test_a_given_tf_config_replaces_the_users() -> None:
     environment = make_task_environment({"TF_CONFIG": "old"}, tf_config="new")
     assert environment["TF_CONFIG"] == "new"
+
+
+@pytest.mark.parametrize(
+    ("given", "spared"),
+    [
+        ({"http_proxy": "http://there:1"}, "127.0.0.1"),
+        ({"https_proxy": "http://there:1", "no_proxy": "a,b"}, "a,b,127.0.0.1"),
+        (
+            {"grpc_proxy": "http://there:1", "no_proxy": "a", "no_grpc_proxy": "c"},
+            "c,127.0.0.1",
+        ),
+        ({"no_proxy": "a"}, None),
+    ],
+    ids=["none", "others", "others-of-grpc", "no-proxy"],
+)
+def test_no_proxy_is_asked_for_tasks(given: dict[str, str], spared: str | None) -> None:
+    addresses = assign_addresses(ClusterSpec.parse("ps:1+1"), (1, 2, 3))
+    environment = make_task_environment(
+        given, tf_config="", hosts=list_hosts(addresses)
+    )
+    assert environment.get("no_grpc_proxy") == spared
 
 
 def test_relative_entries_of_the_import_path_keep_their_meaning(
