@@ -7,14 +7,34 @@ over a Unix socket in the run's private folder.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
 _CHUNK_BYTES = 1 << 12
+_ADDRESS_BYTES = 100
+"""What a Unix socket's address holds everywhere: 107 bytes on Linux, 103 on macOS."""
 _POLL_S = 0.2
+
+
+@contextlib.contextmanager
+def shorten(address: Path) -> Iterator[str]:
+    """A path to a socket that its address can hold, however deep its folder is."""
+    if (
+        len(os.fsencode(address)) <= _ADDRESS_BYTES
+        or not Path("/proc/self/fd").exists()
+    ):
+        yield str(address)
+        return
+    folder = os.open(address.parent, os.O_RDONLY)
+    try:
+        yield f"/proc/self/fd/{folder}/{address.name}"
+    finally:
+        os.close(folder)
 
 
 class Terminal:
@@ -31,7 +51,8 @@ class Terminal:
         self._source = source
         self._sink = sink
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(address))
+        with shorten(address) as path:
+            self._listener.bind(path)
         self._listener.listen()
         self._listener.settimeout(_POLL_S)
         self._caller: socket.socket | None = None

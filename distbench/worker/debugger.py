@@ -10,12 +10,14 @@ import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
 import numpy as np
 import tensorflow as tf
 
+from distbench.launch.terminal import shorten
 from distbench.stop import Stop
 from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
 from distbench.worker.failures import is_own_file
@@ -211,7 +213,8 @@ class _Prompt(pdb.Pdb):
 @contextlib.contextmanager
 def _connect(address: str) -> Iterator[tuple[TextIO, TextIO]]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
-        caller.connect(address)
+        with shorten(Path(address)) as path:
+            caller.connect(path)
         with caller.makefile("r") as source, caller.makefile("w") as sink:
             yield source, sink
 

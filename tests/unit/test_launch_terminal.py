@@ -9,8 +9,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from distbench.launch.rundir import RunDirectory
-from distbench.launch.terminal import Terminal
+from distbench.launch.terminal import Terminal, shorten
 
 _PATIENCE_S = 30.0
 
@@ -28,7 +30,8 @@ class Typist:
 def call(address: Path) -> socket.socket:
     caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     caller.settimeout(_PATIENCE_S)
-    caller.connect(str(address))
+    with shorten(address) as path:
+        caller.connect(path)
     return caller
 
 
@@ -59,10 +62,12 @@ def test_lines_go_to_whoever_calls_and_text_comes_back() -> None:
         typist.lines.put(None)
 
 
-def test_the_end_of_the_input_is_told() -> None:
+@pytest.mark.parametrize("depth", [0, 200], ids=["near", "deep"])
+def test_the_end_of_the_input_is_told(tmp_path: Path, depth: int) -> None:
+    folder = tmp_path / ("d" * depth)
+    folder.mkdir(exist_ok=True)
     with (
-        RunDirectory() as directory,
-        Terminal(directory.path / "t", io.StringIO("c\n"), Shown()) as terminal,
+        Terminal(folder / "t", io.StringIO("c\n"), Shown()) as terminal,
         call(terminal.address) as caller,
     ):
         assert caller.makefile("r").read() == "c\n"
