@@ -138,7 +138,7 @@ def test_the_first_of_several_exceptions_is_the_cause(
 ) -> None:
     first, second = ScriptedProcess(None), ScriptedProcess(None)
     second.say(**_COMPLAINT)
-    group = make_scripted(first, second)
+    group = make_scripted(first, second, clock=tick(0.1))
     with pytest.raises(TaskFailedError, match=r"worker-1 .* UnavailableError"):
         group.call("train", {}, timeout_s=TIMEOUT_S)
     assert first.signals[-1] == signal.SIGTERM
@@ -342,7 +342,7 @@ def test_a_failed_collective_has_the_others_say_where_they_wait(
     waits, fails = make_waiting(), ScriptedProcess(None)
     other = {**HELD, "shape": "[3]", "mismatch": True}
     fails.say(**{**_COMPLAINT, "kind": "collective"}, collective=other)
-    group = make_scripted(waits, fails)
+    group = make_scripted(waits, fails, clock=tick(0.1))
     with pytest.raises(TaskFailedError) as caught:
         group.call("train", {}, timeout_s=TIMEOUT_S)
     assert caught.value.kind == "collective"
