@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
+from tensorflow.python.framework import random_seed
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.worker.partition import make_partitioner
@@ -65,6 +66,9 @@ def seed_chance(seed: int) -> None:
 def draw_apart(seed: int, number: int) -> Iterator[None]:
     """Inside, chance is another one for each number, unless the user has seeded it.
 
+    An op with a seed of its own draws alike in all processes, as it does where nobody
+    has set the global one.
+
     Args:
         seed: What the bench gave to `seed_chance`.
         number: Of the process.
@@ -72,10 +76,20 @@ def draw_apart(seed: int, number: int) -> Iterator[None]:
     if context.global_seed() != seed:
         yield
         return
-    seed_chance(seed + number * _APART)
+    apart = seed + number * _APART
+    seed_chance(apart)
+    get_seed = random_seed.get_seed
+
+    def get_own_seed(op_seed: int | None) -> tuple[Any, Any]:
+        first, second = get_seed(op_seed)
+        alike = op_seed is not None and first == apart
+        return (seed if alike else first), second
+
+    random_seed.get_seed = get_own_seed
     try:
         yield
     finally:
+        random_seed.get_seed = get_seed
         seed_chance(seed)
 
 

@@ -184,6 +184,12 @@ class SeededBeforeSharded(ShuffledBeforeSharded):
         super().build(strategy)
 
 
+class SeededByItself(ShuffledBeforeSharded):
+    """The same by a seed of its own: nobody has set the one for all chance."""
+
+    seed = 3
+
+
 class Distributed(Trained):
     """A data set of global batches, which the strategy shards by a policy."""
 

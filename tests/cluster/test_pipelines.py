@@ -27,6 +27,7 @@ def _check(name: str, cluster: str, **options):
         ("Shuffled", "mwms:2"),
         ("Endless", "mwms:2"),
         ("SeededBeforeSharded", "mwms:2"),
+        ("SeededByItself", "mwms:2"),
         ("Distributed", "mwms:2"),
         ("FromFiles", "mwms:2"),
         ("Sharded", "ps:2+1"),
