@@ -19,12 +19,12 @@ from distbench.diagnose.addends import (
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 from distbench.diagnose.norms import (
     ElementNorm,
-    GlobalNorm,
     Norm,
     Ratio,
     SliceNorm,
     TensorNorm,
     UnitNorm,
+    list_global_norms,
     measure_units,
 )
 from distbench.diagnose.reduction import name_missing_sum
@@ -179,7 +179,8 @@ def _list_norms(
     yield tensor, TensorNorm(), sources
     yield tensor, SliceNorm(context), sources
     every = "the global norm of each replica's gradients to {:.6g}"
-    yield every, GlobalNorm(context), sources
+    for norm in list_global_norms(context):
+        yield every, norm, sources
     yield f"{tensor} times that of the variable", Ratio(context), sources
     element = "its gradient's elements to ±{:.6g}"
     yield element, ElementNorm(), sources

@@ -13,6 +13,7 @@ from distbench.compare.pairs import TOLD, Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.diagnose.alone import list_wrong
 from distbench.diagnose.context import Context
+from distbench.diagnose.rank import ALL
 from distbench.trace import INITIAL, WHOLE, Phase
 from distbench.verdict import Finding
 
@@ -38,6 +39,12 @@ class Explained:
     phase: Phase
     replicas: tuple[int, ...] | None = None
     ratio: float | None = None
+
+
+def is_vague(explained: Explained) -> bool:
+    """Whether no cause is named, or a factor that leaves a part of the error."""
+    odd = explained.code == "scale-error" and explained.confidence < ALL
+    return odd or explained.code == "unexplained"
 
 
 def make_finding(

@@ -9,10 +9,17 @@ import numpy as np
 
 from distbench.compare.comparison import Comparison, Judged
 from distbench.compare.pairs import TOLD
-from distbench.trace import INITIAL, PHASES, WHOLE, TraceKey, VariableInfo
+from distbench.trace import INITIAL, PHASES, WHOLE, Phase, TraceKey, VariableInfo
 
 Outcomes = Mapping[tuple[int, str, str], Sequence[Judged]]
 """Comparisons with the reference's whole batch, by step, phase and variable."""
+
+GRADIENTS: tuple[Phase, ...] = (
+    "local_gradient",
+    "reduced_gradient",
+    "applied_gradient",
+)
+"""Phases that a step goes through once for each of its updates."""
 
 _ROOTS = ("loss", "local_gradient")
 _SAME = 1e-3
@@ -118,10 +125,9 @@ def _follows_from(
         # reference since.
         if o.relation in TOLD or (o.step == INITIAL and not free):
             continue
-        earlier = PHASES.index(o.phase) < PHASES.index(c.phase)
         if free and o.step < c.step:
             return True
-        if not earlier or not _reaches(o.step, c):
+        if not _is_earlier(o, c) or not _reaches(o.step, c):
             continue
         # What is told of a step may be made of its loss; what trains is not.
         if o.phase == "loss" and c.relation not in TOLD:
@@ -135,6 +141,17 @@ def _follows_from(
         ):
             return True
     return False
+
+
+def _is_earlier(other: Comparison, shown: Comparison) -> bool:
+    """Whether a value of a step is there before another one, which may be made of it.
+
+    What an update is made of is there before the next update of the step.
+    """
+    of_updates = other.phase in GRADIENTS and shown.phase in GRADIENTS
+    if of_updates and other.call > shown.call:
+        return False
+    return PHASES.index(other.phase) < PHASES.index(shown.phase)
 
 
 def _reaches(step: int, shown: Comparison) -> bool:

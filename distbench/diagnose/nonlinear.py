@@ -13,11 +13,11 @@ from distbench.compare.values import Array, measure_size
 from distbench.diagnose.addends import PHASES, Source, list_sources
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 from distbench.diagnose.norms import (
-    GlobalNorm,
     Measure,
     Ratio,
     SliceNorm,
     TensorNorm,
+    list_global_norms,
 )
 
 CODE = "nonlinear-before-reduction"
@@ -108,7 +108,8 @@ def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
 def _list_sizes(context: Context) -> Iterator[tuple[str, Measure]]:
     yield "its gradient to a norm of {:.6g}", TensorNorm()
     yield "its gradient to a norm of {:.6g}", SliceNorm(context)
-    yield "all its gradients to a global norm of {:.6g}", GlobalNorm(context)
+    for norm in list_global_norms(context):
+        yield "all its gradients to a global norm of {:.6g}", norm
     yield (
         "its gradient to {:.6g} times the norm of the variable",
         Ratio(context),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
@@ -96,38 +96,54 @@ class SliceNorm:
 
 
 class GlobalNorm:
-    """Norm over all variables of a replica's gradients at a step."""
+    """Norm over all variables of a replica's gradients at a step.
 
-    def __init__(self, context: Context) -> None:
+    Args:
+        context: The wrong values.
+        of_call: Whether of the variables that are updated with a value alone, where a
+            step updates several times.
+    """
+
+    def __init__(self, context: Context, *, of_call: bool = False) -> None:
         self._context = context
-        self._known: dict[tuple[int, int], float] = {}
+        self._of_call = of_call
+        self._known: dict[tuple[int, int, int], float] = {}
 
     def __call__(self, source: Source, place: int) -> float:
         """That norm of the replica whose addend is at a place."""
-        step, replica = source.case.key.step, source.replicas[place]
-        if (step, replica) not in self._known:
+        at, replica = source.case.key, source.replicas[place]
+        known = (at.step, at.call if self._of_call else 0, replica)
+        if known not in self._known:
             traces = [self._context.evidence.observed, self._context.evidence.reference]
             if self._context.phase == "local_gradient":
                 traces.reverse()
-            key = replace(source.case.key, phase="local_gradient", replica=replica)
+            key = replace(at, phase="local_gradient", replica=replica)
             norms = (self._measure(trace, key) for trace in traces)
-            self._known[(step, replica)] = next((n for n in norms if n > 0), 0.0)
-        return self._known[(step, replica)]
+            self._known[known] = next((n for n in norms if n > 0), 0.0)
+        return self._known[known]
 
     def relate(self, source: Source, value: Array) -> float:  # noqa: ARG002  # as `Norm`
         """That of what was observed of all variables where the value is from."""
         return self._measure(self._context.evidence.observed, source.case.key)
 
-    @staticmethod
-    def _measure(trace: Trace, key: TraceKey) -> float:
+    def _measure(self, trace: Trace, key: TraceKey) -> float:
         # TensorFlow's norm of a sparse gradient is that of its slices.
         squares = [
             measure_norm(np.asarray(getattr(value, "values", value), np.float64)) ** 2
-            for _, value in trace.select(
+            for place, value in trace.select(
                 step=key.step, phase=key.phase, replica=key.replica
             )
+            if place.call == key.call or not self._of_call
         ]
         return float(np.sqrt(sum(squares)))
+
+
+def list_global_norms(context: Context) -> Iterator[GlobalNorm]:
+    """That over all of a step, and that of each update where a step has several."""
+    yield GlobalNorm(context)
+    places = context.evidence.observed.values
+    if any(key.call for key in places if key.phase == "local_gradient"):
+        yield GlobalNorm(context, of_call=True)
 
 
 class Ratio:

@@ -11,7 +11,13 @@ from distbench.compare.comparison import Judged
 from distbench.compare.pairs import TOLD
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.context import Context, is_number
-from distbench.diagnose.explain import Explained, fit_cases, make_finding
+from distbench.diagnose.explain import (
+    Explained,
+    fit_cases,
+    is_vague,
+    make_finding,
+)
+from distbench.diagnose.in_turn import leave_out_later
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
 from distbench.diagnose.rank import ALL
@@ -105,19 +111,21 @@ def _explain_root(
     root = phase == "local_gradient" or bool(losses)
     context = make_context(evidence, chain, phase, gradients, root=root)
     if gradients:
-        causes = explain_cases(context)
-    if not losses:
+        causes = leave_out_later(explain_cases(context), chain)
+    about_loss = make_context(evidence, chain, "loss", losses, root=True)
+    of_loss: tuple[Explained, ...] = ()
+    if losses:
+        of_loss = leave_out_later(explain_cases(about_loss), chain)
+    if not of_loss:
         yield from _report(context, causes, gradients)
         return
-    about_loss = make_context(evidence, chain, "loss", losses, root=True)
-    of_loss = explain_cases(about_loss)
     same = [cause for cause in causes if _is_same_factor(cause, of_loss)]
     scaled = same or [cause for cause in causes if cause.code in SCALING]
     # How undeclared losses combine is a guess; the gradients say what they weigh.
     alike = {"unexplained", *(c.code for c in scaled[:1])}
     if scaled and evidence.loss_reduction is None:
         alike |= set(SCALING)
-    if same or (scaled and all(c.code in alike for c in of_loss)):
+    if same or (scaled and all(c.code in alike or is_vague(c) for c in of_loss)):
         raised = tuple(
             _raise_cause(cause) if cause is scaled[0] else cause for cause in causes
         )

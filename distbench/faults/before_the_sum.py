@@ -8,6 +8,7 @@ from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import DENSE, TRAINED, OwnReduction, Program
 from distbench.samples.replicas import count_replicas
+from distbench.unusual.stepping import InTurn
 
 EMBEDDING = ("table", "kernel", "bias")
 _CLIP = "clip-before-reduction"
@@ -29,6 +30,20 @@ class GlobalNormClipped(Program):
 
     def transform(self, gradients):
         return tf.clip_by_global_norm(gradients, 0.05)[0]
+
+
+@fault(_CLIP, _PHASE, TRAINED[:-1], like="LeelaChessZero/lczero-training#162")
+class FirstOfTwoTurnsClipped(InTurn):
+    """The first of two networks in turn is clipped, and the second one sees that."""
+
+    def take_turn(self, variables, optimizer, batch, reduce):
+        if optimizer is self.optimizer()[1]:
+            return super().take_turn(variables, optimizer, batch, reduce)
+        with tf.GradientTape() as tape:
+            loss = reduce(self.compute_losses(batch), batch)
+        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 0.05)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss
 
 
 @fault(_CLIP, _PHASE, TRAINED, like="tensorflow/tensorflow#25806", clusters=WIDE)

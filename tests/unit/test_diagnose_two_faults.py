@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from training_simulator import (
     BIAS,
+    HEAD,
     KERNEL,
+    TABLE,
     Fault,
     add_up,
     add_values,
@@ -18,7 +22,8 @@ from training_simulator import (
 )
 
 from distbench.diagnose.judge import judge
-from distbench.trace import Value
+from distbench.evidence import Evidence
+from distbench.trace import Trace, Value, Values
 
 Combine = Callable[[Sequence[Value], int], Any]
 
@@ -92,3 +97,96 @@ def test_a_wrong_loss_hides_no_wrong_sum() -> None:
         ("loss-not-scaled", "loss"),
         ("replica-dropped", "reduced_gradient"),
     ]
+
+
+LATER = (TABLE, HEAD)
+"""What a second update of the step trains, in the tests of updates in turn."""
+
+
+def update_in_turn(evidence: Evidence) -> Evidence:
+    """Have the variables of `LATER` trained by a second call of each step."""
+
+    def move(trace: Trace) -> Trace:
+        values = {
+            replace(key, call=1)
+            if key.variable in LATER and key.phase.endswith("gradient")
+            else key: value
+            for key, value in trace.values.items()
+        }
+        return replace(trace, values=Values(values))
+
+    return replace(
+        evidence,
+        observed=move(evidence.observed),
+        reference=move(evidence.reference),
+        replays={phase: move(trace) for phase, trace in evidence.replays.items()},
+        repeated=tuple(move(trace) for trace in evidence.repeated),
+        twins=tuple(move(trace) for trace in evidence.twins),
+    )
+
+
+def make_later_ones_follow(gradients: Any, replica: int, step: int) -> Any:
+    """What is computed after a wrong update: no multiple of what is right."""
+    changed = dict(gradients)
+    for place, path in enumerate(LATER):
+        value = changed[path]
+        numbers = value.values if path == TABLE else value
+        bent = numbers + (0.3 + place) * numbers**2 + 0.1
+        changed[path] = replace(value, values=bent) if path == TABLE else bent
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("way", "code"),
+    [(clip, "clip-before-reduction"), (go_on_alone, "variable-not-reduced")],
+)
+def test_what_is_computed_after_a_wrong_update_follows_from_it(
+    way: Combine, code: str
+) -> None:
+    fault = make_fault(
+        {KERNEL: way, BIAS: way},
+        local=make_later_ones_follow,
+        loss=lambda loss, r: loss + loss.dtype.type(0.1 + r),
+    )
+    evidence = update_in_turn(observe(fault, replicas=2, shards_known=False))
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == (code, "reduced_gradient")
+    assert set(finding.variables) == {KERNEL, BIAS}
+
+
+def test_a_norm_over_the_variables_of_one_update_is_told() -> None:
+    limit = 0.1
+
+    def reduce(locals_: Sequence[Any], step: int) -> list[Any]:
+        clipped = []
+        for gradients in locals_:
+            norm = np.sqrt(sum(np.sum(gradients[p] ** 2) for p in (KERNEL, BIAS)))
+            cut = {p: scale(gradients[p], limit / norm) for p in (KERNEL, BIAS)}
+            clipped.append({**gradients, **cut})
+        return [add_up(clipped) for _ in locals_]
+
+    evidence = update_in_turn(observe(Fault(reduce=reduce), replicas=2))
+    (finding,) = judge(evidence).findings
+    assert finding.code == "clip-before-reduction"
+    assert f"the global norm of each replica's gradients to {limit}" in (
+        finding.explanation
+    )
+    assert finding.confidence > 0.999
+
+
+def test_a_later_update_has_a_cause_of_its_own() -> None:
+    fault = make_fault({KERNEL: lose_last, TABLE: double, HEAD: double})
+    findings = judge(update_in_turn(observe(fault, replicas=2))).findings
+    assert {f.variables: f.code for f in findings} == {
+        (KERNEL,): "replica-dropped",
+        (TABLE, HEAD): "double-reduction",
+    }
+
+
+def test_a_later_update_alone_is_found_where_nothing_explains_it() -> None:
+    evidence = observe(
+        Fault(local=make_later_ones_follow), replicas=2, shards_known=False
+    )
+    (finding,) = judge(update_in_turn(evidence)).findings
+    assert finding.code == "unexplained"
+    assert set(finding.variables) >= set(LATER)

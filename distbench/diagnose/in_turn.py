@@ -1,0 +1,65 @@
+"""Steps that update several times: what is computed after a wrong update follows it.
+
+A discriminator is updated before its generator's loss is computed. If that update is
+wrong, so are the generator's gradients, and the loss of both that the step returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from distbench.diagnose.explain import Explained, is_vague
+from distbench.diagnose.links import GRADIENTS, Chain
+from distbench.trace import PHASES, Phase, TraceKey
+
+
+def leave_out_later(causes: Sequence[Explained], chain: Chain) -> tuple[Explained, ...]:
+    """Without what nothing explains, and an earlier update of the same step may have.
+
+    What has a cause of its own is kept: one wrong loss can feed several updates.
+    """
+    first = _find_first(chain)
+    last = _find_last(chain)
+
+    def follows(key: TraceKey) -> bool:
+        if key.step not in first:
+            return False
+        call, phase = first[key.step]
+        if key.phase == "loss":
+            # It is returned after the last update, and is right where the first wrong
+            # value is not made of it.
+            return phase != "local_gradient" and call < last[key.step]
+        return call < key.call
+
+    kept = []
+    for cause in causes:
+        cases = cause.cases
+        if is_vague(cause):
+            cases = tuple(case for case in cases if not follows(case.key))
+        if cases:
+            kept.append(replace(cause, cases=cases))
+    return tuple(kept)
+
+
+def _find_first(chain: Chain) -> dict[int, tuple[int, Phase]]:
+    """The first call with a wrong gradient, and its phase, by step."""
+    found: dict[int, tuple[int, Phase]] = {}
+    for link in chain.broken:
+        c = link.comparison
+        if c.phase in GRADIENTS:
+            place = (c.call, c.phase)
+            known = found.setdefault(c.step, place)
+            found[c.step] = min(known, place, key=lambda p: (p[0], PHASES.index(p[1])))
+    return found
+
+
+def _find_last(chain: Chain) -> dict[int, int]:
+    """The last call by step."""
+    found: dict[int, int] = {}
+    for links in (chain.broken, chain.forgiven, chain.held):
+        for link in links:
+            c = link.comparison
+            if c.phase in GRADIENTS:
+                found[c.step] = max(found.get(c.step, 0), c.call)
+    return found
