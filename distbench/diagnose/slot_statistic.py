@@ -22,10 +22,18 @@ _NEAR = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Statistic:
-    """A number, or one for each element, made of some variables' gradients."""
+    """A number, or an array of them, made of some variables' gradients.
+
+    Attributes:
+        words: What it is called.
+        measure: Makes it of their gradients.
+        of: The variable whose gradient alone it takes; empty for those that a slot
+            names, or all.
+    """
 
     words: str
     measure: Callable[[Sequence[Value]], Array]
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,7 +54,7 @@ def explain_by_local_statistic(context: Context) -> Iterator[Hypothesis]:
     if context.phase != "slot" or context.replicas == 1:
         return
     paths = tuple(dict.fromkeys(case.key.variable for case in context.cases))
-    for statistic in _list_statistics():
+    for statistic in (*_list_statistics(), *_list_products(context)):
         rules = {
             path: rule
             for path in paths
@@ -146,6 +154,47 @@ def _list_statistics() -> Iterator[Statistic]:
     )
 
 
+def _list_products(context: Context) -> Iterator[Statistic]:
+    """Squares of a matrix along its rows or columns, and the products of these.
+
+    Rules that factor their second moments, or precondition by them, keep such arrays.
+    They need not bear the name of their variable, and may have the shape of another, so
+    their own shape tells of which they may be made. A mean is a sum but for a number,
+    which is fitted.
+    """
+    shapes = {case.expected.shape for case in context.cases}
+    for info in context.infos.values():
+        if info.role != "variable" or len(info.shape) != 2:
+            continue
+        rows, columns = info.shape
+        for shape, words, measure in (
+            ((rows,), "the squares of each row", _square_rows),
+            ((columns,), "the squares of each column", _square_columns),
+            ((rows, rows), "the products of the rows", _multiply_rows),
+            ((columns, columns), "the products of the columns", _multiply_columns),
+        ):
+            if shape in shapes:
+                yield Statistic(words=words, measure=measure, of=info.path)
+
+
+def _square_rows(found: Sequence[Value]) -> Array:
+    return np.asarray(np.sum(densify(found[0]) ** 2, axis=1))
+
+
+def _square_columns(found: Sequence[Value]) -> Array:
+    return np.asarray(np.sum(densify(found[0]) ** 2, axis=0))
+
+
+def _multiply_rows(found: Sequence[Value]) -> Array:
+    gradient = densify(found[0])
+    return np.asarray(gradient @ gradient.T)
+
+
+def _multiply_columns(found: Sequence[Value]) -> Array:
+    gradient = densify(found[0])
+    return np.asarray(gradient.T @ gradient)
+
+
 def _measure_norm(found: Sequence[Value]) -> Array:
     return np.asarray(np.sqrt(sum(measure_norm(densify(v)) ** 2 for v in found)))
 
@@ -162,7 +211,7 @@ def _fit_rule(context: Context, path: str, statistic: Statistic) -> SlotRule | N
         before = evidence.get_before(step, "slot", path)
         key = TraceKey(step=step, phase="slot", variable=path, replica=WHOLE)
         after = evidence.reference.get(key)
-        found = _take_gradients(context, path, step, WHOLE)
+        found = _take_gradients(context, path, step, WHOLE, statistic)
         if before is None or after is None or not found:
             continue
         made = statistic.measure(found)
@@ -189,17 +238,17 @@ def _measure_own(
     context: Context, case: Pair, statistic: Statistic
 ) -> list[Array] | None:
     found = [
-        _take_gradients(context, case.key.variable, case.key.step, replica)
+        _take_gradients(context, case.key.variable, case.key.step, replica, statistic)
         for replica in range(context.replicas)
     ]
     return [statistic.measure(own) for own in found] if all(found) else None
 
 
 def _take_gradients(
-    context: Context, path: str, step: int, replica: int
+    context: Context, path: str, step: int, replica: int, statistic: Statistic
 ) -> list[Value]:
-    """A replica's gradients of the slot's variable; of all if the slot has none."""
-    owner = context.infos[path].of
+    """A replica's gradients of the statistic's variable, or the slot's, or all."""
+    owner = statistic.of or context.infos[path].of
     evidence = context.evidence
     trace = evidence.reference if replica == WHOLE else evidence.observed
     return [

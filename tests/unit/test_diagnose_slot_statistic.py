@@ -1,4 +1,4 @@
-"""Slots that keep a norm or a largest element of the replicas' own gradients."""
+"""Slots that keep a norm, a largest element or products of own gradients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from planted_case import check_passed
 from swept import swept
-from training_simulator import Fault, Rule, observe, to_array
+from training_simulator import KERNEL, Fault, Rule, observe, to_array
 
 from distbench.diagnose.judge import judge
 
@@ -41,6 +41,23 @@ def keep_own(combine):
     return Fault(update=update)
 
 
+def square_rows(gradients):
+    return np.sum(to_array(gradients[KERNEL]) ** 2, axis=1)
+
+
+def square_columns(gradients):
+    return np.mean(to_array(gradients[KERNEL]) ** 2, axis=0)
+
+
+def multiply_rows(gradients):
+    return to_array(gradients[KERNEL]) @ to_array(gradients[KERNEL]).T
+
+
+def multiply_columns(gradients):
+    return to_array(gradients[KERNEL]).T @ to_array(gradients[KERNEL])
+
+
+PRODUCTS = [square_rows, square_columns, multiply_rows, multiply_columns]
 STATISTICS = [measure_norm, measure_slices, find_largest, take_mean_size]
 
 
@@ -67,8 +84,30 @@ def test_a_statistic_of_own_gradients_is_told(statistic, combine, steps):
     assert finding.confidence > 0.999
 
 
+@pytest.mark.parametrize("statistic", PRODUCTS, ids=lambda s: s.__name__)
+@pytest.mark.parametrize(
+    ("combine", "words"),
+    [
+        (lambda own, r: own[r], "the replica's own gradient"),
+        (lambda own, r: np.sum(own, axis=0), "own gradients, added up"),
+    ],
+    ids=["own", "sum"],
+)
+def test_products_of_own_gradients_are_told(statistic, combine, words):
+    """The slot has no variable's shape, and does not say of which variable it is."""
+    rule = Rule(statistic=statistic)
+    evidence = observe(keep_own(combine), rule=rule, replicas=3, steps=2)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("slot-from-local-gradient", "slot")
+    assert finding.variables == ("running",)
+    assert words in finding.explanation
+    assert finding.confidence > 0.999
+
+
 @pytest.mark.first(2)
-@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: s.__name__)
+@pytest.mark.parametrize(
+    "statistic", [*STATISTICS, *PRODUCTS], ids=lambda s: s.__name__
+)
 def test_a_statistic_of_the_sum_passes(statistic):
     check_passed(judge(observe(rule=Rule(statistic=statistic), steps=3)))
 

@@ -199,7 +199,8 @@ class Simulation:
                     value = self.initial[path].copy()
                 self.initial[f"{slot}/{path}"] = value
         if setup.rule.statistic is not None:
-            self.initial["running"] = np.ones((), setup.dtype)
+            kept = setup.rule.statistic({p: self.initial[p] for p in TRAINED})
+            self.initial["running"] = np.ones(np.shape(kept), setup.dtype)
         self.initial["iterations"] = np.array(0, np.int64)
         self.batches = [
             (
