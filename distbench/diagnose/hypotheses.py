@@ -90,6 +90,7 @@ CAUSES: tuple[Explain, ...] = (
     update.explain_by_schedule,
     slot_rule.explain_by_fed_factor,
     slot_rule.explain_by_memory,
+    slot_rule.explain_by_taken_factor,
     nonlinear.explain_by_mask,
     nonlinear.explain_by_grid,
     nonlinear.explain_by_noise,

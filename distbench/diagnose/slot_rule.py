@@ -12,9 +12,15 @@ from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
+    leaves_nothing,
     predict_rows,
 )
 from distbench.diagnose.slots import are_some, name_kind, widen_base
+
+_FEW = 4
+"""Fewer numbers do not show that one factor is that of all."""
+_SAME = 1e-3
+"""Share of what is due that a fit may take or leave."""
 
 
 def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
@@ -75,6 +81,50 @@ def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
                 detail=f"the slot's rule takes {words} the gradient",
                 ratio=ratio,
             )
+
+
+def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
+    """The slot takes c times what is due, whatever its rule makes of the gradients.
+
+    With expected = β · before + new, it is β · before + c · new, which is
+    c · expected + (1 - c) β · before: no gradient is needed, as where a slot takes what
+    another one has accumulated. All numbers of a kind of slot must agree.
+    """
+    if context.phase != "slot" or are_some(context):
+        return
+    kinds: dict[str, list[Row]] = {}
+    for number, case in context.list_cases():
+        row = Row(
+            number=number,
+            target=case.observed - case.expected,
+            features=(case.expected, widen_base(case)),
+        )
+        kinds.setdefault(name_kind(context, case), []).append(row)
+    predicted: dict[int, Array] = {}
+    factors: list[float] = []
+    for found in kinds.values():
+        rows = found
+        if not any(np.any(row.features[1]) for row in found):
+            rows = [replace(row, features=row.features[:1]) for row in found]
+        numbers = {context.cases[row.number].key.at(0): row.target for row in rows}
+        if sum(target.size for target in numbers.values()) < _FEW:
+            continue
+        weights = fit_weights(rows)
+        if weights is None or not leaves_nothing(rows, weights):
+            continue
+        if abs(weights[0]) <= _SAME:  # the old value weighs otherwise, not the new
+            continue
+        factors.append(1 + float(weights[0]))
+        for number, value in predict_rows(rows, weights).items():
+            predicted[number] = context.cases[number].expected + value
+    if predicted:
+        ratio = float(np.median(factors))
+        yield Hypothesis(
+            code="scale-error",
+            predicted=predicted,
+            detail=f"the slot takes {ratio:.6g} times what is due",
+            ratio=ratio,
+        )
 
 
 def _list_rules(context: Context) -> Iterator[tuple[int, bool]]:

@@ -88,6 +88,23 @@ CASES = [
         setup={"rule": ADAM, "replicas": 3},
     ),
     Case(
+        name="average-takes-half-of-what-is-due",
+        code="scale-error",
+        phase="slot",
+        variable=f"average/{KERNEL}",
+        fault=Fault(
+            update=add_state(
+                lambda k, v, old, run: (
+                    np.float32(0.75) * old[k]
+                    + np.float32(0.5) * (v - np.float32(0.75) * old[k])
+                    if k.startswith("average/")
+                    else v
+                )
+            )
+        ),
+        setup={"rule": Rule(name="ema")},
+    ),
+    Case(
         name="second-moment-of-the-mean-square",
         code="slot-from-local-gradient",
         phase="slot",
