@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +16,8 @@ from distbench.trace import Trace, TraceKey
 _NEAR = 0.05
 """How far from a repeated update a step may end, as a share of what repeating it adds:
 only tells two causes apart whose variables differ by all of it."""
+_SAME = 1e-3
+"""Share of a step that rounding may leave where a repeated one is only longer."""
 
 
 def explain_by_repeated_replay(context: Context) -> Iterator[Hypothesis]:
@@ -36,14 +38,33 @@ def explain_by_repeated_replay(context: Context) -> Iterator[Hypothesis]:
         if not predicted:
             continue
         whole = context.phase == "variable" or _is_whole(context, trace)
+        longer = ""
+        if context.phase == "variable" and _only_lengthens(context, predicted, count):
+            longer = f", or the learning rate is {count} times as large"
         yield Hypothesis(
             code="update-repeated" if whole else "slot-repeated",
             predicted=predicted,
             detail=f"the {'whole update' if whole else 'slot'} is applied {count} "
-            "times in one step",
+            f"times in one step{longer}",
             ratio=float(count),
             phase="variable" if whole else None,
         )
+
+
+def _only_lengthens(
+    context: Context, predicted: Mapping[int, Array], count: int
+) -> bool:
+    """Whether repeating the update does no other than to take k times the step.
+
+    It does so where the slots are right and the step does not depend on the variable.
+    """
+    for number, value in predicted.items():
+        case = context.cases[number]
+        step = case.expected - widen_base(case)
+        rest = measure_norm(value - case.expected - (count - 1) * step)
+        if rest > _SAME * measure_norm(step):
+            return False
+    return True
 
 
 def _is_whole(context: Context, repeated: Trace) -> bool:
