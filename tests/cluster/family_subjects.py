@@ -78,3 +78,18 @@ class DoubledOnCluster(tf_keras.optimizers.Nadam):
 
 def make_doubled_nadam():
     return DoubledOnCluster(0.1)
+
+
+class OwnSchedule(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """A schedule that Keras does not know, and cannot make again."""
+
+    def __call__(self, step):
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        return 0.05 * replicas / (1.0 + tf.cast(step, tf.float32))
+
+    def get_config(self):
+        return {}
+
+
+def make_adam_with_own_schedule():
+    return tf_keras.optimizers.legacy.Adam(OwnSchedule())

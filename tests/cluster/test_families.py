@@ -141,6 +141,40 @@ def test_and_what_is_wrong_with_its_subclass_is_found() -> None:
     assert found == ("scale-error", "slot", "subject"), describe_verdict(verdict)
 
 
+def test_what_is_a_longer_step_alone_may_be_the_learning_rate() -> None:
+    verdict = distbench.check(
+        f"{SUBJECTS}:make_adam_with_own_schedule",
+        "mirrored:2",
+        workload="linear",
+        tier="bounded",
+    )
+    first = verdict.findings[0]
+    assert "or the learning rate is 2 times as large" in first.explanation
+
+
+def test_a_schedule_of_the_users_own_leaves_a_control_that_runs() -> None:
+    """Keras makes a string of it, and an optimizer that fails once it is used."""
+
+    def step(path: str) -> str:
+        import importlib.util
+
+        import tensorflow as tf
+
+        from distbench.worker.controls import make_control
+        from distbench.worker.families import describe_control
+
+        spec = importlib.util.spec_from_file_location("family_subjects", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        subject = module.make_adam_with_own_schedule()
+        control = make_control(*describe_control(subject))
+        control.apply_gradients([(tf.ones(2), tf.Variable([1.0, 2.0]))])
+        return type(control).__name__
+
+    made = distbench.run(step, cluster="one", args=(str(SUBJECTS),))
+    assert set(made.values()) == {"SGD"}
+
+
 @pytest.mark.nightly
 def test_what_xla_joins_is_no_fault() -> None:
     """Here a slot comes out one rounding away from one device's."""

@@ -83,7 +83,9 @@ def describe_control(
 def _describe_stock(optimizer: Any, *, keeps_descent: bool) -> Made | None:
     """The stock optimizer that an optimizer is, or derives from, unless it is SGD.
 
-    Its own configuration is asked for: what a subclass adds is the user's.
+    Its own configuration is asked for: what a subclass adds is the user's. One that is
+    made of it must have the same: Keras makes a string of a schedule of the user's own,
+    which fails only when it is used.
     """
     family = find_family(optimizer)
     kind: Any
@@ -94,13 +96,20 @@ def _describe_stock(optimizer: Any, *, keeps_descent: bool) -> Made | None:
             if kind.__name__ == family.descent and not keeps_descent:
                 break
             try:
-                config = family.read_config(kind, optimizer)
-                settings = {k: v for k, v in config.items() if k not in family.options}
-                make_stock(kind, settings)
+                settings = _read_settings(family, kind, optimizer)
+                made = make_stock(kind, settings)
+                if _read_settings(family, kind, made) != settings:
+                    break
             except Exception:  # noqa: BLE001 - a subclass may lack what it configures
                 break
             return kind, settings
     return None
+
+
+def _read_settings(family: Family, kind: Any, optimizer: Any) -> dict[str, Any]:
+    """What a stock class is configured with, but for the options of its base."""
+    config = family.read_config(kind, optimizer)
+    return {k: v for k, v in config.items() if k not in family.options}
 
 
 def _describe_wrap(optimizer: Any) -> Made | None:
