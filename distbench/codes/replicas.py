@@ -45,8 +45,10 @@ CODES = (
         right="tf_keras.layers.BatchNormalization(synchronized=True)",
         confirm="Compare moving_mean and moving_variance over the replicas.",
         fix=(
-            "Use synchronised batch normalisation. Where local statistics are meant, "
-            "say so with --expect statistics-not-synchronized."
+            "Make it of what was summed over all replicas (all_reduce), the count "
+            "included; synchronized=True does so for batch normalisation. What each "
+            "adds a share to has aggregation SUM, not MEAN. Where local statistics "
+            "are meant, say so with --expect statistics-not-synchronized."
         ),
     ),
 )
