@@ -145,8 +145,9 @@ CODES = (
         ),
         confirm="Compute the metric over the global batch on one device.",
         fix=(
-            "Create the metric under the strategy's scope, give it on every replica "
-            "the examples of its own shard, unscaled, and read it outside strategy.run."
+            "Create it under the strategy's scope, give it on every replica what is "
+            "made of its own shard, unscaled, begin it anew on all of them, and read a "
+            "metric outside strategy.run."
         ),
     ),
 )

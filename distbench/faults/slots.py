@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import fault
+from distbench.samples.collecting import Collecting
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import OwnRule, optimizer
 from distbench.samples.replicas import all_reduce, count_replicas, find_copy, update
@@ -241,3 +242,19 @@ class SlotFedWithScaledGradient(OwnRule):
 
     def update_slot(self, slot, grad, var):
         slot.assign(self.beta * slot + grad * float(count_replicas()) ** 0.5)
+
+
+@fault(
+    "metric-wrong",
+    "loss",
+    ("collected_0", "collected_1"),
+    like="tensorflow/tensorflow#25066",
+    workload="linear",
+)
+@optimizer("SGD", 0.05)
+class FirstReplicaAloneBeginsAnew(Collecting):
+    """Replicas collect their own gradients; the others add applied ones once more."""
+
+    def resets(self, is_due):
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return is_due & (replica == 0)

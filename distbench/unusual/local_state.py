@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from distbench.samples.collecting import Collecting
 from distbench.samples.lazy import keras, legacy, tf
+from distbench.samples.optimizers import optimizer
 from distbench.samples.program import FEATURES, Program
 from distbench.samples.replicas import count_replicas
 from distbench.unusual.program import unusual
@@ -179,6 +181,12 @@ class ErrorFeedback(Local):
         rows = tf.cast(tf.range(shape[0]) % 2, self.dtype)
         rows = tf.reshape(rows, [-1] + [1] * (len(shape) - 1))
         return tf.abs(rows - odd) * tf.ones(shape, self.dtype)
+
+
+@unusual(workload="linear")
+@optimizer("SGD", 0.05)
+class CollectsOwnGradients(Collecting):
+    """An optimizer that collects each replica's own gradients for two steps."""
 
 
 @unusual()

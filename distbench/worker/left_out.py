@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from distbench.fault import Fault
@@ -25,18 +25,23 @@ class LeftOut:
     Args:
         session: The subject on one device; its first step has been traced.
         faults: Those of the scenario.
+        shard_function: What a shard runs; None is what the whole batch does.
     """
 
-    def __init__(self, session: Session, faults: Sequence[Fault]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        faults: Sequence[Fault],
+        shard_function: Callable[[Any], Any] | None = None,
+    ) -> None:
         self._session = session
         self._whole = FaultySteps(session, faults, as_whole=True)
-        program = session.program
         self._shards = {
             fault.rank: FaultySteps(
                 session,
                 [other for other in faults if other.rank == fault.rank],
                 as_whole=True,
-                function=program.local_step if program.shards_known else None,
+                function=shard_function,
             )
             for fault in faults
         }

@@ -69,18 +69,20 @@ class Reference:
         self._whole = session.make_step()
         self._fed_step = session.make_step()
         self._handed: list[Fed] = []
-        # The share of a penalty is a constant of the trace, so the step of a shard
-        # needs a trace of its own; one without the update costs half as much.
-        self.shard_step = (
-            session.make_step(program.local_step)
-            if program.shards_known
-            else self._whole
-        )
         graph = session.prepare(self._whole, [batch])
+        self._own = {v.path for v in session.variables if not v.synchronised}
+        # A step without the update costs half as much, but leaves no state behind.
+        stops_early = program.shards_known and not self._own
+        function = program.local_step if stops_early else None
+        # The share of a penalty is a constant of the trace, so the step of a shard
+        # needs a trace of its own.
+        self.shard_step = (
+            session.make_step(function) if program.shards_known else self._whole
+        )
         self._narrowest, self._draws = find_narrowest(graph), find_draws(graph)
         self.torn = find_torn(graph, session.table)
         self.initial = session.read_state()
-        self._left_out = LeftOut(session, scenario.injected)
+        self._left_out = LeftOut(session, scenario.injected, function)
         self._repeats = program.shards_known or self._find_repeats(batch)
         self._twins = _TWINS if self._repeats else _TWINS_OF_CHANCE
 
@@ -311,14 +313,8 @@ class Reference:
         return self.make_trace("penalty", "bounded", values)
 
     def _read_own(self) -> State:
-        """The state that every replica has for itself, after the step of a shard.
-
-        Nothing for a workload of the bench, whose step of a shard updates nothing.
-        """
-        if self.session.program.shards_known:
-            return {}
-        own = {v.path for v in self.session.variables if not v.synchronised}
-        return self.session.read_state(own)
+        """The state that every replica has for itself, after the step of a shard."""
+        return self.session.read_state(self._own) if self._own else {}
 
     def _read_led(self, values: Mapping[TraceKey, Value]) -> State:
         """The state of a program that no gradient trains, after the step of a shard."""

@@ -24,6 +24,7 @@ LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
         ("reduced-while-next-step-runs", "mirrored:2"),
         pytest.param("decay-times-replicas", "mirrored:2", marks=LONG),
         ("sent-in-half-precision", "mirrored:2"),
+        ("first-replica-alone-begins-anew", "mirrored:2"),
         pytest.param("mean-of-means-under-statistics", "mwms:4", marks=LONG),
         pytest.param("scale-not-undone", "mirrored:2", marks=LONG),
     ],
@@ -41,6 +42,7 @@ def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
         ("batch-statistics", "mwms:2"),
         pytest.param("dropout", "mirrored:2", marks=LONG),
         ("overflow-on-one-replica", "mwms:2"),
+        ("collects-own-gradients", "mirrored:2"),
     ],
 )
 def test_an_unusual_program_passes(name: str, cluster: str) -> None:
