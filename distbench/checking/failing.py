@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from distbench.checking.controls import Controls
-from distbench.checking.origin import are_alike, is_deliberate
+from distbench.checking.origin import are_alike, is_deliberate, is_installed
 from distbench.checking.plan import Planned
 from distbench.checking.runs import end_uncompared, tell_injury
 from distbench.checking.stuck import (
@@ -121,7 +121,9 @@ def _make_raises(
     where, advice = "", "Look at the last line of the traceback that is yours."
     if failure.frame:
         where = f", at {failure.frame}"
-        advice = "That is the innermost line of yours."
+        is_foreign = is_installed(failure.frame)
+        whose = "outside of the framework" if is_foreign else "of yours"
+        advice = f"That is the innermost line {whose}."
     return Finding(
         code="raises",
         phase=failure.phase or "build",

@@ -31,6 +31,7 @@ _FRAMEWORK = re.compile(
     r"[/\\](site|dist)-packages[/\\](tensorflow|tf_keras|keras)[/\\]"
 )
 """Where it is installed: the user's own folders may have the same names."""
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _RUNTIME = re.compile(r"[/\\]tensorflow[/\\]python[/\\]eager[/\\]execute\.py$")
 """Where an op's own refusal comes out of C++, on a line that is no `raise`."""
 _OP_ERROR = re.compile(r"^tensorflow\.python\.framework\.errors_impl\.\w+: ", re.M)
@@ -146,6 +147,15 @@ def is_deliberate(traceback: str) -> bool:
     is_framework = _FRAMEWORK.search(last["file"]) is not None
     is_raised = last["line"].startswith("raise ") and last["name"] != _OP_MAKER
     return is_framework and is_raised
+
+
+def is_installed(place: str) -> bool:
+    """Whether a line is of a package: the subject's, or one that the framework uses.
+
+    Args:
+        place: Begins with its file.
+    """
+    return _INSTALLED.search(place.partition(":")[0]) is not None
 
 
 def are_alike(left: TaskFailedError | None, right: TaskFailedError) -> bool:

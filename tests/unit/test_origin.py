@@ -9,6 +9,7 @@ from distbench.checking.origin import (
     are_alike,
     find_origins,
     is_deliberate,
+    is_installed,
     may_be_framework,
     plan_control,
 )
@@ -152,3 +153,17 @@ ValueError: no
 )
 def test_a_framework_is_where_it_is_installed(file: str, expected: bool) -> None:
     assert is_deliberate(RAISED.format(file=file)) is expected
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ("/venv/lib/python3.11/site-packages/optree/ops.py:798: return f(x)", True),
+        ("optimizer.py:12: raise ValueError('/site-packages/')", False),
+    ],
+    ids=["of-a-package", "own"],
+)
+def test_a_line_of_a_package_is_not_called_the_users(
+    place: str, expected: bool
+) -> None:
+    assert is_installed(place) == expected
