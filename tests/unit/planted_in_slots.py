@@ -102,6 +102,8 @@ CASES = [
                 )
             )
         ),
+        # The average starts as a copy: for a step the variable is its old value.
+        steps=2,
         setup={"rule": Rule(name="ema")},
     ),
     Case(
