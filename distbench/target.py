@@ -6,6 +6,7 @@ import ast
 import difflib
 import importlib
 import json
+import os
 import re
 import sys
 import sysconfig
@@ -76,7 +77,8 @@ def parse_target(text: str, folder: Path | None = None) -> TargetRef:
             f"Expected {_FORMS}."
         )
     if place.endswith(".py") or "/" in place:
-        path = _find_file(text, Path(place).expanduser(), folder)
+        # Path.expanduser raises where there is no such user.
+        path = _find_file(text, Path(os.path.expanduser(place)), folder)  # noqa: PTH111
         return TargetRef(
             kind="file",
             path=str(path),

@@ -76,6 +76,7 @@ def test_a_file_is_made_absolute_and_not_run(tmp_path: Path) -> None:
         ("./train:make", r"no file.*Did you mean 'train.py'\?"),
         ("./text.txt:make", "does not end in '.py'"),
         ("/tmp/:make", "is a folder"),
+        ("~nobody-of-that-name/train.py:make", "no folder '.*nobody-of-that-name'"),
     ],
 )
 def test_another_form_is_refused_with_a_hint(
