@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from distbench.scenario import TIERS as TIERS
@@ -127,6 +127,19 @@ class Evidence:
     examples: Examples | None = None
     restored: bool = False
     compiled: bool = False
+
+    def change_traces(self, change: Callable[[Trace], Trace]) -> Evidence:
+        """The same with another trace for each that has all steps of the run."""
+        return replace(
+            self,
+            observed=change(self.observed),
+            reference=change(self.reference),
+            replays={phase: change(trace) for phase, trace in self.replays.items()},
+            repeated=tuple(map(change, self.repeated)),
+            turns=None if self.turns is None else change(self.turns),
+            twins=tuple(map(change, self.twins)),
+            reruns=tuple(map(change, self.reruns)),
+        )
 
     def get_before(self, step: int, phase: Phase, variable: str) -> Value | None:
         """The reference's state before a step: what the step started from.

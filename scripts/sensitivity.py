@@ -175,14 +175,7 @@ def keep_steps(evidence: Evidence, steps: int) -> Evidence:
         kept = {key: v for key, v in trace.values.items() if key.step < steps}
         return replace(trace, values=kept)
 
-    return replace(
-        evidence,
-        observed=cut(evidence.observed),
-        reference=cut(evidence.reference),
-        replays={phase: cut(trace) for phase, trace in evidence.replays.items()},
-        twins=tuple(cut(twin) for twin in evidence.twins),
-        reruns=tuple(cut(rerun) for rerun in evidence.reruns),
-    )
+    return evidence.change_traces(cut)
 
 
 def find_faults(evidence: Evidence, noise: Noise) -> tuple[Finding, ...]:

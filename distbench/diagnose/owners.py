@@ -54,16 +54,7 @@ def name_owners(evidence: Evidence) -> Evidence:
         )
         return replace(trace, variables=named, values=values if kept else trace.values)
 
-    return replace(
-        evidence,
-        observed=tell(evidence.observed),
-        reference=tell(evidence.reference),
-        replays={phase: tell(trace) for phase, trace in evidence.replays.items()},
-        repeated=tuple(tell(trace) for trace in evidence.repeated),
-        turns=None if evidence.turns is None else tell(evidence.turns),
-        twins=tuple(tell(trace) for trace in evidence.twins),
-        reruns=tuple(tell(trace) for trace in evidence.reruns),
-    )
+    return evidence.change_traces(tell)
 
 
 def find_owner(

@@ -65,14 +65,7 @@ def _rename_slots(evidence):
             },
         )
 
-    return replace(
-        evidence,
-        observed=rename(evidence.observed),
-        reference=rename(evidence.reference),
-        replays={phase: rename(trace) for phase, trace in evidence.replays.items()},
-        repeated=tuple(rename(trace) for trace in evidence.repeated),
-        twins=tuple(rename(trace) for trace in evidence.twins),
-    ), numbers
+    return evidence.change_traces(rename), numbers
 
 
 def test_whose_slot_it_is_is_told_without_names():

@@ -115,14 +115,7 @@ def update_in_turn(evidence: Evidence) -> Evidence:
         }
         return replace(trace, values=Values(values))
 
-    return replace(
-        evidence,
-        observed=move(evidence.observed),
-        reference=move(evidence.reference),
-        replays={phase: move(trace) for phase, trace in evidence.replays.items()},
-        repeated=tuple(move(trace) for trace in evidence.repeated),
-        twins=tuple(move(trace) for trace in evidence.twins),
-    )
+    return evidence.change_traces(move)
 
 
 def make_later_ones_follow(gradients: Any, replica: int, step: int) -> Any:
