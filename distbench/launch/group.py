@@ -306,13 +306,13 @@ class Group:
             until = begin + (GRACE_S if own else _PEER_GRACE_S)
             left = until - self._clock()
             if left <= 0 or len(self._events.broken) == len(self._members):
-                first, *others = own or [self._find_unreachable()]
-                return self._find_first([first, *filter(first.raises_like, others)])
+                return self._find_first(own) if own else self._find_unreachable()
             self._events.pump(left)
         return min(died, key=lambda m: m.exit.order if m.exit else 0)
 
-    def _find_first(self, members: Sequence[Member]) -> Member:
-        return next(m for m in self._members.values() if m in members)
+    def _find_first(self, raised: Sequence[Member]) -> Member:
+        alike = [m for m in raised if m.raises_like(raised[0])]
+        return next(m for m in self._members.values() if m in alike)
 
     def _find_unreachable(self) -> Member:
         """Where all complain of lost peers: the one that they name, if it lives."""
