@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,7 @@ def train() -> float:
         )
         variable.assign_sub(0.125 * gradient)
 
-    @tf.function
-    def step() -> None:
-        strategy.run(replica_step)
-
-    for _ in range(_STEPS):
-        step()
-    return float(variable.numpy())
+    return _take_steps(strategy, replica_step, variable)
 
 
 def train_by_adam() -> float:
@@ -49,6 +44,14 @@ def train_by_adam() -> float:
         with tf.GradientTape() as tape:
             loss = variable**2.0 / strategy.num_replicas_in_sync
         optimizer.minimize(loss, [variable], tape=tape)
+
+    return _take_steps(strategy, replica_step, variable)
+
+
+def _take_steps(
+    strategy: Any, replica_step: Callable[[], None], variable: Any
+) -> float:
+    import tensorflow as tf
 
     @tf.function
     def step() -> None:
