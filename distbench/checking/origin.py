@@ -27,11 +27,9 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _FRAME = re.compile(
     r'^  File "(?P<file>[^"]+)", line \d+, in (?P<name>.*)\n    (?P<line>.*)', re.M
 )
-_FRAMEWORK = re.compile(
-    r"[/\\](site|dist)-packages[/\\](tensorflow|tf_keras|keras)[/\\]"
-)
-"""Where it is installed: the user's own folders may have the same names."""
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
+_FRAMEWORK = re.compile(_INSTALLED.pattern + r"(tensorflow|tf_keras|keras)[/\\]")
+"""Where it is installed: the user's own folders may have the same names."""
 _RUNTIME = re.compile(r"[/\\]tensorflow[/\\]python[/\\]eager[/\\]execute\.py$")
 """Where an op's own refusal comes out of C++, on a line that is no `raise`."""
 _OP_ERROR = re.compile(r"^tensorflow\.python\.framework\.errors_impl\.\w+: ", re.M)

@@ -173,9 +173,8 @@ def _choose_environment(case: Case, environment: Mapping[str, Any]) -> str:
         count = case.spec.workers + case.spec.parameter_servers + 1
         chosen["TF_NUM_INTEROP_THREADS"] = str(count)
     if case.spec.kind in ("mwms", "ps"):
-        chosen["no_grpc_proxy"] = (
-            "127.0.0.1"  # else gRPC asks a proxy, where one is set
-        )
+        # Else gRPC asks a proxy for it, where one is set.
+        chosen["no_grpc_proxy"] = "127.0.0.1"
     if case.spec.device != "gpu":
         chosen["CUDA_VISIBLE_DEVICES"] = "-1"
     variables = environment.get("variables")
