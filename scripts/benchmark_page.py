@@ -19,9 +19,9 @@ _LEFT_OUT = """
   learned from another task: copying them is what takes the time, not the faults.
 - Fewer rounds of the garbage collector: within the noise, since what was imported is
   left out of them already.
-- Small pages for the tasks of large clusters alone. With 64 on this virtual machine,
-  which gives its free memory back to its host, zeroing huge pages takes more than they
-  save; with 32 and fewer they win.
+- Small pages for the tasks of large clusters alone. On a virtual machine that gives its
+  free memory back to its host, zeroing the huge pages of very many tasks takes more
+  than they save; with fewer tasks they win.
 - A digest that is a sum instead of a hash of every number: it is blind to rows that
   change places. With another factor for each column (a product of integer matrices) it
   is blind to two signs of a row, and takes as long in a step.
