@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
-    from distbench.worker.recorder import Recorder
+    from distbench.worker.recording.recorder import Recorder
 
 
 def record(
@@ -63,7 +63,7 @@ def record(
                 f"distbench.record: {name} must be a number from 1. "
                 f"Received: {number!r}."
             )
-    from distbench.worker.recorder import Recorder
+    from distbench.worker.recording.recorder import Recorder
 
     return Recorder(
         strategy,

@@ -50,7 +50,8 @@ def run_tracing(channel: Any, context: Any) -> None:
     """Entry of a task in which a step that makes variables is always traced twice."""
     from contextlib import nullcontext
 
-    from distbench.worker import main, steps
+    from distbench.worker import main
+    from distbench.worker.stepping import steps
 
     steps.make_variables_at_once = lambda _: nullcontext()
     main.run_task(channel, context)
@@ -64,7 +65,9 @@ LACKS: Mapping[str, Mapping[str, str]] = {
         "entry": "benchmark_gains:run_collecting"
     },
     "each step is traced twice": {"entry": "benchmark_gains:run_tracing"},
-    "each task asks for the first time": {"left_out": "distbench.worker.beforehand"},
+    "each task asks for the first time": {
+        "left_out": "distbench.worker.process.beforehand"
+    },
 }
 
 

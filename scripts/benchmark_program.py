@@ -91,8 +91,8 @@ def measure_steps(layers: tuple[int, int, int], rounds: int) -> dict[str, list[f
     import tensorflow as tf
 
     from distbench.cluster import ClusterSpec
-    from distbench.worker.session import Session
-    from distbench.worker.user_program import UserProgram
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.user_program import UserProgram
 
     spec = ClusterSpec.parse("mirrored:2@cpu")
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])

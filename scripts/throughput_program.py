@@ -15,9 +15,9 @@ import tensorflow as tf
 from tf_keras.optimizers import legacy
 
 from distbench.cluster import ClusterSpec, Task
-from distbench.worker.session import Session
-from distbench.worker.steps import StepsInFlight
-from distbench.worker.user_program import UserProgram
+from distbench.worker.stepping.session import Session
+from distbench.worker.stepping.steps import StepsInFlight
+from distbench.worker.subjects.user_program import UserProgram
 
 Take = Callable[[Sequence[Any]], None]
 _FEATURES, _OUTPUTS = 256, 64

@@ -10,7 +10,7 @@ from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.drift import name_drift
 from distbench.diagnose.explain import Explained
-from distbench.diagnose.hypotheses import list_hypotheses
+from distbench.diagnose.hypotheses.register import list_hypotheses
 from distbench.diagnose.own_shard import describe_alone
 from distbench.diagnose.rank import Ranked, find_best
 

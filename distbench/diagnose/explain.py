@@ -11,8 +11,8 @@ from distbench.codes import CODES
 from distbench.compare.comparison import Comparison
 from distbench.compare.pairs import TOLD, Pair
 from distbench.compare.ratio import fit_ratio
-from distbench.diagnose.alone import list_wrong
 from distbench.diagnose.context import Context
+from distbench.diagnose.hypotheses.alone import list_wrong
 from distbench.diagnose.rank import ALL
 from distbench.trace import INITIAL, WHOLE, Phase
 from distbench.verdict import Finding

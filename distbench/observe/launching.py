@@ -27,7 +27,7 @@ PRELOADS: tuple[str, ...] = (
     "tensorflow",
     "tf_keras",
     "distbench.worker.main",
-    "distbench.worker.beforehand",
+    "distbench.worker.process.beforehand",
 )
 """Modules that the fork server imports for all tasks: none of them runs an op."""
 ONE = ClusterSpec(kind="one", device="cpu")

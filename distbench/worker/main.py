@@ -6,8 +6,6 @@ from functools import partial
 
 from distbench.launch.channel import TaskChannel
 from distbench.launch.task import TaskContext, serve
-from distbench.worker.autograph import leave_modules_alone
-from distbench.worker.failures import classify_failure
 from distbench.worker.jobs.call import call
 from distbench.worker.jobs.debug import DebugJob
 from distbench.worker.jobs.flight import FlightJobs
@@ -15,7 +13,9 @@ from distbench.worker.jobs.reference import ReferenceJobs
 from distbench.worker.jobs.summaries import summarise
 from distbench.worker.jobs.task import Task
 from distbench.worker.jobs.training import TrainingJobs
-from distbench.worker.joining import wait_before_joining
+from distbench.worker.process.autograph import leave_modules_alone
+from distbench.worker.process.failures import classify_failure
+from distbench.worker.process.joining import wait_before_joining
 
 
 def run_task(channel: TaskChannel, context: TaskContext) -> None:

@@ -27,10 +27,10 @@ def _observe(spec_text: str, fault: str):
     import tf_keras
 
     from distbench.cluster import ClusterSpec, Task
-    from distbench.worker.digests import digest_component
-    from distbench.worker.session import Session
-    from distbench.worker.strategies import make_strategy
-    from distbench.worker.user_program import UserProgram
+    from distbench.worker.process.strategies import make_strategy
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.user_program import UserProgram
+    from distbench.worker.taps.digests import digest_component
 
     config = os.environ.get("TF_CONFIG", '{"task": {"type": "worker", "index": 0}}')
     place = json.loads(config)["task"]
@@ -151,7 +151,7 @@ def _digest_in_branches(*, before: bool):
     """Runs in a task: a tensor in both branches of a condition, and around it."""
     import tensorflow as tf
 
-    from distbench.worker.digests import Digests, digest_component
+    from distbench.worker.taps.digests import Digests, digest_component
 
     digests = Digests()
 
@@ -192,7 +192,7 @@ def _digest_copies():
     """Runs in a task of two devices: a tensor, and a copy of it on each of them."""
     import tensorflow as tf
 
-    from distbench.worker.digests import Digests
+    from distbench.worker.taps.digests import Digests
 
     digests = Digests()
 

@@ -160,8 +160,8 @@ def test_a_schedule_of_the_users_own_leaves_a_control_that_runs() -> None:
 
         import tensorflow as tf
 
-        from distbench.worker.controls import make_control
         from distbench.worker.families import describe_control
+        from distbench.worker.families.controls import make_control
 
         spec = importlib.util.spec_from_file_location("family_subjects", path)
         module = importlib.util.module_from_spec(spec)

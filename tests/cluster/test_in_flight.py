@@ -31,7 +31,7 @@ def time_steps(count: int):
     import tensorflow as tf
 
     from distbench.samples.servers import linger
-    from distbench.worker.steps import StepsInFlight
+    from distbench.worker.stepping.steps import StepsInFlight
 
     if '"type": "chief"' not in os.environ["TF_CONFIG"]:
         return None
@@ -76,8 +76,8 @@ def find_torn_state():
     import tf_keras
 
     from distbench.worker.families import find_counter
-    from distbench.worker.state import VariableTable, list_state
-    from distbench.worker.torn import find_torn
+    from distbench.worker.state.torn import find_torn
+    from distbench.worker.state.variables import VariableTable, list_state
 
     legacy, v1 = tf_keras.optimizers.legacy, tf.compat.v1.train
     made = {

@@ -13,7 +13,7 @@ def _wait_for_one_who_comes(comes: bool) -> bool:
     """Runs in a task: somebody listens once they have been waited for, or never."""
     import socket
 
-    from distbench.worker import joining
+    from distbench.worker.process import joining
 
     with socket.socket() as late:
         late.bind(("127.0.0.1", 0))
@@ -41,7 +41,7 @@ def _list_awaited(kind: str) -> tuple[list[str], list[str]]:
 
     import tensorflow as tf
 
-    from distbench.worker import joining
+    from distbench.worker.process import joining
 
     awaited = []
 

@@ -17,11 +17,11 @@ def _count_traces(name: str) -> tuple[int, int]:
     from distbench.cluster import ClusterSpec, Task
     from distbench.scenario import MODEL, Scenario
     from distbench.target import load_target, parse_target
-    from distbench.worker.keras_model import _find_traced
-    from distbench.worker.session import Session
-    from distbench.worker.sizes import find_sizes
-    from distbench.worker.strategies import configure_runtime, make_strategy
-    from distbench.worker.subjects import make_program
+    from distbench.worker.process.strategies import configure_runtime, make_strategy
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.keras_model import _find_traced
+    from distbench.worker.subjects.kinds import make_program
+    from distbench.worker.subjects.sizes import find_sizes
 
     spec = ClusterSpec.parse("mirrored:2@cpu")
     scenario = Scenario(target=name, workload=MODEL, cluster="mirrored:2")
@@ -89,7 +89,7 @@ def _differs(path: str) -> bool:
     import numpy as np
 
     from distbench.trace import Trace, TraceKey, VariableInfo
-    from distbench.worker.replay import _differ
+    from distbench.worker.one_device.replay import _differ
 
     infos = tuple(
         VariableInfo(
@@ -126,10 +126,10 @@ def _count_replica_ids(file: str) -> dict[bool, int]:
     from distbench.cluster import ClusterSpec
     from distbench.scenario import PROGRAM, Scenario
     from distbench.target import load_target, parse_target
-    from distbench.worker.session import Session
-    from distbench.worker.sizes import find_sizes
-    from distbench.worker.strategies import configure_runtime, make_strategy
-    from distbench.worker.user_program import UserProgram
+    from distbench.worker.process.strategies import configure_runtime, make_strategy
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.sizes import find_sizes
+    from distbench.worker.subjects.user_program import UserProgram
 
     spec = ClusterSpec.parse("mirrored:2@cpu")
     scenario = Scenario(target=file, workload=PROGRAM, cluster="mirrored:2")
@@ -160,10 +160,10 @@ def _count_step_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
 
     from distbench.cluster import ClusterSpec
     from distbench.scenario import Scenario
-    from distbench.worker.session import Session
-    from distbench.worker.sizes import find_sizes
-    from distbench.worker.strategies import configure_runtime, make_strategy
-    from distbench.worker.subjects import make_program
+    from distbench.worker.process.strategies import configure_runtime, make_strategy
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.kinds import make_program
+    from distbench.worker.subjects.sizes import find_sizes
 
     seen: list[bool] = []
 
@@ -226,7 +226,7 @@ def _see_what_was_asked() -> dict[str, bool]:
 
     import tensorflow as tf
 
-    from distbench.worker.environment import describe_environment
+    from distbench.worker.process.environment import describe_environment
 
     def is_kept(kind: type, abstract: type) -> bool:
         _, true, false, _ = _abc._get_dump(abstract)
@@ -260,10 +260,10 @@ def _name_taps(file: str) -> tuple[set[str], int]:
     from distbench.cluster import ClusterSpec
     from distbench.scenario import Scenario
     from distbench.target import load_target, parse_target
-    from distbench.worker.session import Session
-    from distbench.worker.sizes import find_sizes
-    from distbench.worker.strategies import configure_runtime, make_strategy
-    from distbench.worker.subjects import make_program
+    from distbench.worker.process.strategies import configure_runtime, make_strategy
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.kinds import make_program
+    from distbench.worker.subjects.sizes import find_sizes
 
     spec = ClusterSpec.parse("mirrored:2@cpu")
     scenario = Scenario(target=file, workload="linear", cluster="mirrored:2")

@@ -68,7 +68,7 @@ def _find_place(spec_text: str):
     import os
 
     from distbench.cluster import ClusterSpec, Task
-    from distbench.worker.strategies import make_strategy
+    from distbench.worker.process.strategies import make_strategy
 
     spec = ClusterSpec.parse(spec_text)
     config = os.environ.get("TF_CONFIG", '{"task": {"type": "worker", "index": 0}}')
@@ -80,10 +80,10 @@ def _find_place(spec_text: str):
 
 
 def _train_in(place, factory, scenario: Scenario, *, tapped: bool):
-    from distbench.worker.session import Session
-    from distbench.worker.sizes import find_sizes
-    from distbench.worker.strategies import seed_chance
-    from distbench.worker.subjects import make_program
+    from distbench.worker.process.strategies import seed_chance
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.kinds import make_program
+    from distbench.worker.subjects.sizes import find_sizes
 
     seed_chance(scenario.seed)
     program = make_program(factory, scenario)

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.flight import Flight
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
-from distbench.worker.orders import draw_order, list_in_turn
+from distbench.worker.in_flight.orders import draw_order, list_in_turn
 
 TALLY, SLOT, COUNTER = "tally", "tally/momentum", "iterations"
 ROLES = {TALLY: "variable", SLOT: "slot", COUNTER: "iterations"}

@@ -23,7 +23,7 @@ from training_simulator import (
 )
 from wrong_steps import each
 
-from distbench.diagnose import clipping
+from distbench.diagnose.hypotheses import clipping
 from distbench.diagnose.judge import judge
 from distbench.trace import WHOLE
 

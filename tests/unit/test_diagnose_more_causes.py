@@ -30,8 +30,8 @@ from training_simulator import (
 )
 from wrong_steps import each, of
 
+from distbench.diagnose.hypotheses.precision import is_representable
 from distbench.diagnose.judge import judge
-from distbench.diagnose.precision import is_representable
 from distbench.trace import WHOLE
 
 

@@ -11,7 +11,7 @@ from distbench.errors import BadInputError
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
 from distbench.verdict import Status
-from distbench.worker.orders import draw_order, list_extremes
+from distbench.worker.in_flight.orders import draw_order, list_extremes
 
 MOMENTUM = 0.5
 

@@ -30,6 +30,8 @@ _DATA = {
     "machine",
 }
 _TRACE = {"trace.files", "trace.folder", "trace.naming"}
+_LOOKING = {"worker.process", "worker.state", "worker.taps"}
+_EXPLAINING = {"diagnose.addends", "diagnose.context", "diagnose.fit"}
 _JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict", "details"}
 _REPORTED = {
     *_DATA,
@@ -83,9 +85,64 @@ ALLOWED: dict[str, set[str]] = {
     "launch": {"errors", "cluster", "escape", "machine"},
     "agent": {"errors", "cluster", "launch", "machine"},
     "engines": {"errors", "cluster", "launch", "machine", "agent"},
-    "worker": {*_JUDGED, "launch", "progress", "stop", *_TRACE},
+    "worker.state": {"errors", "scenario", "trace"},
+    "worker.process": {"errors", "cluster", "launch", "worker.state"},
+    "worker.taps": {"launch", "stop", "trace", "worker.process", "worker.state"},
+    "worker.families": {"errors", "scenario", "trace", *_LOOKING},
+    "worker.recording": {"errors", "trace", *_TRACE, *_LOOKING, "worker.families"},
+    "worker.stepping": {*_DATA, "trace", *_LOOKING, "worker.families"},
+    "worker.workloads": {"errors", "digits", "dyadic"},
+    "worker.subjects": {
+        *_DATA,
+        "trace",
+        *_LOOKING,
+        "worker.families",
+        "worker.stepping",
+        "worker.workloads",
+    },
+    "worker.one_device": {
+        "evidence",
+        "scenario",
+        "trace",
+        "trace.naming",
+        *_LOOKING,
+        "worker.stepping",
+        "worker.subjects",
+    },
+    "worker.in_flight": {
+        "scenario",
+        "trace",
+        *_LOOKING,
+        "worker.one_device",
+        "worker.stepping",
+    },
+    "worker": {
+        *_JUDGED,
+        "launch",
+        "progress",
+        "stop",
+        *_TRACE,
+        *_LOOKING,
+        "worker.families",
+        "worker.in_flight",
+        "worker.one_device",
+        "worker.stepping",
+        "worker.subjects",
+    },
     "compare": {*_JUDGED - _DATA, "errors", "split", "codes", *_TRACE},
-    "diagnose": {*_JUDGED - _DATA, "errors", "split", "codes", "compare"},
+    "diagnose.fit": {"compare"},
+    "diagnose.context": {*_JUDGED - _DATA, "errors", "split", "codes", "compare"},
+    "diagnose.addends": {"compare", "diagnose.context", "trace"},
+    "diagnose.hypotheses": {"compare", "trace", *_EXPLAINING},
+    "diagnose": {
+        *_JUDGED - _DATA,
+        "errors",
+        "split",
+        "codes",
+        "compare",
+        *_EXPLAINING,
+        "diagnose.hypotheses",
+    },
     "report": {*_REPORTED, "trace", "compare"},
     "repro": {*_DATA, "verdict"},
     "environments": {"errors", "launch", "trace", "trace.folder", "verdict"},
@@ -152,7 +209,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "api": {*_TOP, "checking.checker"},
     # Runs in the user's own process, which has TensorFlow.
-    "recording": {"errors", "worker"},
+    "recording": {"errors", "worker.recording"},
     "progress": set(),
     "call": {"errors", "cluster", "fault", "engines", "observe", "launch", "target"},
     "doctor": {"errors", "cluster", "machine", "launch"},
@@ -265,7 +322,7 @@ def test_imports_point_downwards(layer: str) -> None:
             target = find_layer(rest)
             allowed = target == layer or target in ALLOWED[layer]
             assert allowed, f"{path} imports {module}"
-        if layer != "worker":
+        if layer.partition(".")[0] != "worker":
             assert top not in HEAVY, f"{path} imports {module}; only worker may"
 
 

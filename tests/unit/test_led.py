@@ -12,7 +12,7 @@ from training_simulator import Fault, observe
 from distbench.compare.comparison import Comparison, compare_evidence
 from distbench.compare.noise import measure_noise
 from distbench.diagnose.context import Context
-from distbench.diagnose.hypotheses import list_hypotheses
+from distbench.diagnose.hypotheses.register import list_hypotheses
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.split import shard_slices

@@ -13,7 +13,7 @@ from distbench.compare.noise import measure_noise
 from distbench.diagnose.randomness import find_shared_randomness
 from distbench.evidence import Evidence
 from distbench.verdict import Finding
-from distbench.worker.draws import find_draws
+from distbench.worker.taps.draws import find_draws
 
 OWN = {"train.py:12": "subject"}
 LAYER = {"keras/src/random.py:92": "framework"}

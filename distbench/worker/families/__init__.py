@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from distbench.errors import BadInputError
-from distbench.worker.controls import Made, make_stock
 from distbench.worker.families import keras2, keras3, legacy, v1
+from distbench.worker.families.controls import Made, make_stock
 from distbench.worker.families.family import Family
-from distbench.worker.intercept import Undo
-from distbench.worker.state import VariableTable
-from distbench.worker.taps import TapBoard
+from distbench.worker.process.intercept import Undo
+from distbench.worker.state.variables import VariableTable
+from distbench.worker.taps.board import TapBoard
 
 _FAMILIES = (legacy.FAMILY, keras2.FAMILY, keras3.FAMILY, v1.FAMILY)
 _BY_BASE = {base: family for family in _FAMILIES for base in family.bases}
@@ -51,7 +51,7 @@ def find_family(optimizer: Any) -> Family:
 
 
 def name_control(optimizer: Any) -> str:
-    """The function of `distbench.worker.controls` that makes the family's SGD."""
+    """The function of `families.controls` that makes the family's plain SGD."""
     inner = getattr(optimizer, "inner_optimizer", None)
     innermost = optimizer if name_family(inner) is None else inner
     return find_family(innermost).controls[name_family(innermost) or ""]
@@ -68,7 +68,7 @@ def describe_control(
             the bench's: between steps in flight that is another rule.
 
     Returns:
-        Arguments of `distbench.worker.controls.make_control`.
+        Arguments of `distbench.worker.families.controls.make_control`.
     """
     wrap = _describe_wrap(optimizer)
     if wrap is not None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from distbench.worker.intercept import Undo
-from distbench.worker.state import VariableTable
-from distbench.worker.taps import TapBoard
+from distbench.worker.process.intercept import Undo
+from distbench.worker.state.variables import VariableTable
+from distbench.worker.taps.board import TapBoard
 
 Pairs = list[tuple[Any, Any]]
 
@@ -41,7 +41,7 @@ class Family:
     Attributes:
         bases: The base classes by their true names, with the names that users know.
         controls: The stock optimizer of each base, a function of
-            `distbench.worker.controls`.
+            `distbench.worker.families.controls`.
         install: Puts taps on an instance; every method still does what it did. Returns
             what takes them off again.
         hand_over: Gives an optimizer the gradients of a workload.

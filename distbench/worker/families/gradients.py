@@ -8,9 +8,9 @@ from typing import Any
 from distbench.errors import BadInputError
 from distbench.trace import Phase
 from distbench.worker.families.family import Pairs
-from distbench.worker.intercept import call_converted
-from distbench.worker.state import VariableTable
-from distbench.worker.taps import TapBoard
+from distbench.worker.process.intercept import call_converted
+from distbench.worker.state.variables import VariableTable
+from distbench.worker.taps.board import TapBoard
 
 
 class GradientTaps:

@@ -12,9 +12,9 @@ from typing import Any
 
 from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.gradients import GradientTaps
-from distbench.worker.intercept import Undo, intercept, intercept_inherited
-from distbench.worker.state import VariableTable
-from distbench.worker.taps import TapBoard
+from distbench.worker.process.intercept import Undo, intercept, intercept_inherited
+from distbench.worker.state.variables import VariableTable
+from distbench.worker.taps.board import TapBoard
 
 _BASE = "tf_keras.src.optimizers.optimizer.Optimizer"
 _INNER_BASE = "_BaseOptimizer"

@@ -15,9 +15,9 @@ from typing import Any
 from distbench.worker.families import keras2
 from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.gradients import GradientTaps
-from distbench.worker.intercept import Undo, call_converted, intercept
-from distbench.worker.state import VariableTable
-from distbench.worker.taps import TapBoard
+from distbench.worker.process.intercept import Undo, call_converted, intercept
+from distbench.worker.state.variables import VariableTable
+from distbench.worker.taps.board import TapBoard
 
 _BASE = "keras.src.optimizers.optimizer.Optimizer"
 

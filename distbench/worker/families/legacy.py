@@ -13,9 +13,9 @@ from typing import Any
 from distbench.scenario import PATHS
 from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.resource_rules import ResourceRuleTaps
-from distbench.worker.intercept import Undo, intercept
-from distbench.worker.state import VariableTable
-from distbench.worker.taps import TapBoard
+from distbench.worker.process.intercept import Undo, intercept
+from distbench.worker.state.variables import VariableTable
+from distbench.worker.taps.board import TapBoard
 
 
 def install(optimizer: Any, board: TapBoard, table: VariableTable) -> list[Undo]:

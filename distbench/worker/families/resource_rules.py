@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from distbench.trace import Phase
 from distbench.worker.families.gradients import GradientTaps
-from distbench.worker.intercept import Undo, intercept
+from distbench.worker.process.intercept import Undo, intercept
 
 
 class ResourceRuleTaps(GradientTaps):

@@ -23,9 +23,9 @@ import tensorflow as tf
 from distbench.trace import Phase
 from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.resource_rules import ResourceRuleTaps
-from distbench.worker.intercept import Undo, intercept
-from distbench.worker.state import VariableTable
-from distbench.worker.taps import TapBoard
+from distbench.worker.process.intercept import Undo, intercept
+from distbench.worker.state.variables import VariableTable
+from distbench.worker.taps.board import TapBoard
 
 _BASE = "tensorflow.python.training.optimizer.Optimizer"
 _COUNTER = "_distbench_global_step"

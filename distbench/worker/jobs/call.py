@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 
 from distbench.progress import listen
-from distbench.worker.failures import SubjectError, has_lost_port
 from distbench.worker.jobs.task import Task
-from distbench.worker.strategies import configure_runtime
+from distbench.worker.process.failures import SubjectError, has_lost_port
+from distbench.worker.process.strategies import configure_runtime
 
 
 def call(task: Task, payload: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from distbench.target import target_to_json, write_pickled_target
 from distbench.worker.families import name_control
-from distbench.worker.session import Session
+from distbench.worker.stepping.session import Session
 
 
 def write_control(
@@ -18,5 +18,5 @@ def write_control(
     control = session.program.make_control(
         session.optimizers, keeps_descent=keeps_descent
     )
-    label = f"distbench.worker.controls:{name_control(session.optimizers[0])}"
+    label = f"distbench.worker.families.controls:{name_control(session.optimizers[0])}"
     return target_to_json(write_pickled_target(control, folder, label))

@@ -9,12 +9,12 @@ from distbench.evidence import Tier
 from distbench.scenario import scenario_from_json
 from distbench.stop import stop_from_json
 from distbench.trace import TraceKey, Value
-from distbench.worker.debugger import Debugger
-from distbench.worker.given import select_state
-from distbench.worker.injected import FaultySteps
 from distbench.worker.jobs.folder import read_reference
 from distbench.worker.jobs.task import Task
 from distbench.worker.jobs.training import TrainingJobs
+from distbench.worker.stepping.injected import FaultySteps
+from distbench.worker.taps.debugger import Debugger
+from distbench.worker.taps.given import select_state
 
 
 class DebugJob:

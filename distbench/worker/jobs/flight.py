@@ -10,12 +10,12 @@ from typing import Any
 from distbench.scenario import scenario_from_json
 from distbench.trace.files import read_trace, write_trace
 from distbench.trace.naming import pair_names
-from distbench.worker.batches import check_batches, digest_batch
-from distbench.worker.flight import Rounds, fly
+from distbench.worker.in_flight.rounds import Rounds, fly
 from distbench.worker.jobs.control import write_control
 from distbench.worker.jobs.task import Task
 from distbench.worker.jobs.training import TrainingJobs
-from distbench.worker.reference import Reference
+from distbench.worker.one_device.reference import Reference
+from distbench.worker.subjects.batches import check_batches, digest_batch
 
 
 class FlightJobs:

@@ -13,16 +13,16 @@ from distbench.scenario import scenario_from_json
 from distbench.trace import Trace
 from distbench.trace.files import read_trace, write_trace
 from distbench.trace.shelf import Shelf
-from distbench.worker.anew import find_drawn_anew
-from distbench.worker.earlier import rerun_earlier
 from distbench.worker.jobs.control import write_control
 from distbench.worker.jobs.folder import read_observed, read_reference
 from distbench.worker.jobs.task import Task
-from distbench.worker.probes import Probes
-from distbench.worker.reference import Reference
-from distbench.worker.replay import Replay
-from distbench.worker.reruns import has_near, rerun_shards
-from distbench.worker.session import Session
+from distbench.worker.one_device.anew import find_drawn_anew
+from distbench.worker.one_device.earlier import rerun_earlier
+from distbench.worker.one_device.probes import Probes
+from distbench.worker.one_device.reference import Reference
+from distbench.worker.one_device.replay import Replay
+from distbench.worker.one_device.reruns import has_near, rerun_shards
+from distbench.worker.stepping.session import Session
 
 
 class ReferenceJobs:

@@ -15,18 +15,18 @@ from distbench.launch.task import TaskContext
 from distbench.scenario import Scenario
 from distbench.target import load_target, target_from_json
 from distbench.trace.shelf import Shelf
-from distbench.worker.collectives import give_up, watch_collectives
-from distbench.worker.environment import describe_environment
-from distbench.worker.partition import shard_variables
-from distbench.worker.program import Program
-from distbench.worker.session import Session
-from distbench.worker.strategies import (
+from distbench.worker.process.collectives import give_up, watch_collectives
+from distbench.worker.process.environment import describe_environment
+from distbench.worker.process.strategies import (
     configure_runtime,
     draw_apart,
     make_strategy,
     serve_forever,
 )
-from distbench.worker.subjects import find_data, make_program, recognise_subject
+from distbench.worker.state.partition import shard_variables
+from distbench.worker.stepping.program import Program
+from distbench.worker.stepping.session import Session
+from distbench.worker.subjects.kinds import find_data, make_program, recognise_subject
 
 
 class Task:

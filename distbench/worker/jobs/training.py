@@ -13,15 +13,15 @@ from distbench.scenario import scenario_from_json
 from distbench.trace import INITIAL, Recorded, Trace
 from distbench.trace.files import write_trace
 from distbench.trace.naming import pair_names
-from distbench.worker.batches import check_batches
-from distbench.worker.draws import find_draws
-from distbench.worker.given import select_gradients, select_state
-from distbench.worker.injected import FaultySteps
 from distbench.worker.jobs.folder import CHECKPOINT, read_reference
 from distbench.worker.jobs.task import Task
-from distbench.worker.session import Session
-from distbench.worker.sizes import Sizes, find_sizes
-from distbench.worker.steps import Step
+from distbench.worker.stepping.injected import FaultySteps
+from distbench.worker.stepping.session import Session
+from distbench.worker.stepping.steps import Step
+from distbench.worker.subjects.batches import check_batches
+from distbench.worker.subjects.sizes import Sizes, find_sizes
+from distbench.worker.taps.draws import find_draws
+from distbench.worker.taps.given import select_gradients, select_state
 
 
 class TrainingJobs:

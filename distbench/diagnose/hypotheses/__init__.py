@@ -1,0 +1,1 @@
+"""Causes, a family to a file, and their register."""

@@ -1,0 +1,170 @@
+"""A weight decay that is applied too often, too rarely, or where none is due."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from distbench.compare.pairs import Pair
+from distbench.compare.values import Array, densify, measure_size
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.fit import (
+    Row,
+    fit_weights,
+    leaves_nothing,
+    list_independent,
+    pick_features,
+)
+from distbench.diagnose.hypotheses.update import find_base, fit_feature
+
+_NONE = 1e-3
+"""A decay that is no larger a share of what is wrong is that of rounding: none."""
+_SAME = 1e-2
+"""Two fitted factors that are no farther apart are taken for one number."""
+
+
+def explain_by_decay(context: Context) -> Iterator[Hypothesis]:
+    """What is too much or too little is proportional to the variable itself.
+
+    Either to what it was before the step, or to what the step made of it: who decays
+    by hand once the optimizer is done shrinks the step as well.
+    """
+    if context.phase != "variable":
+        return
+    before = fit_feature(context, find_base)
+    after = _fit_decay_after(context)
+    if before is None and after is None:
+        return
+    due = _fit_due_decay(context)
+    if before is not None:
+        weight, predicted = before
+        yield _name_decay(weight, due, predicted)
+    if after is not None:
+        weight, predicted = after
+        kept = 1 if due is None else 1 + due
+        yield _name_decay(weight * kept, due, predicted)
+
+
+def _fit_decay_after(context: Context) -> tuple[float, dict[int, Array]] | None:
+    """Fit observed = k expected, if that is told from a step of another length.
+
+    Of variables that were 0 before the step it is the same: nothing is claimed.
+    """
+    rows = [
+        Row(
+            number=number,
+            target=case.observed - case.expected,
+            features=(find_base(case), case.expected - find_base(case)),
+        )
+        for number, case in context.list_cases()
+    ]
+    weights = fit_weights(rows)
+    if weights is None:
+        return None
+    of_start, of_step = map(float, weights)
+    if abs(of_start - of_step) > _SAME * abs(of_start) or not -0.5 < of_start < 1:
+        return None
+    fitted = fit_feature(context, lambda case: case.expected)
+    # A constraint shrinks a variable too, in each step as much as it takes.
+    return None if fitted is None or not _holds_throughout(rows, fitted[0]) else fitted
+
+
+def _holds_throughout(rows: Sequence[Row], weight: float) -> bool:
+    for row in rows:
+        rest = row.target - weight * (row.features[0] + row.features[1])
+        if measure_size(rest) > 2 * _SAME * measure_size(row.target):
+            return False
+    return True
+
+
+def _name_decay(
+    weight: float, due: float | None, predicted: Mapping[int, Array]
+) -> Hypothesis:
+    """What another share of the variable is called.
+
+    Args:
+        weight: Share of the variable that is there beside what is due.
+        due: Share of the variable in the right step, negative; None if not known.
+        predicted: What that explains.
+    """
+    ratio: float | None = None
+    if due is not None and abs(due) <= _NONE * abs(weight):
+        code = "hyperparameter-differs"
+        words = f"it decays by {-weight:.3g} times the variable, on one device not"
+    elif due is not None:
+        ratio = _count_decays(1 + due, 1 + due + weight)
+        count = round(ratio)
+        if abs(ratio) < _SAME:
+            code, words = "weight-decay-missing", "the weight decay is left out"
+        elif count >= 2 and _is_near(ratio, count):
+            code = "weight-decay-repeated"
+            words = f"the weight decay is applied {count} times in one step"
+        else:
+            code = "hyperparameter-differs"
+            words = f"the weight decay is {ratio:.6g} times what it should be"
+    elif weight > 0:
+        code = "weight-decay-missing"
+        words = f"it lacks a decay of {weight:.3g} times the variable"
+    else:
+        code = "weight-decay-repeated"
+        words = f"it decays by {-weight:.3g} times the variable more than it should"
+    return Hypothesis(code=code, predicted=predicted, detail=words, ratio=ratio)
+
+
+def _count_decays(right: float, seen: float) -> float:
+    """How many decays leave a share of the variable, if one leaves the right share.
+
+    k times the rate leave 1 - k d, k decays one after the other (1 - d)^k.
+    """
+    at_once = (1 - seen) / (1 - right)
+    if _is_near(at_once, round(at_once)) or min(right, seen) <= 0 or right == 1:
+        return at_once
+    in_turn = math.log(seen) / math.log(right)
+    return in_turn if _is_near(in_turn, round(in_turn)) else at_once
+
+
+def _is_near(times: float, count: int) -> bool:
+    return abs(times - count) < 0.02 * count
+
+
+def _fit_due_decay(context: Context) -> float | None:
+    """Share by which the right step shrinks the variable; None if it is not known.
+
+    The right step is fitted by the variable, the gradient and each slot of the
+    variable; only a fit that leaves nothing is believed.
+    """
+    rows = []
+    for number, case in context.list_cases():
+        gradient = context.find_gradient(case)
+        base = find_base(case)
+        if gradient is None or gradient.shape != base.shape:
+            return None
+        features = [base, gradient]
+        features += [s for s in _find_slots(context, case) if s.shape == base.shape]
+        target = case.expected - case.base
+        rows.append(Row(number=number, target=target, features=tuple(features)))
+    if not rows or len({len(row.features) for row in rows}) > 1:
+        return None
+    # Without slots that the features before them determine.
+    kept = list_independent(rows, first=2)
+    rows = [pick_features(row, kept) for row in rows]
+    weights = fit_weights(rows)
+    if weights is None:
+        return None
+    return float(weights[0]) if leaves_nothing(rows, weights) else None
+
+
+def _find_slots(context: Context, case: Pair) -> list[Array]:
+    """Slots of the variable after the right step."""
+    found = []
+    for info in context.infos.values():
+        if info.role == "slot" and info.of == case.key.variable:
+            key = replace(case.key, phase="slot", variable=info.path)
+            replay = context.evidence.replays.get("reduced_gradient")
+            value = None if replay is None else replay.get(key)
+            if value is None:
+                value = context.evidence.reference.get(replace(key, replica=-1))
+            if value is not None:
+                found.append(densify(value))
+    return found

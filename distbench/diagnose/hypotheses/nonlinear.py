@@ -1,0 +1,336 @@
+"""A rule that is not linear, applied to each replica's gradient before the sum."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from distbench.compare.bounds import find_roundoff
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.values import Array, measure_size
+from distbench.diagnose.addends import PHASES, Source, list_sources
+from distbench.diagnose.context import Context, Hypothesis, find_tolerance
+from distbench.diagnose.hypotheses.norms import (
+    Measure,
+    Ratio,
+    SliceNorm,
+    TensorNorm,
+    list_global_norms,
+)
+
+CODE = "nonlinear-before-reduction"
+_LEVELS = (1, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
+"""As many as some bits hold."""
+_MOST_LEVELS = 256
+_FEW = 30
+"""Fewer numbers do not tell noise from anything else."""
+_ENOUGH_TOGETHER = 20
+_ENOUGH = 6
+"""Numbers of a value that do not lie on many grids by chance."""
+
+
+def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
+    """Signs are added up: as they are, times a mean size, or times any factor."""
+    if context.phase not in PHASES:
+        return
+    sources = list_sources(context)
+    for words, scale in (
+        ("its gradient by its sign", lambda _: 1.0),
+        (
+            "its gradient by its sign times its mean absolute value",
+            lambda term: float(np.mean(np.abs(term))) if term.size else 0.0,
+        ),
+        ("its gradient by its sign times its largest element", measure_size),
+    ):
+        signs = {
+            s.number: np.asarray(
+                sum((scale(t) * np.sign(t) for t in s.terms), 0 * s.case.expected)
+            )
+            for s in sources
+        }
+        yield Hypothesis(
+            code=CODE, predicted=signs, detail=f"every replica replaces {words}"
+        )
+    yield Hypothesis(
+        code=CODE,
+        predicted={
+            s.number: np.sign(sum((np.sign(t) for t in s.terms), 0 * s.case.expected))
+            for s in sources
+        },
+        detail="the replicas vote: the sign of the sum of their signs",
+    )
+    predicted = {}
+    for source in sources:
+        votes = np.asarray(sum(np.sign(t) for t in source.terms))
+        fit = fit_ratio(source.case.observed, votes)
+        if fit is not None and source.arrived and source.case.observed.size >= 6:
+            predicted[source.number] = fit.ratio * votes
+    yield Hypothesis(
+        code=CODE,
+        predicted=predicted,
+        detail="every replica replaces its gradient by a multiple of its sign",
+    )
+
+
+def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
+    """Every addend is scaled to the same size: Σ c g_r / ‖g_r‖.
+
+    The size is a norm or the largest element, of each variable's gradient or of all of
+    a replica's; c is 1 or fitted over everything that is wrong. Of addends that are all
+    equally large any constant factor would say the same, so their sizes must differ.
+    """
+    if context.phase not in PHASES:
+        return
+    sources = list_sources(context)
+    for words, measure in _list_sizes(context):
+        norms = [float(measure(s, i)) for s in sources for i in range(len(s.terms))]
+        if not norms or min(norms) == 0 or max(norms) < 1.01 * min(norms):
+            continue
+        sums = {
+            s.number: np.asarray(
+                sum(t / measure(s, place) for place, t in enumerate(s.terms))
+            )
+            for s in sources
+        }
+        seen = [s.case.observed.ravel() for s in sources if s.arrived]
+        made = [sums[s.number].ravel() for s in sources if s.arrived]
+        fit = fit_ratio(np.concatenate(seen), np.concatenate(made)) if seen else None
+        for length in (1.0,) if fit is None else (1.0, fit.ratio):
+            yield Hypothesis(
+                code=CODE,
+                predicted={number: length * value for number, value in sums.items()},
+                detail=f"every replica scales {words.format(length)} before the sum",
+            )
+
+
+def _list_sizes(context: Context) -> Iterator[tuple[str, Measure]]:
+    yield "its gradient to a norm of {:.6g}", TensorNorm()
+    yield "its gradient to a norm of {:.6g}", SliceNorm(context)
+    for norm in list_global_norms(context):
+        yield "all its gradients to a global norm of {:.6g}", norm
+    yield (
+        "its gradient to {:.6g} times the norm of the variable",
+        Ratio(context),
+    )
+    yield (
+        "its gradient to a largest element of {:.6g}",
+        lambda source, place: measure_size(source.terms[place]),
+    )
+    yield (
+        "its gradient to a mean absolute value of {:.6g}",
+        lambda source, place: float(np.mean(np.abs(source.terms[place]))),
+    )
+
+
+def explain_by_levels(context: Context) -> Iterator[Hypothesis]:
+    """Rounding to a number of levels of each replica's largest element."""
+    if context.phase not in PHASES:
+        return
+    sources = list_sources(context)
+    for levels in (*_LEVELS, *_find_levels(context, sources)):
+        yield Hypothesis(
+            code=CODE,
+            predicted={s.number: _sum_quantised(s, levels) for s in sources},
+            detail=f"every replica rounds its gradient to {levels} levels before the "
+            "sum",
+        )
+
+
+def _find_levels(context: Context, sources: Sequence[Source]) -> Iterator[int]:
+    """Other numbers of levels that the smallest value with enough numbers allows."""
+    fit = [s for s in sources if s.arrived and s.case.observed.size >= _ENOUGH]
+    if not fit:
+        return
+    probe = min(fit, key=lambda source: source.case.observed.size)
+    tolerance = find_tolerance(probe.case, context.replicas)
+    for levels in range(2, _MOST_LEVELS):
+        rest = np.abs(probe.case.observed - _sum_quantised(probe, levels))
+        if levels not in _LEVELS and np.all(rest <= tolerance):
+            yield levels
+
+
+def _sum_quantised(source: Source, levels: int) -> Array:
+    total = 0 * source.case.expected
+    for term in source.terms:
+        unit = measure_size(term) / levels
+        total = total + (np.round(term / unit) * unit if unit > 0 else 0)
+    return np.asarray(total)
+
+
+def explain_by_grid(context: Context) -> Iterator[Hypothesis]:
+    """All observed values lie on a grid on which the replicas' gradients do not.
+
+    Holds for rounding to the nearest and for stochastic rounding alike.
+    """
+    if context.phase not in PHASES:
+        return
+    sources = [source for source in list_sources(context) if source.arrived]
+    found = [_find_unit(s.case.observed, find_roundoff(s.case.dtype)) for s in sources]
+    units = sorted(unit for unit in found if unit is not None)
+    if not units:
+        return
+    # A few values may lie on a coarser grid by chance, so the finest counts for all.
+    unit = units[0]
+    predicted: dict[int, Array] = {}
+    for source in sources:
+        case = source.case
+        off = np.abs(case.observed - case.expected)
+        tolerance = 16 * find_roundoff(case.dtype) * measure_size(case.observed)
+        if (
+            np.all(off <= unit * len(source.terms) * (1 + 1e-6))
+            and _lies_on(case.observed, unit, tolerance)
+            and not _lies_on(case.expected, unit, tolerance)
+        ):
+            predicted[source.number] = case.observed
+    yield Hypothesis(
+        code=CODE,
+        predicted=predicted,
+        detail=f"the values are multiples of {unit:.6g}: every replica rounds its "
+        "gradient before the sum",
+    )
+
+
+def _lies_on(values: Array, unit: float, tolerance: float) -> bool:
+    return bool(np.all(np.abs(values - np.round(values / unit) * unit) <= tolerance))
+
+
+def _find_unit(values: Array, u: float) -> float | None:
+    """The largest step of which all values are integer multiples, if there is one."""
+    sizes = np.unique(np.abs(values[values != 0]))
+    if len(sizes) < 3 or not u:
+        return None
+    gaps = np.diff(sizes)
+    tolerance = 16 * u * float(sizes[-1])
+    gaps = gaps[gaps > tolerance]
+    smallest = min([float(sizes[0]), *map(float, gaps)])
+    for part in (1, 2, 3):
+        multiples = np.round(sizes * part / smallest)
+        # The gap carries the rounding of two values; all values together do not.
+        unit = float(multiples @ sizes) / float(multiples @ multiples)
+        if _lies_on(sizes, unit, tolerance):
+            return unit if unit > 8 * tolerance else None
+    return None
+
+
+def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
+    """Every element is the sum over some of the replicas: top-k, or a random mask."""
+    replicas = context.replicas
+    if context.phase not in PHASES or replicas > 6:
+        return
+    for words, fed_back in (("", False), (", and adds them to its next one", True)):
+        predicted: dict[int, Array] = {}
+        kept_back: dict[tuple[int, str], list[Array]] = {}
+        for source in list_sources(context):
+            case = source.case
+            if not source.arrived or case.observed.size < 2:
+                continue
+            terms = list(source.terms)
+            last = (case.key.step - 1, case.key.variable)
+            if fed_back and (rests := kept_back.get(last)):
+                terms = [t + rest for t, rest in zip(terms, rests, strict=True)]
+            nearest, parts = _find_nearest_subset(case.observed, terms)
+            # Of so many choices for each element some come near anything.
+            allowed = find_tolerance(case, replicas)
+            if np.all(np.abs(nearest - case.observed) <= allowed):
+                predicted[source.number] = nearest
+            kept_back[case.key.step, case.key.variable] = [
+                np.asarray(t - part) for t, part in zip(terms, parts, strict=True)
+            ]
+        if predicted:
+            yield Hypothesis(
+                code=CODE,
+                predicted=predicted,
+                detail="every replica leaves some elements of its gradient out of the "
+                f"sum{words}",
+            )
+
+
+def _find_nearest_subset(
+    seen: Array, terms: Sequence[Array]
+) -> tuple[Array, list[Array]]:
+    """Each element as the sum over some replicas, and what each gave of it."""
+    best = 0 * seen
+    given = [0 * seen for _ in terms]
+    places = range(len(terms))
+    for size in range(1, len(terms) + 1):
+        for kept in itertools.combinations(places, size):
+            value = np.asarray(np.sum([terms[place] for place in kept], axis=0))
+            is_nearer = np.abs(value - seen) < np.abs(best - seen)
+            best = np.where(is_nearer, value, best)
+            for place in places:
+                gives = terms[place] if place in kept else 0 * seen
+                given[place] = np.where(is_nearer, gives, given[place])
+    return best, given
+
+
+def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
+    """What is added has nothing to do with the gradient: mean 0, one spread.
+
+    Told from an unknown cause by three facts, each at four standard errors: no ratio,
+    no relation of its size with the gradient's size, and no repetition over the steps.
+    Never where neither the cluster's step nor that of one device draws any number.
+    """
+    if context.phase not in PHASES or _draws_nothing(context):
+        return
+    predicted: dict[int, Array] = {}
+    earlier: dict[tuple[int, str], Array] = {}
+    for source in list_sources(context):
+        case = source.case
+        added = case.observed - case.expected
+        small = np.abs(added) <= find_tolerance(case, context.replicas)
+        is_told = source.arrived and added.size >= _FEW
+        if not is_told or np.all(small) or not np.all(added):
+            continue
+        added = added.ravel()
+        place = (case.key.step, case.key.variable)
+        others = [other for known, other in earlier.items() if known != place]
+        if _is_noise(added, case.expected.ravel(), others, errors=4):
+            predicted[source.number] = case.observed
+            earlier[place] = added
+    if not predicted and _is_noise_together(context):
+        predicted = {number: case.observed for number, case in context.list_cases()}
+    if predicted:
+        yield Hypothesis(
+            code=CODE,
+            predicted=predicted,
+            detail="every replica adds noise to its gradient before the sum",
+        )
+
+
+def _draws_nothing(context: Context) -> bool:
+    """Whether it is known that no step draws random numbers."""
+    traces = (context.evidence.observed, context.evidence.reference)
+    found = [trace.notes.get("draws") for trace in traces]
+    return all(draws is not None and not draws for draws in found)
+
+
+def _is_noise_together(context: Context) -> bool:
+    """The same of all small values at once, at two standard errors: they are few."""
+    seen: dict[tuple[int, str], tuple[Array, Array]] = {}
+    for _, case in context.list_cases():
+        added = case.observed - case.expected
+        if added.size >= _FEW or not np.all(added):
+            return False
+        place = (case.key.step, case.key.variable)
+        seen.setdefault(place, (added.ravel(), case.expected.ravel()))
+    if sum(added.size for added, _ in seen.values()) < _ENOUGH_TOGETHER:
+        return False
+    added, expected = (
+        np.concatenate(parts) for parts in zip(*seen.values(), strict=True)
+    )
+    return _is_noise(added, expected, (), errors=2)
+
+
+def _is_noise(
+    added: Array, expected: Array, earlier: Sequence[Array], errors: float
+) -> bool:
+    limit = errors / np.sqrt(added.size)
+    if np.std(expected) == 0 or np.std(added) == 0 or np.std(np.abs(added)) == 0:
+        return False
+    pairs = [(added, expected), (np.abs(added), np.abs(expected))]
+    pairs += [(added, other) for other in earlier if other.size == added.size]
+    related = any(abs(float(np.corrcoef(a, b)[0, 1])) > limit for a, b in pairs)
+    mean = abs(float(np.mean(added))) / float(np.std(added))
+    return not related and mean <= limit

@@ -1,0 +1,295 @@
+"""Causes in the reduction: which replicas' gradients were added up, and how often."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.pairs import Pair
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.values import Array, densify
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.fit import solve_least_squares
+from distbench.diagnose.hypotheses.generic import is_sparse
+from distbench.trace import WHOLE
+
+PHASES = ("reduced_gradient", "applied_gradient")
+_NEAR = 1e-3
+"""Only asks whether fitted weights are alike, or 0; the values decide on them."""
+
+
+def predict_terms(
+    context: Context, combine: Callable[[Pair, tuple[Array, ...]], Array | None]
+) -> dict[int, Array]:
+    """Predict every case from its replicas' own gradients."""
+    predicted: dict[int, Array] = {}
+    for number, case in context.list_cases():
+        terms = context.find_terms(case)
+        if terms:
+            value = combine(case, terms)
+            if value is not None:
+                predicted[number] = value
+    return predicted
+
+
+def explain_by_missing_sum(context: Context) -> Iterator[Hypothesis]:
+    """Each replica goes on with its own gradient, as it is or times N or 1/N."""
+    n = context.replicas
+    if context.phase not in PHASES or n == 1:
+        return
+    code = name_missing_sum(context)
+    some = code == "variable-not-reduced"
+    rest = ", while other variables are reduced" if some else ""
+    for factor, words in ((1.0, ""), (float(n), f"{n} times "), (1 / n, f"1/{n} of ")):
+        yield Hypothesis(
+            code=code,
+            predicted=predict_terms(
+                context,
+                lambda case, terms, f=factor: f * terms[case.key.replica],  # type: ignore[misc]
+            ),
+            detail=f"each replica goes on with {words}its own gradient{rest}",
+        )
+
+
+def name_missing_sum(context: Context) -> str:
+    """The code of gradients that nobody sums: of all variables, or of some."""
+    some = any(_shows_sum(context, key.variable) for key in context.right)
+    return "variable-not-reduced" if some else "missing-reduction"
+
+
+def _shows_sum(context: Context, variable: str) -> bool:
+    """Whether a sum of this variable's gradients differs from each addend."""
+    for replica in range(context.replicas):
+        seen = context.evidence.observed.select(
+            phase="local_gradient", variable=variable, replica=replica
+        )
+        if not any(np.any(np.asarray(getattr(v, "values", v))) for _, v in seen):
+            return False
+    return True
+
+
+def explain_by_count(context: Context) -> Iterator[Hypothesis]:
+    """The sum too often or divided: N, N², 1/N, 1/N²."""
+    n = context.replicas
+    if context.phase not in PHASES or n == 1:
+        return
+    sparse = {
+        c.key.variable for c in context.cases if is_sparse(context, c.key.variable)
+    }
+    only_sparse = all(case.key.variable in sparse for case in context.cases)
+    dense_is_right = any(key.variable not in sparse for key in context.right)
+    averaged = "mean-instead-of-sum"
+    if only_sparse and dense_is_right:
+        averaged = "sparse-averaged"
+    for code, factor, words in (
+        ("double-reduction", n, f"the sum is {n} times too large: N = {n}"),
+        (averaged, 1 / n, f"the sum is divided by the number of replicas, N = {n}"),
+        ("double-reduction", n**2, f"the sum is N² = {n**2} times too large"),
+        (averaged, 1 / n**2, f"the sum is divided by N² = {n**2}"),
+    ):
+        yield Hypothesis(
+            code=code,
+            predicted={i: factor * case.expected for i, case in context.list_cases()},
+            detail=words,
+            ratio=float(factor),
+            of_due=True,
+        )
+
+
+def explain_by_subset(context: Context) -> Iterator[Hypothesis]:
+    """A sum over some of the replicas, or the mean of some of them times N."""
+    n = context.replicas
+    if context.phase not in PHASES or n == 1:
+        return
+    for kept in list_subsets(context):
+        lost = tuple(r for r in range(n) if r not in kept)
+        names = ", ".join(map(str, lost))
+        for factor, words in ((1.0, ""), (n / len(kept), ", scaled to make up for it")):
+            yield Hypothesis(
+                code="replica-dropped",
+                predicted=predict_terms(
+                    context,
+                    lambda _, terms, k=kept, f=factor: (  # type: ignore[misc]
+                        f * np.sum([terms[r] for r in k], axis=0)
+                    ),
+                ),
+                detail=f"the sum lacks the gradient of replica {names}{words}",
+                replicas=lost,
+            )
+
+
+def list_subsets(context: Context) -> Iterator[tuple[int, ...]]:
+    """Every strict subset for few replicas; else what a fit and single losses say."""
+    n = context.replicas
+    everyone = range(n)
+    if n <= 4:
+        for size in range(n - 1, 0, -1):
+            yield from itertools.combinations(everyone, size)
+        return
+    for lost in everyone:
+        yield tuple(r for r in everyone if r != lost)
+    weights = fit_weights(context)
+    if weights is not None:
+        kept = tuple(r for r in everyone if weights[r] > 0.5 * np.max(weights))
+        if 0 < len(kept) < n - 1:
+            yield kept
+    for first in everyone:
+        yield (first,)
+
+
+def fit_weights(context: Context) -> Array | None:
+    """Weight of each replica in the observed sum, over all wrong values together."""
+    columns: list[Array] = []
+    seen: list[Array] = []
+    for _, case in context.list_cases():
+        terms = context.find_terms(case)
+        if terms:
+            scale = max(float(np.max(np.abs(case.expected), initial=0.0)), 1e-300)
+            columns.append(np.stack([t.ravel() for t in terms], axis=1) / scale)
+            seen.append(case.observed.ravel() / scale)
+    if not columns:
+        return None
+    matrix = np.concatenate(columns)
+    if matrix.shape[0] < 2 * matrix.shape[1]:
+        return None
+    return solve_least_squares(matrix, np.concatenate(seen))
+
+
+def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
+    """Another weight for each replica: 1/n_r, or whatever was fitted."""
+    n = context.replicas
+    if context.phase not in PHASES or n == 1:
+        return
+    if context.is_uneven:
+        yield Hypothesis(
+            code="mean-of-means",
+            predicted=_predict_weighted(
+                context, lambda case: _weigh_alike(context.get_shards(case))
+            ),
+            detail="every shard weighs 1/N, whatever its size",
+        )
+    fitted = fit_weights(context)
+    if fitted is not None:
+        words = ", ".join(f"{w:.7g}" for w in fitted)
+        off = np.abs(fitted - 1)
+        is_lost = np.abs(fitted) <= _NEAR * np.max(np.abs(fitted))
+        kept = fitted[~is_lost]
+        if np.any(is_lost) and np.ptp(kept) <= _NEAR * np.max(np.abs(kept)):
+            lost = tuple(int(r) for r in np.flatnonzero(is_lost))
+            yield Hypothesis(
+                code="replica-dropped",
+                predicted=_predict_weighted(context, lambda _: list(fitted)),
+                detail="the sum lacks the gradient of replica "
+                f"{', '.join(map(str, lost))}, and is {np.mean(kept):.7g} times that "
+                "of the others",
+                replicas=lost,
+            )
+        yield Hypothesis(
+            code="scale-error",
+            predicted=_predict_weighted(context, lambda _: list(fitted)),
+            detail=f"the replicas' gradients weigh {words} in place of 1 each",
+            replicas=tuple(int(r) for r in np.flatnonzero(2 * off > off.max())),
+        )
+
+
+def explain_by_scaled_own(context: Context) -> Iterator[Hypothesis]:
+    """Each replica goes on with its own gradient, times a number that is fitted."""
+    if context.phase not in PHASES or context.replicas == 1:
+        return
+    own = predict_terms(context, lambda case, terms: terms[case.key.replica])
+    if not own:
+        return
+    fit = fit_ratio(
+        np.concatenate([context.cases[number].observed.ravel() for number in own]),
+        np.concatenate([term.ravel() for term in own.values()]),
+    )
+    if fit is not None:
+        yield Hypothesis(
+            code=name_missing_sum(context),
+            predicted={number: fit.ratio * term for number, term in own.items()},
+            detail=f"each replica goes on with {fit.ratio:.7g} times its own gradient",
+        )
+
+
+def _weigh_alike(shards: Sequence[int]) -> list[float]:
+    """Factors that let every shard weigh 1/N, from its share n_r/G."""
+    return [sum(shards) / (len(shards) * max(1, size)) for size in shards]
+
+
+def _predict_weighted(
+    context: Context, weigh: Callable[[Pair], Sequence[float]]
+) -> dict[int, Array]:
+    return predict_terms(
+        context,
+        lambda case, terms: sum(
+            (w * t for w, t in zip(weigh(case), terms, strict=True)),
+            np.zeros_like(terms[0]),
+        ),
+    )
+
+
+def explain_by_pairing(context: Context) -> Iterator[Hypothesis]:
+    """Another variable's gradient, on all replicas or on some."""
+    if context.phase not in (*PHASES, "local_gradient"):
+        return
+    everyone = tuple(range(context.replicas))
+    groups = [everyone]
+    if context.phase in PHASES and len(everyone) > 1:
+        groups += [(r,) for r in everyone]
+        if len(everyone) > 2:
+            groups += [tuple(r for r in everyone if r != one) for one in everyone]
+    for group in groups:
+        predicted: dict[int, Array] = {}
+        words: set[str] = set()
+        for number, case in context.list_cases():
+            found = _find_partner(context, case, group)
+            if found is not None:
+                predicted[number] = found[1]
+                words.add(f"'{case.key.variable}' gets that of '{found[0]}'")
+        if predicted:
+            who = ""
+            if len(group) < len(everyone):
+                who = f" of replica {', '.join(map(str, group))}"
+            yield Hypothesis(
+                code="wrong-pairing",
+                predicted=predicted,
+                detail=f"the gradients{who} are paired with other variables: "
+                + ", ".join(sorted(words)[:3]),
+                replicas=group if len(group) < len(everyone) else None,
+            )
+
+
+def _find_partner(
+    context: Context, case: Pair, group: tuple[int, ...]
+) -> tuple[str, Array] | None:
+    """The variable whose gradient explains a case best, and the value then."""
+    own = context.find_terms(case)
+    best: tuple[float, str, Array] | None = None
+    for path, info in context.infos.items():
+        if info.role != "variable" or path == case.key.variable:
+            continue
+        other = context.find_terms_of(case, path) if case.rows is None else ()
+        if not other or other[0].size != case.observed.size:
+            continue
+        shaped = [o.reshape(case.observed.shape) for o in other]
+        if context.phase == "local_gradient":
+            if case.key.replica == WHOLE:
+                continue
+            # What this replica should have had for the other variable.
+            reference = context.evidence.reference.get(replace(case.key, variable=path))
+            if reference is None:
+                continue
+            value = densify(reference).reshape(case.observed.shape)
+        elif not own:
+            continue
+        else:
+            value = np.sum(
+                [shaped[r] if r in group else own[r] for r in range(len(own))], axis=0
+            )
+        rest = float(np.linalg.norm(case.observed - value))
+        if best is None or rest < best[0]:
+            best = (rest, path, value)
+    return None if best is None else (best[1], best[2])

@@ -1,0 +1,115 @@
+"""The register of causes: one line for each, most specific first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.hypotheses import (
+    alone,
+    assigned,
+    buffers,
+    clipping,
+    decay,
+    generic,
+    late,
+    loss,
+    mixed,
+    nonlinear,
+    overflow,
+    precision,
+    reduction,
+    repeated,
+    slot_rule,
+    slot_statistic,
+    slots,
+    sparse,
+    update,
+    weighted,
+    wires,
+)
+
+Explain = Callable[[Context], Iterable[Hypothesis]]
+
+CAUSES: tuple[Explain, ...] = (
+    generic.explain_by_nonfinite,
+    overflow.explain_by_omission,
+    overflow.explain_by_own_skip,
+    loss.explain_by_equal_gradients,
+    # A program that is run on a shard alone brings its whole penalty, so that a wrong
+    # share of the penalty looks like a wrong share of the loss: the narrower first.
+    loss.explain_by_penalty,
+    loss.explain_by_scale,
+    loss.explain_by_own_factor,
+    late.explain_by_late_read,
+    weighted.explain_by_own_weights,
+    mixed.explain_by_parts,
+    reduction.explain_by_missing_sum,
+    reduction.explain_by_count,
+    # Where one replica has all rows, "its rows count" is "the others are dropped": of a
+    # sparse variable alone the former is likelier.
+    sparse.explain_by_rows,
+    reduction.explain_by_subset,
+    sparse.explain_by_shifted_replica,
+    reduction.explain_by_pairing,
+    buffers.explain_by_cuts,
+    generic.explain_by_staleness,
+    slots.explain_by_start,
+    slots.explain_by_stillness,
+    slots.explain_by_local_gradient,
+    slot_statistic.explain_by_local_statistic,
+    assigned.explain_by_added_copies,
+    repeated.explain_by_repeated_replay,
+    repeated.explain_by_repeated_slot,
+    repeated.explain_by_slot_of_each,
+    update.explain_by_statistics,
+    update.explain_by_stillness,
+    update.explain_by_unseen_sum,
+    repeated.explain_by_repeated_update,
+    update.explain_by_momentum,
+    decay.explain_by_decay,
+    update.explain_by_counter,
+    precision.explain_by_rounding,
+    clipping.explain_by_clip,
+    clipping.explain_by_clip_of_none,
+    clipping.explain_by_own_clip,
+    nonlinear.explain_by_sign,
+    wires.explain_by_wire,
+    nonlinear.explain_by_unit_norm,
+    nonlinear.explain_by_levels,
+    sparse.explain_by_moved_rows,
+    # From here on something is fitted to each value, or several numbers to all.
+    alone.explain_by_own_part,
+    generic.explain_by_micro_steps,
+    generic.explain_by_factor,
+    generic.explain_by_factors_of_steps,
+    weighted.explain_by_own_shares,
+    reduction.explain_by_scaled_own,
+    reduction.explain_by_weights,
+    update.explain_by_rate,
+    update.explain_by_schedule,
+    slot_rule.explain_by_fed_factor,
+    slot_rule.explain_by_memory,
+    slot_rule.explain_by_taken_factor,
+    nonlinear.explain_by_mask,
+    nonlinear.explain_by_grid,
+    nonlinear.explain_by_noise,
+    slots.explain_by_own_way,
+    slots.explain_by_number,
+    update.explain_by_divergence,
+)
+
+_FITTED_APIECE: tuple[Explain, ...] = (
+    alone.explain_by_own_part,
+    generic.explain_by_factors_of_steps,
+    weighted.explain_by_own_shares,
+)
+"""Fits with a factor for each step or replica. Beside a led statistic they name no
+cause: what it scales has such factors, whatever it is that leads it."""
+
+
+def list_hypotheses(context: Context) -> Iterator[Hypothesis]:
+    """Ask every cause what the wrong values would be under it, in order."""
+    for explain in CAUSES:
+        if not (context.led and explain in _FITTED_APIECE):
+            yield from explain(context)

@@ -1,0 +1,240 @@
+"""Causes that apply a rule too often in one step: the whole update, or a slot's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.values import Array, densify, measure_norm
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
+from distbench.diagnose.hypotheses.slots import find_locals, name_kind, widen_base
+from distbench.trace import Trace, TraceKey
+
+_NEAR = 0.05
+"""How far from a repeated update a step may end, as a share of what repeating it adds:
+only tells two causes apart whose variables differ by all of it."""
+_SAME = 1e-3
+"""Share of a step that rounding may leave where a repeated one is only longer."""
+
+
+def explain_by_repeated_replay(context: Context) -> Iterator[Hypothesis]:
+    """The state is what the one-device update leaves when it is applied k times.
+
+    Whether the whole update was repeated or a slot's rule alone is told by the model
+    variables.
+    """
+    if context.phase not in ("slot", "variable"):
+        return
+    for trace in context.evidence.repeated:
+        count = int(str(trace.notes["times"]))
+        predicted = {
+            number: densify(value)
+            for number, case in context.list_cases()
+            if (value := trace.get(case.key)) is not None
+        }
+        if not predicted:
+            continue
+        whole = context.phase == "variable" or _is_whole(context, trace)
+        longer = ""
+        if context.phase == "variable" and _only_lengthens(context, predicted, count):
+            longer = f", or the learning rate is {count} times as large"
+        yield Hypothesis(
+            code="update-repeated" if whole else "slot-repeated",
+            predicted=predicted,
+            detail=f"the {'whole update' if whole else 'slot'} is applied {count} "
+            f"times in one step{longer}",
+            ratio=float(count),
+            phase="variable" if whole else None,
+        )
+
+
+def _only_lengthens(
+    context: Context, predicted: Mapping[int, Array], count: int
+) -> bool:
+    """Whether repeating the update does no other than to take k times the step.
+
+    It does so where the slots are right and the step does not depend on the variable.
+    """
+    for number, value in predicted.items():
+        case = context.cases[number]
+        step = case.expected - widen_base(case)
+        rest = measure_norm(value - case.expected - (count - 1) * step)
+        if rest > _SAME * measure_norm(step):
+            return False
+    return True
+
+
+def _is_whole(context: Context, repeated: Trace) -> bool:
+    """Whether the variables of the wrong slots went where a repeated update leads."""
+    evidence = context.evidence
+    once = evidence.replays.get("reduced_gradient")
+    votes = []
+    for key in dict.fromkeys(_list_owners(context)):
+        seen, right = evidence.observed.get(key), once.get(key) if once else None
+        wrong = repeated.get(key)
+        if seen is None or right is None or wrong is None:
+            continue
+        added = measure_norm(densify(wrong) - densify(right))
+        if added > 0:
+            rest = measure_norm(densify(seen) - densify(wrong))
+            votes.append(rest <= _NEAR * added)
+    return sum(votes) * 2 > len(votes)
+
+
+def _list_owners(context: Context) -> Iterator[TraceKey]:
+    """The model variables of the wrong slots; of one that has none, all of them."""
+    model = [i.path for i in context.infos.values() if i.role == "variable"]
+    for _, case in context.list_cases():
+        owner = context.infos[case.key.variable].of
+        for path in (owner,) if owner else model:
+            yield replace(case.key, phase="variable", variable=path)
+
+
+def explain_by_repeated_slot(context: Context) -> Iterator[Hypothesis]:
+    """The slot's rule applied k times in one step, told from the slot alone.
+
+    For a rule x → βx + u, the second application adds β times what the first did:
+    f(f(x)) - f(x) = β (f(x) - x). So observed - expected = λ (expected - before) with
+    λ = β + … + β^(k-1); β = 1 for accumulators. β is fitted from the expected values;
+    without it any λ in (0, 1] or a whole λ will do.
+    """
+    if context.phase != "slot":
+        return
+    predicted: dict[int, Array] = {}
+    times: set[int] = set()
+    for rows in _group_changes(context).values():
+        weights = fit_weights(rows)
+        if weights is None:
+            return
+        count = _count_times(context, rows, float(weights[0]))
+        if count is None:
+            return
+        times.add(count)
+        for number, value in predict_rows(rows, weights).items():
+            predicted[number] = context.cases[number].expected + value
+    if len(times) != 1 or not predicted:
+        return
+    count = times.pop()
+    yield Hypothesis(
+        code="slot-repeated",
+        predicted=predicted,
+        detail=f"the slot is applied {count} times in one step",
+        ratio=float(count),
+    )
+
+
+def _group_changes(context: Context) -> dict[str, list[Row]]:
+    kinds: dict[str, list[Row]] = {}
+    for number, case in context.list_cases():
+        base = widen_base(case)
+        row = Row(
+            number=number,
+            target=case.observed - case.expected,
+            features=(case.expected - base,),
+        )
+        kinds.setdefault(name_kind(context, case), []).append(row)
+    return kinds
+
+
+def _count_times(context: Context, rows: list[Row], factor: float) -> int | None:
+    """How often the rule was applied, given λ."""
+    most = max(8, context.replicas)
+    rule = _fit_rule(context, [row.number for row in rows])
+    beta = None if rule is None else rule[0]
+    candidates = range(2, most + 1)
+    if beta is not None and 0 < beta < 1.0001:
+        for count in candidates:
+            total = sum(beta**power for power in range(1, count))
+            if abs(factor - total) <= 1e-3 * max(1.0, total):
+                return count
+        return None
+    for count in candidates:
+        if abs(factor - (count - 1)) <= 1e-3 * count:
+            return count
+    return 2 if 0 < factor < 1 else None
+
+
+def _fit_rule(
+    context: Context, numbers: Sequence[int]
+) -> tuple[float, float, int] | None:
+    """β, c and p of expected = β · before + c · gradient^p, if that leaves nothing."""
+    for power in (1, 2):
+        fits = []
+        for number in numbers:
+            case = context.cases[number]
+            owner = context.infos[case.key.variable].of
+            gradient = context.find_due_gradient(case, owner)
+            base = widen_base(case)
+            if gradient is None or gradient.shape != base.shape or not np.any(base):
+                continue
+            features = (base, gradient**power)
+            fits.append(Row(number=number, target=case.expected, features=features))
+        weights = fit_weights(fits)
+        if weights is not None and leaves_nothing(fits, weights):
+            return float(weights[0]), float(weights[1]), power
+    return None
+
+
+def explain_by_slot_of_each(context: Context) -> Iterator[Hypothesis]:
+    """The slot's rule applied once for each replica, to its share of the gradient.
+
+    A rule x → βx + c u^p is applied N times, with u the replicas' own gradients one
+    after the other, or each time an N-th of their sum.
+    """
+    if context.phase != "slot" or context.replicas == 1:
+        return
+    n = context.replicas
+    kinds: dict[str, list[int]] = {}
+    for number, case in context.list_cases():
+        kinds.setdefault(name_kind(context, case), []).append(number)
+    rules = {kind: _fit_rule(context, numbers) for kind, numbers in kinds.items()}
+    for words, shares in (
+        ("an N-th of the gradient each time", lambda terms: n * [sum(terms) / n]),
+        ("the replicas' own gradients one after the other", list),
+        ("the replicas' own gradients, last to first", lambda terms: terms[::-1]),
+    ):
+        predicted: dict[int, Array] = {}
+        for kind, numbers in kinds.items():
+            rule = rules[kind]
+            for number in numbers if rule is not None else ():
+                case = context.cases[number]
+                owner = context.infos[case.key.variable].of
+                terms = find_locals(context, case, owner)
+                if not terms or rule is None:
+                    continue
+                value = widen_base(case)
+                for share in shares(terms):
+                    value = rule[0] * value + rule[1] * share ** rule[2]
+                predicted[number] = value
+        if predicted:
+            yield Hypothesis(
+                code="slot-repeated",
+                predicted=predicted,
+                detail=f"the slot is applied {n} times in one step, to {words}",
+                ratio=float(n),
+            )
+
+
+def explain_by_repeated_update(context: Context) -> Iterator[Hypothesis]:
+    """The step is a whole multiple of what it should be.
+
+    For who updates by hand, whose update cannot be repeated on one device, and for
+    counts for which that was not done.
+    """
+    if context.phase != "variable":
+        return
+    tried = {1, *(trace.notes["times"] for trace in context.evidence.repeated)}
+    counts = {*range(2, 9), context.replicas, context.replicas**2}
+    for count in sorted(counts - tried):
+        yield Hypothesis(
+            code="update-repeated",
+            predicted={
+                number: case.base + count * (case.expected - case.base)
+                for number, case in context.list_cases()
+            },
+            detail=f"the update is applied {count} times in one step",
+            ratio=float(count),
+        )

@@ -1,0 +1,163 @@
+"""Causes in a slot's rule: other numbers than on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.values import Array
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.fit import (
+    Row,
+    fit_weights,
+    leaves_nothing,
+    predict_rows,
+)
+from distbench.diagnose.hypotheses.slots import are_some, name_kind, widen_base
+
+_FEW = 4
+"""Fewer numbers do not show that one factor is that of all."""
+_SAME = 1e-3
+"""Share of what is due that a fit may take or leave."""
+
+
+def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
+    """Another β or another factor of the gradient in the slot's rule."""
+    if context.phase != "slot":
+        return
+    code, words = "hyperparameter-differs", "than on one device"
+    if are_some(context):
+        # A number that is wrong would be wrong on all replicas, as they share the code.
+        code, words = "slot-not-synchronized", "there than on the other replicas"
+    for power, by_step in _list_rules(context):
+        predicted: dict[int, Array] = {}
+        for pairs in _group_by_gradient(context, power, by_step=by_step).values():
+            rows = [row for row, _ in pairs]
+            weights = fit_weights(rows)
+            if weights is not None:
+                for number, value in predict_rows(rows, weights).items():
+                    predicted[number] = context.cases[number].expected + value
+        if predicted:
+            yield Hypothesis(
+                code=code,
+                predicted=predicted,
+                detail="the slot's rule weighs its old value or the gradient otherwise "
+                f"{words}",
+            )
+
+
+def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
+    """The slot's rule takes c times the gradient: its error is in proportion to it.
+
+    With expected = β · before + b · g^p and an error of κ g^p, c^p is 1 + κ / b.
+    """
+    if context.phase != "slot":
+        return
+    for power in (1, 2):
+        predicted: dict[int, Array] = {}
+        factors: list[float] = []
+        for pairs in _group_by_gradient(context, power, by_step=False).values():
+            errors = [replace(row, features=row.features[1:]) for row, _ in pairs]
+            weights = fit_weights(errors)
+            if weights is None:
+                continue
+            due = [replace(row, target=expected) for row, expected in pairs]
+            if not any(np.any(row.features[0]) for row in due):
+                due = [replace(row, features=row.features[1:]) for row in due]
+            right = fit_weights(due)
+            if right is not None and right[-1] != 0:
+                whole = 1 + float(weights[0] / right[-1])
+                factors.append(abs(whole) ** (1 / power))
+            for number, value in predict_rows(errors, weights).items():
+                predicted[number] = context.cases[number].expected + value
+        if predicted:
+            ratio = float(np.median(factors)) if factors else None
+            words = "another multiple of" if ratio is None else f"{ratio:.6g} times"
+            yield Hypothesis(
+                code="scale-error",
+                predicted=predicted,
+                detail=f"the slot's rule takes {words} the gradient",
+                ratio=ratio,
+            )
+
+
+def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
+    """The slot takes c times what is due, whatever its rule makes of the gradients.
+
+    With expected = β · before + new, it is β · before + c · new, which is
+    c · expected + (1 - c) β · before: no gradient is needed, as where a slot takes what
+    another one has accumulated. All numbers of a kind of slot must agree.
+    """
+    if context.phase != "slot" or are_some(context):
+        return
+    kinds: dict[str, list[Row]] = {}
+    for number, case in context.list_cases():
+        row = Row(
+            number=number,
+            target=case.observed - case.expected,
+            features=(case.expected, widen_base(case)),
+        )
+        kinds.setdefault(name_kind(context, case), []).append(row)
+    predicted: dict[int, Array] = {}
+    factors: list[float] = []
+    for found in kinds.values():
+        rows = found
+        if not any(np.any(row.features[1]) for row in found):
+            rows = [replace(row, features=row.features[:1]) for row in found]
+        numbers = {context.cases[row.number].key.at(0): row.target for row in rows}
+        if sum(target.size for target in numbers.values()) < _FEW:
+            continue
+        weights = fit_weights(rows)
+        if weights is None or not leaves_nothing(rows, weights):
+            continue
+        if abs(weights[0]) <= _SAME:  # the old value weighs otherwise, not the new
+            continue
+        factors.append(1 + float(weights[0]))
+        for number, value in predict_rows(rows, weights).items():
+            predicted[number] = context.cases[number].expected + value
+    if predicted:
+        ratio = float(np.median(factors))
+        yield Hypothesis(
+            code="scale-error",
+            predicted=predicted,
+            detail=f"the slot takes {ratio:.6g} times what is due",
+            ratio=ratio,
+        )
+
+
+def _list_rules(context: Context) -> Iterator[tuple[int, bool]]:
+    """Powers of the gradient, first with one weight for all steps."""
+    several = len({case.key.step for case in context.cases}) > 1
+    for by_step in (False, True) if several else (False,):
+        for power in (1, 2):
+            yield power, by_step
+
+
+def _group_by_gradient(
+    context: Context, power: int, *, by_step: bool
+) -> dict[str, list[tuple[Row, Array]]]:
+    """Errors with the features (before, gradient^power), and the expected values.
+
+    Args:
+        context: The wrong values.
+        power: Of the gradient in the rule.
+        by_step: Whether each step has numbers of its own, as a schedule gives them.
+    """
+    kinds: dict[str, list[tuple[Row, Array]]] = {}
+    for number, case in context.list_cases():
+        owner = context.infos[case.key.variable].of
+        gradient = context.find_due_gradient(case, owner)
+        if gradient is None or gradient.shape != case.expected.shape:
+            continue
+        row = Row(
+            number=number,
+            target=case.observed - case.expected,
+            features=(widen_base(case), gradient**power),
+        )
+        kind = name_kind(context, case)
+        if by_step:
+            kind = f"{case.key.step}:{kind}"
+        kinds.setdefault(kind, []).append((row, case.expected))
+    return kinds

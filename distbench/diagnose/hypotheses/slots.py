@@ -1,0 +1,270 @@
+"""Causes in the optimizer's slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.pairs import Pair
+from distbench.compare.values import Array, densify, measure_norm
+from distbench.diagnose.context import Context, Hypothesis, is_number
+from distbench.diagnose.fit import Row, fit_weights, predict_rows
+from distbench.diagnose.hypotheses.overflow import is_applied_to_some
+from distbench.diagnose.hypotheses.reduction import list_subsets
+from distbench.trace import TraceKey, Value
+
+
+def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
+    """The update was fed with the replica's own gradient in place of the reduced one.
+
+    Where the one-device update was replayed with the local gradients, its result is the
+    prediction. Else the slot's error must be in proportion to f(g_r) - f(Σ g), with f
+    the identity or the square (first and second moments).
+    """
+    if context.phase not in ("slot", "variable") or context.replicas == 1:
+        return
+    code = "slot-from-local-gradient"
+    if context.phase == "variable":
+        code = "missing-reduction"
+    words = "it follows from the replica's own gradient, not from the reduced one"
+    replay = context.evidence.replays.get("local_gradient")
+    if replay is not None:
+        predicted = {}
+        for number, case in context.list_cases():
+            value = replay.get(case.key)
+            if value is not None:
+                predicted[number] = densify(value)
+        yield Hypothesis(code=code, predicted=predicted, detail=words)
+    if context.phase == "variable":
+        return
+    own, *others = _list_feeds(context.replicas)
+    if _is_by_hand(context):
+        # Who updates by hand sums by hand, and what the slot takes, the variable does.
+        yield from _explain_own_sum(context, own)
+        return
+    for feed in (own, *others):
+        yield from _fit_feed(context, feed, code)
+
+
+def _explain_own_sum(context: Context, own: Feed) -> Iterator[Hypothesis]:
+    """The slots of an update by hand take no sum, or one over some replicas."""
+    for found in _fit_feed(context, own, "missing-reduction"):
+        yield replace(found, phase="variable")
+    for kept in list_subsets(context):
+        lost = tuple(r for r in range(context.replicas) if r not in kept)
+        names = ", ".join(map(str, lost))
+        part: Feed = (
+            f"a sum that lacks the gradient of replica {names}",
+            (1, 2),
+            lambda terms, _, kept=kept: sum(terms[r] for r in kept),  # type: ignore[misc]
+        )
+        for found in _fit_feed(context, part, "replica-dropped"):
+            yield replace(found, phase="variable", replicas=lost)
+
+
+def _is_by_hand(context: Context) -> bool:
+    """Whether no gradient was seen on its way to any of the slots."""
+    return all(
+        context.find_gradient(case, context.infos[case.key.variable].of) is None
+        for case in context.cases
+    )
+
+
+Feed = tuple[str, tuple[int, ...], Callable[[tuple[Array, ...], int], Array]]
+"""What a slot follows from, in words; the powers that it may be taken in; and the
+gradient itself, made of the replicas' own ones, for a replica."""
+
+
+def _list_feeds(replicas: int) -> Iterator[Feed]:
+    """What a slot may take in place of the reduced gradient, as it is or squared.
+
+    An optimizer may keep both: a slot of each kind is fed by its own power.
+    """
+    yield (
+        "the replica's own gradient, not from the reduced one",
+        (1, 2),
+        lambda terms, r: terms[r],
+    )
+    yield (
+        "the replica's own gradient times a power of N",
+        (1, 2),
+        lambda terms, r: len(terms) * terms[r],
+    )
+    for one in range(min(replicas, 8)):
+        yield (
+            f"the gradient of replica {one} on all replicas",
+            (1, 2),
+            lambda terms, _, k=one: terms[k],  # type: ignore[misc]
+        )
+    yield (
+        "the mean of the replicas' squared gradients, not from the square of their sum",
+        (2,),
+        lambda terms, _: np.sqrt(np.mean([t**2 for t in terms], axis=0)),
+    )
+    yield (
+        "the sum of the replicas' squared gradients, not from the square of their sum",
+        (2,),
+        lambda terms, _: np.sqrt(np.sum([t**2 for t in terms], axis=0)),
+    )
+
+
+def _fit_feed(context: Context, feed: Feed, code: str) -> Iterator[Hypothesis]:
+    """One factor for each kind of slot: those whose names differ by the variable."""
+    who, powers, make = feed
+    kinds: dict[str, list[tuple[Row, Array]]] = {}
+    for number, case in context.list_cases():
+        owner = context.infos[case.key.variable].of
+        terms = find_locals(context, case, owner)
+        gradient = context.find_due_gradient(case, owner) if owner else None
+        if not terms or gradient is None or gradient.shape != case.observed.shape:
+            continue
+        offset = case.observed - case.expected
+        taken = make(terms, case.key.replica)
+        row = Row(number=number, target=offset, features=(taken,))
+        kinds.setdefault(name_kind(context, case), []).append((row, gradient))
+    predicted: dict[int, Array] = {}
+    for pairs in kinds.values():
+        for number, value in _fit_power(pairs, powers).items():
+            predicted[number] = context.cases[number].expected + value
+    if predicted:
+        yield Hypothesis(
+            code=code, predicted=predicted, detail=f"it follows from {who}"
+        )
+
+
+def _fit_power(
+    pairs: Sequence[tuple[Row, Array]], powers: tuple[int, ...]
+) -> dict[int, Array]:
+    """Fit errors by c (f^p - g^p), with the power p that leaves least.
+
+    Args:
+        pairs: Errors with what was taken, f, and what should have been, g.
+        powers: Values of p to try.
+    """
+    best: tuple[float, dict[int, Array]] = (np.inf, {})
+    for power in powers:
+        rows = [
+            replace(row, features=(row.features[0] ** power - gradient**power,))
+            for row, gradient in pairs
+        ]
+        weights = fit_weights(rows)
+        if weights is None:
+            continue
+        fits = predict_rows(rows, weights)
+        rest = sum(
+            measure_norm(fits[row.number] - row.target)
+            / (measure_norm(row.target) or 1.0)
+            for row in rows
+        )
+        if rest < best[0]:
+            best = (rest, fits)
+    return best[1]
+
+
+def find_locals(context: Context, case: Pair, owner: str) -> tuple[Array, ...]:
+    """The replicas' own gradients of a slot's variable, dense; empty if any lacks."""
+    key = TraceKey(step=case.key.step, phase="local_gradient", variable=owner)
+    observed = context.evidence.observed
+    for call in range(3):
+        found: list[Value | None] = [
+            observed.get(replace(key, replica=r, call=call))
+            for r in range(context.replicas)
+        ]
+        values = [densify(value) for value in found if value is not None]
+        if len(values) == context.replicas and all(
+            value.shape == case.observed.shape for value in values
+        ):
+            return tuple(values)
+    return ()
+
+
+def name_kind(context: Context, case: Pair) -> str:
+    """A slot's path without its variable's: what the optimizer calls the slot.
+
+    Only groups values for a common fit; a path that does not hold the variable's is a
+    group of its own.
+    """
+    path = case.key.variable
+    owner = context.infos[path].of
+    return path.replace(owner, "*") if owner else path
+
+
+def explain_by_start(context: Context) -> Iterator[Hypothesis]:
+    """A slot made in the first step starts from another constant."""
+    if context.phase != "slot" or any(case.key.step > 0 for case in context.cases):
+        return
+    predicted = {}
+    for number, case in context.list_cases():
+        offset = case.observed - case.expected
+        # Of a slot that was there before the step it is known how it started.
+        if isinstance(case.base, float) and offset.size:
+            predicted[number] = case.expected + float(np.mean(offset))
+    if predicted:
+        yield Hypothesis(
+            code="slot-initial",
+            predicted=predicted,
+            detail="the slot starts from another value than on one device",
+        )
+
+
+def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
+    """Some replicas' slots do not take the update."""
+    if context.phase != "slot" or not are_some(context):
+        return
+    yield Hypothesis(
+        code="slot-not-synchronized",
+        predicted={number: widen_base(case) for number, case in context.list_cases()},
+        detail="the slot takes no update there while other replicas' slots do",
+    )
+
+
+def explain_by_own_way(context: Context) -> Iterator[Hypothesis]:
+    """The replicas' slots differ, and nothing is known of why."""
+    if context.phase != "slot" or context.replicas == 1:
+        return
+    if are_some(context) or _differ_by_replica(context):
+        yield Hypothesis(
+            code="slot-not-synchronized",
+            predicted={number: case.observed for number, case in context.list_cases()},
+            detail="the replicas' slots are meant to be equal and are not",
+        )
+
+
+def explain_by_number(context: Context) -> Iterator[Hypothesis]:
+    """A number that the rule is given is another one, the same on all replicas."""
+    if context.phase != "slot" or are_some(context) or _differ_by_replica(context):
+        return
+    predicted = {
+        number: case.observed
+        for number, case in context.list_cases()
+        if is_number(context.infos[case.key.variable])
+        and not is_applied_to_some(context, case.key.step)
+    }
+    if predicted:
+        yield Hypothesis(
+            code="hyperparameter-differs",
+            predicted=predicted,
+            detail="the number is another than on one device",
+        )
+
+
+def are_some(context: Context) -> bool:
+    """Whether only some of the replicas that hold the slots are wrong."""
+    wrong = {case.key.replica for case in context.cases}
+    return bool({key.replica for key in context.right} - wrong)
+
+
+def _differ_by_replica(context: Context) -> bool:
+    seen: dict[tuple[int, str], Array] = {}
+    for case in context.cases:
+        key = (case.key.step, case.key.variable)
+        if not np.array_equal(seen.setdefault(key, case.observed), case.observed):
+            return True
+    return False
+
+
+def widen_base(case: Pair) -> Array:
+    """The state before the step, 0 where it is not known, in the shape of the case."""
+    return np.array(np.broadcast_to(np.asarray(case.base), case.expected.shape))

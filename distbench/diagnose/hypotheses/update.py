@@ -1,0 +1,267 @@
+"""Causes in the update of the model variables and of the step counter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+import numpy as np
+
+from distbench.compare.led import find_leader, is_trained
+from distbench.compare.pairs import Pair
+from distbench.compare.values import Array, densify
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.fit import (
+    Row,
+    fit_weights,
+    leaves_nothing,
+    predict_rows,
+)
+from distbench.diagnose.hypotheses.reduction import list_subsets
+from distbench.trace import VariableInfo
+
+
+def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
+    """Model variables that no gradient trains: moving averages of the data."""
+    if context.phase != "variable":
+        return
+    infos = context.infos
+    predicted = {
+        number: case.observed
+        for number, case in context.list_cases()
+        if case.key.variable in infos
+        and _is_statistic(context, infos[case.key.variable])
+    }
+    if not predicted:
+        return
+    leaders = {find_leader(context.evidence, context.cases[n]) for n in predicted}
+    told = ""
+    if None not in leaders:
+        told = ": it is what the examples of one replica alone give"
+        if len(leaders) == 1:
+            told = f": it is what the examples of replica {leaders.pop()} alone give"
+    yield Hypothesis(
+        code="statistics-not-synchronized",
+        predicted=predicted,
+        detail=f"a statistic that is meant to be that of the whole batch is not{told}",
+    )
+
+
+def _is_statistic(context: Context, info: VariableInfo) -> bool:
+    """Whether a model variable is made of data and not of a variable's gradients."""
+    if info.of:
+        return False
+    return not info.trainable or not is_trained(context.evidence, info.path)
+
+
+def explain_by_unseen_sum(context: Context) -> Iterator[Hypothesis]:
+    """No reduced gradient was seen, and the step is that of some replicas' gradients.
+
+    Who sums and updates by hand shows local gradients and variables alone. Where the
+    right step is a multiple of the sum of the local gradients, the same multiple of one
+    replica's own gradient, or of a part of the sum, is told from it.
+    """
+    n = context.replicas
+    if context.phase != "variable" or n == 1:
+        return
+    terms = {
+        number: context.find_terms_of(case, case.key.variable)
+        for number, case in context.list_cases()
+        if context.find_gradient(case) is None
+    }
+    rows = [
+        Row(
+            number=number,
+            target=context.cases[number].expected - find_base(context.cases[number]),
+            features=(np.asarray(np.sum(found, axis=0)),),
+        )
+        for number, found in terms.items()
+        if found and found[0].shape == context.cases[number].expected.shape
+    ]
+    weights = fit_weights(rows)
+    if weights is None or not leaves_nothing(rows, weights):
+        return
+    rate = float(weights[0])
+
+    def predict(choose: Callable[[int], tuple[int, ...]]) -> dict[int, Array]:
+        found = {}
+        for row in rows:
+            case = context.cases[row.number]
+            kept = choose(case.key.replica)
+            step = rate * np.sum([terms[row.number][r] for r in kept], axis=0)
+            found[row.number] = find_base(case) + step
+        return found
+
+    yield Hypothesis(
+        code="missing-reduction",
+        predicted=predict(lambda replica: (replica,)),
+        detail="each replica's step is that of its own gradient",
+    )
+    for kept in list_subsets(context):
+        lost = tuple(r for r in range(n) if r not in kept)
+        yield Hypothesis(
+            code="replica-dropped",
+            predicted=predict(lambda _, kept=kept: kept),  # type: ignore[misc]
+            detail="the step lacks the gradient of replica "
+            f"{', '.join(map(str, lost))}",
+            replicas=lost,
+        )
+
+
+def explain_by_momentum(context: Context) -> Iterator[Hypothesis]:
+    """What is too much is proportional to a slot as it was before the step."""
+    if context.phase != "variable":
+        return
+    kinds = {
+        info.path.replace(info.of, "*")
+        for info in context.infos.values()
+        if info.role == "slot" and info.of
+    }
+    for kind in sorted(kinds):
+
+        def find(case: Pair, kind: str = kind) -> Array | None:
+            path = kind.replace("*", case.key.variable)
+            value = context.evidence.get_before(case.key.step, "slot", path)
+            return None if value is None else densify(value)
+
+        fitted = fit_feature(context, find)
+        if fitted is None:
+            continue
+        weight, predicted = fitted
+        along = sum(
+            float(np.sum((case.expected - case.base) * feature))
+            for _, case in context.list_cases()
+            if (feature := find(case)) is not None
+            and feature.shape == case.expected.shape
+        )
+        more = weight * along > 0
+        yield Hypothesis(
+            code="momentum-repeated" if more else "hyperparameter-differs",
+            predicted=predicted,
+            detail=f"the step moves by {abs(weight):.3g} times the slot "
+            f"'{kind}' {'too far' if more else 'too little'}",
+        )
+
+
+def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
+    """The step is right but for its length: another learning rate."""
+    if context.phase != "variable":
+        return
+    fitted = fit_feature(context, lambda case: case.expected - case.base)
+    if fitted is None:
+        return
+    weight, predicted = fitted
+    code = "hyperparameter-differs" if weight > -1 else "scale-error"
+    yield Hypothesis(
+        code=code,
+        predicted=predicted,
+        detail=f"the step is {1 + weight:.8g} times as long as it should be",
+        ratio=1 + weight,
+    )
+
+
+def explain_by_schedule(context: Context) -> Iterator[Hypothesis]:
+    """The same with a length of its own in each step: another schedule."""
+    if context.phase != "variable":
+        return
+    lengths: dict[int, float] = {}
+    predicted: dict[int, Array] = {}
+    for step in dict.fromkeys(case.key.step for case in context.cases):
+        fitted = fit_feature(
+            context, lambda case: case.expected - case.base, steps=(step,)
+        )
+        if fitted is None:
+            return
+        lengths[step] = 1 + fitted[0]
+        predicted.update(fitted[1])
+    if len(lengths) > 1 and min(lengths.values()) > 0:
+        words = ", ".join(f"{length:.6g}" for length in lengths.values())
+        yield Hypothesis(
+            code="hyperparameter-differs",
+            predicted=predicted,
+            detail=f"the steps are {words} times as long as they should be",
+            ratio=next(iter(lengths.values())),
+        )
+
+
+def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
+    """Some replicas' variables do not take the step that the others take."""
+    if context.phase != "variable":
+        return
+    wrong = {case.key.replica for case in context.cases}
+    if not {key.replica for key in context.right} - wrong:
+        return
+    names = ", ".join(str(replica) for replica in sorted(wrong))
+    yield Hypothesis(
+        code="replicas-diverged",
+        predicted={number: find_base(case) for number, case in context.list_cases()},
+        detail=f"the variable of replica {names} takes no update while others do",
+    )
+
+
+def explain_by_divergence(context: Context) -> Iterator[Hypothesis]:
+    """The replicas make different things of the same, and nothing is known of why."""
+    if context.phase not in ("applied_gradient", "variable") or context.replicas == 1:
+        return
+    replicas = {case.key.replica for case in context.cases}
+    if len(replicas) == context.replicas:
+        return
+    names = ", ".join(str(replica) for replica in sorted(replicas))
+    what = "variable" if context.phase == "variable" else "applied gradient"
+    yield Hypothesis(
+        code="replicas-diverged",
+        predicted={number: case.observed for number, case in context.list_cases()},
+        detail=f"the {what} of replica {names} is not what the gradient before it "
+        "gives, so the replicas go apart",
+    )
+
+
+def explain_by_counter(context: Context) -> Iterator[Hypothesis]:
+    """The step counter advances by another number."""
+    if context.phase != "iterations":
+        return
+    steps = {
+        float(np.sum(case.observed - case.base)) for _, case in context.list_cases()
+    }
+    due = {float(np.sum(case.expected - case.base)) for _, case in context.list_cases()}
+    words = "/".join(f"{step:g}" for step in sorted(steps))
+    wanted = "/".join(f"{step:g}" for step in sorted(due))
+    yield Hypothesis(
+        code="iterations-wrong",
+        predicted={number: case.observed for number, case in context.list_cases()},
+        detail=f"the counter advances by {words} a step where {wanted} is due",
+    )
+
+
+def find_base(case: Pair) -> Array:
+    """A variable before the step, in the shape of the case."""
+    return np.array(np.broadcast_to(np.asarray(case.base), case.expected.shape))
+
+
+def fit_feature(
+    context: Context,
+    find: Callable[[Pair], Array | None],
+    steps: Collection[int] = (),
+) -> tuple[float, dict[int, Array]] | None:
+    """Fit observed - expected by one feature with one weight over all cases.
+
+    Args:
+        context: The wrong values.
+        find: The feature of each.
+        steps: Of which steps; all if empty.
+    """
+    rows = []
+    for number, case in context.list_cases():
+        feature = find(case)
+        if steps and case.key.step not in steps:
+            continue
+        if feature is not None and feature.shape == case.expected.shape:
+            offset = case.observed - case.expected
+            rows.append(Row(number=number, target=offset, features=(feature,)))
+    weights = fit_weights(rows)
+    if weights is None:
+        return None
+    predicted = {
+        number: context.cases[number].expected + value
+        for number, value in predict_rows(rows, weights).items()
+    }
+    return float(weights[0]), predicted

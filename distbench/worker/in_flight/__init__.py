@@ -1,0 +1,1 @@
+"""Steps in flight: planned, flown and followed."""

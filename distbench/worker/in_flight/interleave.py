@@ -1,0 +1,158 @@
+"""One device in the place of many workers: reads and updates in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from distbench.trace import WHOLE, Phase, TraceKey, Value
+from distbench.worker.in_flight.orders import Event
+from distbench.worker.one_device.fed import FedStep
+from distbench.worker.one_device.reference import Reference
+from distbench.worker.stepping.steps import Step
+from distbench.worker.taps.collect import State
+
+_FED: Phase = "reduced_gradient"
+
+
+class Interleaver:
+    """Runs the steps of a round on one device as if several were under way at once.
+
+    A step that reads before another one's update computes its gradient from the older
+    state, and its rule then changes the newer one. Only the gradient is carried over: a
+    rule is run on the state that it finds. A program that hands its gradient to no
+    optimizer has what its step changes added to the newer state.
+
+    Args:
+        reference: The subject on one device.
+        seed: Decides what else is open: a rule may ask for the number of steps when its
+            step has read, or when it updates.
+    """
+
+    def __init__(self, reference: Reference, seed: int) -> None:
+        self._reference = reference
+        self._session = reference.session
+        self._rng = np.random.default_rng((seed, 5))
+        self._plain: Step | None = None
+        self._fed = FedStep(reference.session)
+        self._last_fed: Step | None = None
+        self._held: State | None = None
+        infos = self._session.variables
+        # Counters, and what else belongs to no variable, such as a power of beta.
+        self._shared = {
+            v.path
+            for v in infos
+            if v.role == "iterations" or (v.role == "slot" and not v.of)
+        }
+
+    def run(
+        self,
+        start: State,
+        steps: Sequence[int],
+        events: Iterable[Event],
+        *,
+        times: dict[int, int] | None = None,
+    ) -> State:
+        """The state after a round.
+
+        Args:
+            start: The state before it.
+            steps: The numbers of its steps, by place.
+            events: In which order they read and update; a step that is left out there
+                is lost.
+            times: How often a step of a place takes place, if not once.
+        """
+        state = start
+        seen: dict[int, tuple[State, int]] = {}
+        changes = 0
+        for kind, place in events:
+            if kind == "read":
+                seen[place] = state, changes
+                continue
+            before, then = seen[place]
+            if then == changes:
+                state = self._run_step(steps[place], state)
+            else:
+                state = self._run_late(steps[place], before, state)
+            changes += 1
+            for _ in range(1, (times or {}).get(place, 1)):
+                state = self._run_step(steps[place], state)
+        return state
+
+    def _run_step(self, step: int, state: State) -> State:
+        self._take_step(self._plain or self._make_plain(), step, state)
+        # The next step mostly goes on from here, and then nothing is to be set.
+        self._held = self._session.read_state()
+        return self._held
+
+    def _run_late(self, step: int, before: State, now: State) -> State:
+        """A step with the gradient of an earlier state."""
+        board = self._session.board
+        plain = self._plain or self._make_plain()
+        board.read()
+        self._take_step(plain, step, before)
+        values: dict[TraceKey, Value] = {}
+        self._session.collect_taps(step, values, replica=WHOLE, phases=(_FED,))
+        if not values:
+            after = self._session.read_state()
+            return {key: _add(now[key], after[key], before[key]) for key in now}
+        board.fed = {(k.call, _FED, k.variable): value for k, value in values.items()}
+        board.feeding = _FED
+        try:
+            after = self._run_fed(step, now)
+            if not self._shared or self._rng.integers(2):
+                return after
+            # The rule may have asked for what all steps share when its step had read.
+            # What becomes of that itself follows from the newer state all the same.
+            earlier = {k: (before if k[0] in self._shared else now)[k] for k in now}
+            mixed = self._run_fed(step, earlier)
+            return {k: (after if k[0] in self._shared else mixed)[k] for k in after}
+        finally:
+            board.feeding, board.fed = None, {}
+
+    def _run_fed(self, step: int, state: State) -> State:
+        self._take_step(self._find_fed(step), step, state, is_fed=True)
+        return self._session.read_state()
+
+    def _take_step(
+        self, by: Step, number: int, state: State, *, is_fed: bool = False
+    ) -> None:
+        session = self._session
+        session.program.replicas = 1
+        batch = self._reference.draw(number)
+        if state is not self._held:
+            session.restore_state(state)
+        self._held = None
+        with session.guard("step"):
+            by.trace([batch])
+            if is_fed:
+                session.board.set_feeds()
+            by.run([batch])
+
+    def _make_plain(self) -> Step:
+        # Traced after the fed step, which drops the taps that were there before.
+        self._plain = self._session.make_step()
+        return self._plain
+
+    def _find_fed(self, step: int) -> Step:
+        fed = self._fed.find(_FED)
+        if fed is not self._last_fed:
+            # Tracing it has dropped the taps of the plain step.
+            self._last_fed, self._plain = fed, None
+            # The feeds come into being while the step is traced.
+            fed.trace([self._reference.draw(step)])
+        return fed
+
+
+def _add(now: Any, after: Any, before: Any) -> Any:
+    """What a step made of another state, in this one."""
+    if np.array_equal(after, before):
+        return now
+    if now.dtype.kind == "b":
+        return after
+    wide = np.float64 if now.dtype.kind not in "iu" else now.dtype
+    return (now.astype(wide) + (after.astype(wide) - before.astype(wide))).astype(
+        now.dtype
+    )

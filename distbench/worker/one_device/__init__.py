@@ -1,0 +1,1 @@
+"""The single-device run, and what follows from it."""

@@ -1,0 +1,141 @@
+"""Further single-device runs: does the grouping of a program's examples matter?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from distbench.evidence import Tier
+from distbench.trace import Trace, TraceKey, Value
+from distbench.worker.one_device.reference import HANDED, Reference
+from distbench.worker.state.values import are_equal
+
+_DRAWS = 48
+"""Runs of a step with other random numbers each time, to see what they average to."""
+_STRIDE = 3
+"""Steps between two draws: a double shard may use up the random numbers of two."""
+
+
+class Probes:
+    """Asks one device how a program's result depends on its batch.
+
+    Args:
+        reference: Ran all its steps before.
+    """
+
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
+        self._session = reference.session
+
+    def record(self, tier: Tier) -> Mapping[str, Trace]:
+        """Loss and local gradients of other batches than the replicas get.
+
+        Args:
+            tier: From whose states the steps start.
+
+        Returns:
+            `regrouped`: shards of the same sizes that hold other examples of the first
+            batch, in the first step. `doubled`: every shard with each of its examples
+            twice, in every step. Where whole numbers among the variables lead the step,
+            as the state of a random generator does, `once` and `twice` are the largest
+            shard of the first step and its double with others of these numbers; each
+            run counts as a step. Empty for a workload of the bench, whose loss is a sum
+            over examples.
+        """
+        reference = self._reference
+        if self._session.program.shards_known:
+            return {}
+        batch = reference.draw(0)
+        order = np.random.default_rng(
+            (reference.scenario.seed, reference.examples)
+        ).permutation(reference.examples)
+        regrouped = tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
+        largest = int(np.argmax(reference.shards))
+        shard = self._cut(0, batch)[largest]
+        return {
+            "regrouped": self._probe("regrouped", [self._cut(0, regrouped)], tier),
+            "doubled": self._probe("doubled", self._list_doubled(), tier),
+            **self._draw_again(largest, {"once": shard, "twice": _double(shard)}),
+        }
+
+    def _cut(self, step: int, batch: Any) -> list[Any]:
+        return list(self._reference.sizes.cut(step, batch))
+
+    def _list_doubled(self) -> Iterator[list[Any]]:
+        for step in range(self._reference.scenario.steps):
+            batch = self._reference.draw(step)
+            yield [_double(shard) for shard in self._cut(step, batch)]
+
+    def _probe(self, name: str, steps: Iterable[Sequence[Any]], tier: Tier) -> Trace:
+        values = self._session.make_values()
+        for step, shards in enumerate(steps):
+            for replica, shard in enumerate(shards):
+                self._session.restore_state(self._reference.starts[tier][step])
+                if self._reference.runs_shard(step, shard):
+                    self._session.collect_taps(
+                        step, values, replica=replica, phases=HANDED
+                    )
+        return self._reference.make_trace(name, "bounded", values)
+
+    def _draw_again(
+        self, replica: int, batches: Mapping[str, Any]
+    ) -> Mapping[str, Trace]:
+        """The first step on each batch, as if it came some steps later.
+
+        What a step adds to a whole number is added several times: random numbers drawn
+        by its state are others then. Empty where that changes nothing.
+        """
+        reference = self._reference
+        values = {name: self._session.make_values() for name in batches}
+        moves = self._find_moves(next(iter(batches.values())))
+        for draw in range(_DRAWS if moves else 0):
+            later = {
+                key: np.asarray(reference.initial[key] + _STRIDE * (draw + 1) * move)
+                for key, move in moves.items()
+            }
+            for name, batch in batches.items():
+                self._session.restore_state({**reference.initial, **later})
+                if not reference.runs_shard(0, batch):
+                    return {}
+                self._session.collect_taps(
+                    draw, values[name], replica=replica, phases=HANDED
+                )
+            if draw == 1 and not any(map(_changes, values.values())):
+                return {}
+        return {
+            name: reference.make_trace(name, "bounded", found)
+            for name, found in values.items()
+            if found
+        }
+
+    def _find_moves(self, batch: Any) -> dict[tuple[str, int], Any]:
+        """What a step adds to variables that are whole numbers, but count no steps."""
+        self._session.restore_state(self._reference.initial)
+        if not self._reference.runs_shard(0, batch):
+            return {}
+        after = self._session.read_state()
+        whole = {v.path for v in self._session.variables if v.role != "iterations"}
+        numbers: dict[tuple[str, int], Any] = {
+            key: start
+            for key, start in self._reference.initial.items()
+            if key[0] in whole and start.dtype.kind in "iu"
+        }
+        moves = {key: after[key] - start for key, start in numbers.items()}
+        return {key: move for key, move in moves.items() if np.any(move)}
+
+
+def _double(shard: Any) -> Any:
+    return tf.nest.map_structure(lambda a: np.concatenate([a, a]), shard)
+
+
+def _changes(values: Mapping[TraceKey, Value]) -> bool:
+    """Whether the second run gave something else than the first."""
+    return any(
+        not are_equal(values.get(replace(key, step=0)), value)
+        for key, value in values.items()
+        if key.step == 1
+    )

@@ -1,0 +1,373 @@
+"""The single-device run: what every replica should have done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import tensorflow as tf
+
+from distbench.evidence import Tier
+from distbench.scenario import Scenario
+from distbench.trace import (
+    INITIAL,
+    WHOLE,
+    Phase,
+    Recorded,
+    Trace,
+    TraceKey,
+    Value,
+)
+from distbench.trace.naming import pair_names
+from distbench.worker.process.failures import SubjectError
+from distbench.worker.state.recut import recut_shards
+from distbench.worker.state.torn import find_torn
+from distbench.worker.state.values import are_equal, leaves_digits, perturb
+from distbench.worker.stepping.program import count_batch
+from distbench.worker.stepping.session import Session
+from distbench.worker.stepping.steps import Step
+from distbench.worker.subjects.batches import digest_batch
+from distbench.worker.subjects.left_out import LeftOut
+from distbench.worker.subjects.optimizer_program import OptimizerProgram
+from distbench.worker.subjects.sizes import find_sizes
+from distbench.worker.taps.board import Fed
+from distbench.worker.taps.collect import State
+from distbench.worker.taps.draws import find_draws
+
+HANDED: tuple[Phase, ...] = ("loss", "local_gradient")
+"""What a replica computes by itself."""
+_TWINS = 4
+_TWINS_OF_CHANCE = 16
+"""Twins of a step that draws random numbers: its noise is large, and few samples of it
+would give a limit beyond any error that matters."""
+
+
+class Reference:
+    """Runs a scenario's subject on one device, and once more for every question.
+
+    Args:
+        session: The subject, built under the default strategy.
+        scenario: What to run.
+        replicas: Number of replicas, N, of the cluster that is judged.
+    """
+
+    def __init__(self, session: Session, scenario: Scenario, replicas: int) -> None:
+        self.session = session
+        self.scenario = scenario
+        self.replicas = replicas
+        program = session.program
+        batch = self.draw(0)
+        self.starts: dict[Tier, list[State]] = {}
+        self.examples = count_batch(batch)
+        with session.guard("data"):
+            self.sizes = find_sizes(program, scenario, replicas)
+        self.shards = self.sizes.first
+        session.varies = bool(self.sizes.resized)
+        self._whole = session.make_step()
+        self._fed_step = session.make_step()
+        self._handed: list[Fed] = []
+        graph = session.prepare(self._whole, [batch])
+        self._own = {v.path for v in session.variables if not v.synchronised}
+        # A step without the update costs half as much, but leaves no state behind.
+        stops_early = program.shards_known and not self._own
+        function = program.local_step if stops_early else None
+        # The share of a penalty is a constant of the trace, so the step of a shard
+        # needs a trace of its own.
+        self.shard_step = (
+            session.make_step(function) if program.shards_known else self._whole
+        )
+        self._narrowest, self._draws = find_narrowest(graph), find_draws(graph)
+        self.torn = find_torn(graph, session.table)
+        self.initial = session.read_state()
+        self._left_out = LeftOut(session, scenario.injected, function)
+        self._repeats = program.shards_known or self._find_repeats(batch)
+        self._twins = _TWINS if self._repeats else _TWINS_OF_CHANCE
+
+    def _find_repeats(self, batch: Any) -> bool:
+        """Whether a step that is run again repeats its loss and gradients."""
+        runs = []
+        for _ in range(2):
+            self.session.restore_state(self.initial)
+            self.run_whole(0, batch)
+            values = self.session.make_values()
+            self.session.collect_taps(0, values, replica=WHOLE, phases=HANDED)
+            runs.append(values)
+        first, second = runs
+        return all(are_equal(first.get(key), second[key]) for key in second)
+
+    def start_from(self, saved: Trace) -> None:
+        """Start from the state that a cluster had when it was saved."""
+        names = pair_names(saved.variables, self.session.variables)
+        known = {v.path for v in self.session.variables if v.synchronised}
+        found = {
+            names.get(key.variable, key.variable): value
+            for key, value in saved.select()
+            if isinstance(value, np.ndarray)
+        }
+        wanted = {path: self.initial[path, 0].shape for path, _ in self.initial}
+        for path, value in recut_shards(found, wanted).items():
+            if path in known:
+                self.initial[path, 0] = value
+
+    def draw(self, step: int) -> Any:
+        """The global batch of a step."""
+        with self.session.guard("data"):
+            return self.session.program.data(step)
+
+    def run_whole(self, step: int, batch: Any) -> None:
+        """One step on the global batch."""
+        self.session.program.replicas = 1
+        self.session.begin_step(step)
+        by = self._left_out.find_whole(step, batch) or self._whole
+        self.session.run(by, [batch])
+
+    def run_shard(self, step: int, batch: Any, by: Step | None = None) -> None:
+        """One step on a shard, as one of N replicas computes its loss.
+
+        Args:
+            step: Its number.
+            batch: The shard.
+            by: What runs it; by default `shard_step`.
+        """
+        self.session.program.replicas = self.replicas
+        self.session.begin_step(step)
+        self.session.run(by or self.shard_step, [batch])
+
+    def runs_shard(self, step: int, batch: Any, by: Step | None = None) -> bool:
+        """One step on a shard; False where a program takes a whole batch alone.
+
+        A step that updates several times goes on from the updates of the global batch,
+        as every replica does: what is due of its later gradients is that.
+
+        Args:
+            step: Its number.
+            batch: The shard.
+            by: What runs it; None is what runs any.
+        """
+        board = self.session.board
+        board.fed = self._handed[step]
+        try:
+            if by is not None or not board.fed:
+                self.run_shard(step, batch, by)
+                return True
+            board.feeding = "reduced_gradient"
+            with self.session.guard("step"):
+                # The feeds come into being while the step is traced.
+                self._fed_step.trace([batch])
+            board.set_feeds()
+            self.run_shard(step, batch, self._fed_step)
+        except SubjectError:
+            if self.session.program.shards_known:
+                raise
+            return False
+        finally:
+            board.feeding, board.fed = None, {}
+        return True
+
+    def record(self, tier: Tier) -> tuple[Trace, tuple[Trace, ...]]:
+        """Run all steps of a tier; returns the reference and its twins."""
+        session = self.session
+        values = session.make_values()
+        twins = [session.make_values() for _ in range(self._twins)]
+        session.collect_state(INITIAL, self.initial, values, replica=WHOLE)
+        state = self.initial
+        twin_states = [self.initial] * self._twins
+        starts = self.starts[tier] = []
+        self._handed = []
+        own: list[State] = [{} for _ in self.shards]
+        digests: list[str] = []
+        for step in range(self.scenario.steps):
+            before = self.start_of(tier, step, state)
+            starts.append(self._put_away(before))
+            batch = self.draw(step)
+            digests.append(digest_batch(batch))
+            session.restore_state(before)
+            self.run_whole(step, batch)
+            state = session.read_state()
+            session.collect_taps(step, values, replica=WHOLE)
+            session.collect_state(step, state, values, replica=WHOLE)
+            session.collect_results(step, state, values)
+            self._handed.append(_find_handed(values, step))
+            for replica, shard in enumerate(self.sizes.cut(step, batch)):
+                session.restore_state({**before, **own[replica]})
+                by = self._left_out.find_shard(step, replica)
+                if self.runs_shard(step, shard, by):
+                    session.collect_taps(step, values, replica=replica, phases=HANDED)
+                    own[replica] = self._read_own()
+                    alone = {**own[replica], **self._read_led(values)}
+                    session.collect_state(step, alone, values, replica=replica)
+            if tier == "exact":
+                continue
+            for number, twin in enumerate(twins):
+                start = twin_states[number] if tier == "free" else before
+                twin_states[number] = self._run_twin(
+                    tier, number, step, start, batch, twin
+                )
+        trace = self.make_trace(
+            "reference",
+            tier,
+            values,
+            batches=digests,
+            repeats=self._repeats,
+            places=[session.program.find_place(s) for s in range(len(digests))],
+            left_out=[session.program.count_left_out(s) for s in range(len(digests))],
+            narrowest=self._narrowest,
+            draws=self._draws,
+        )
+        made = tuple(
+            self.make_trace(f"twin {number}", tier, twin, permuted=_permutes(number))
+            for number, twin in enumerate(twins)
+            if twin
+        )
+        return trace, made
+
+    def _put_away(self, state: State) -> State:
+        """The same, of which no large array stays in memory."""
+        kept = self.session.make_values()
+        kept.update(state)
+        return cast(State, kept)
+
+    def sums_exactly(self, trace: Trace) -> bool:
+        """Whether what the replicas add up can be added up without rounding.
+
+        The data's own gradients are proved to be. A rule that changes gradients before
+        the sum may round itself: then its results use up all digits, and the sum of
+        what it makes of the shards need not be what it makes of their sum.
+        """
+        bits = 1 + math.ceil(math.log2(max(2, self.replicas)))
+        return all(
+            are_equal(trace.get(replace(key, phase="local_gradient")), value)
+            or leaves_digits(value, bits)
+            for key, value in trace.select(phase="reduced_gradient", replica=WHOLE)
+        )
+
+    def start_of(self, tier: Tier, step: int, state: State) -> State:
+        """The state from which a step starts, given that after the one before."""
+        if tier != "exact" or step == 0:
+            return state
+        model = {v.path for v in self.session.variables if v.role == "variable"}
+        return {
+            key: self.initial[key] if key[0] in model else array
+            for key, array in state.items()
+        }
+
+    def _run_twin(
+        self,
+        tier: Tier,
+        number: int,
+        step: int,
+        start: State,
+        batch: Any,
+        values: Recorded,
+    ) -> State:
+        """A run that differs from the reference by rounding alone.
+
+        Half of them have the examples in another order: a program to which that
+        matters still has the others.
+        """
+        rng = np.random.default_rng((self.scenario.seed, number, step))
+        if number > 0:
+            # A free run has no shard to be held against, so its twins must show all
+            # the rounding that there is, that of a narrower dtype in the step too.
+            narrow = self._narrowest if tier == "free" else None
+            start = {k: perturb(array, rng, narrow) for k, array in start.items()}
+        order = np.arange(count_batch(batch))
+        if _permutes(number):
+            order = rng.permutation(order)
+        self.session.restore_state(start)
+        permuted = tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
+        self.run_whole(step, permuted)
+        state = self.session.read_state()
+        self.session.collect_taps(step, values, replica=WHOLE)
+        self.session.collect_state(step, state, values, replica=WHOLE)
+        # Replicas store their parts of a metric rounded, and it may magnify that.
+        own = {v.path for v in self.session.variables if not v.synchronised}
+        stored = {
+            key: perturb(array, rng, None) if key[0] in own else array
+            for key, array in state.items()
+        }
+        self.session.restore_state(stored)
+        self.session.collect_results(step, stored, values)
+        return state
+
+    def record_penalty(self) -> Trace | None:
+        """The gradient of the regularisation alone, where the workload knows it."""
+        program = self.session.program
+        if not isinstance(program, OptimizerProgram):
+            return None
+        self.session.restore_state(self.initial)
+        pairs = program.compute_penalty_gradient()
+        if not pairs:
+            return None
+        values: dict[TraceKey, Value] = {
+            TraceKey(
+                step=0,
+                phase="local_gradient",
+                variable=self.session.table.find_path(variable),
+            ): np.array(tf.convert_to_tensor(gradient).numpy())
+            for variable, gradient in pairs
+        }
+        return self.make_trace("penalty", "bounded", values)
+
+    def _read_own(self) -> State:
+        """The state that every replica has for itself, after the step of a shard."""
+        return self.session.read_state(self._own) if self._own else {}
+
+    def _read_led(self, values: Mapping[TraceKey, Value]) -> State:
+        """The state of a program that no gradient trains, after the step of a shard."""
+        if self.session.program.shards_known:
+            return {}
+        trained = {k.variable for k in values if k.phase == "local_gradient"}
+        led = {
+            v.path
+            for v in self.session.variables
+            if v.role == "variable" and v.synchronised and v.path not in trained
+        }
+        return self.session.read_state(led)
+
+    def make_trace(
+        self, name: str, tier: Tier, values: Recorded, **notes: object
+    ) -> Trace:
+        """A trace of the variables and replicas that this reference has."""
+        return Trace(
+            name=name,
+            replicas=self.replicas,
+            shards=self.shards,
+            variables=self.session.variables,
+            values=values,
+            notes={"tier": tier, **notes},
+            metrics=self.session.metrics,
+            resized=self.sizes.resized,
+        )
+
+
+def find_narrowest(graph: Any) -> str:
+    """The floating-point dtype with the fewest digits in which a step computes."""
+    definition = graph.as_graph_def()
+    nodes = [
+        *definition.node,
+        *(n for f in definition.library.function for n in f.node_def),
+    ]
+    seen = {attribute.type for node in nodes for attribute in node.attr.values()}
+    for dtype in (tf.bfloat16, tf.float16, tf.float32):
+        if dtype.as_datatype_enum in seen:
+            return str(dtype.name)
+    return "float64"
+
+
+def _find_handed(values: Mapping[TraceKey, Value], step: int) -> Fed:
+    """The reduced gradients of a step with several updates; empty with one."""
+    phase: Phase = "reduced_gradient"
+    handed = {
+        (key.call, phase, key.variable): value
+        for key, value in values.items()
+        if key.step == step and key.phase == phase and key.replica == WHOLE
+    }
+    return handed if any(call > 0 for call, _, _ in handed) else {}
+
+
+def _permutes(twin: int) -> bool:
+    return twin % 2 == 0

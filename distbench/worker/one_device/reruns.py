@@ -1,0 +1,80 @@
+"""Shards once more in other graphs: how far apart may the same ops round?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import tensorflow as tf
+
+from distbench.evidence import Tier
+from distbench.trace import Trace
+from distbench.worker.one_device.reference import HANDED, Reference
+from distbench.worker.state.values import are_equal, are_near
+from distbench.worker.stepping.steps import Step
+
+
+def rerun_shards(reference: Reference, tier: Tier) -> tuple[Trace, ...]:
+    """Every shard of every step again, in what else surrounds it on a cluster.
+
+    A shard's step on one device has no update behind it, a replica's has. What a graph
+    holds besides decides how its optimizer and XLA join ops, so the shard runs once
+    with the update, and once op by op, where nothing is joined at all.
+
+    Args:
+        reference: Of a workload of the bench; it ran all steps of the tier before.
+        tier: Whose steps.
+    """
+    whole_step = reference.session.make_step()
+    return (
+        _rerun(reference, tier, "with the update", whole_step, nullcontext()),
+        _rerun(reference, tier, "op by op", reference.shard_step, run_op_by_op()),
+    )
+
+
+def has_near(observed: Trace, recorded: Trace) -> bool:
+    """Whether a replica's value lies near that of its shard, and is not the same.
+
+    Only then does it matter how far rounding alone may move it: what agrees in all
+    bits is right, and what does not agree in half of the digits is not rounding.
+
+    Args:
+        observed: What the cluster did.
+        recorded: The single-device run.
+    """
+    return any(
+        not are_equal(expected, value)
+        and are_near(expected, value, recorded.dtypes.get(key.variable))
+        for phase in HANDED
+        for key, value in observed.select(phase=phase)
+        if (expected := recorded.get(key)) is not None
+    )
+
+
+def _rerun(
+    reference: Reference,
+    tier: Tier,
+    name: str,
+    step: Step,
+    surroundings: AbstractContextManager[None],
+) -> Trace:
+    session = reference.session
+    values = session.make_values()
+    with surroundings:
+        for number, before in enumerate(reference.starts[tier]):
+            shards = reference.sizes.cut(number, reference.draw(number))
+            for replica, shard in enumerate(shards):
+                session.restore_state(before)
+                reference.run_shard(number, shard, step)
+                session.collect_taps(number, values, replica=replica, phases=HANDED)
+    return reference.make_trace(name, tier, values)
+
+
+@contextmanager
+def run_op_by_op() -> Iterator[None]:
+    """Inside, no function is compiled: nothing joins an op with another."""
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(False)

@@ -1,0 +1,1 @@
+"""What a task is before it trains: devices, joining, failures, collectives."""

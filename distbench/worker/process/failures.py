@@ -1,0 +1,223 @@
+"""Says whose failure an exception is, and shows it as the user would see it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sysconfig
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.errors import BadInputError
+from distbench.worker.process.collectives import find_wait
+
+_LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
+_FRAMEWORKS = tuple(
+    os.path.join(folder, "")  # noqa: PTH118  # a Path has no separator at its end
+    for name in ("tensorflow", "tf_keras", "keras", "distbench")
+    if (spec := importlib.util.find_spec(name)) is not None
+    for folder in spec.submodule_search_locations or ()
+)
+"""Their folders: the user's own may have the same name."""
+_GENERATED = "__autograph_generated_file"
+_MAPPED_FRAME = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<number>\d+), in (?P<name>\S+).*\n\s*(?P<line>.*)'
+)
+
+_OP_FRAME = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<number>\d+), in (?P<name>\S+)'
+)
+_INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+_STANDARD = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
+
+_REMOTE = re.compile(
+    r"remote target /job:(?P<role>\w+)/replica:\d+/task:(?P<index>\d+)"
+)
+_MESSAGE_LENGTH = 600
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class SubjectError(Exception):
+    """The user's code raised; `__cause__` is what it raised.
+
+    Attributes:
+        place: The last phase that the replica had reached, or what the bench was
+            doing outside of any: `build`, `data`, ...
+        replica: Global number of the replica whose code raised, if it is known.
+    """
+
+    def __init__(self, place: str, replica: int | None) -> None:
+        super().__init__(place)
+        self.place = place
+        self.replica = replica
+
+
+def classify_failure(error: BaseException) -> Mapping[str, Any]:
+    """Whose failure an exception is: the input's, the subject's or the bench's."""
+    if find_cause(error, BadInputError) is not None:
+        return {"kind": "input", "message": str(find_cause(error, BadInputError))}
+    if has_lost_port(error):
+        return {"kind": "port"}
+    if isinstance(error, SubjectError) and error.__cause__ is not None:
+        cause = find_original(error.__cause__)
+        told = {
+            "kind": "subject",
+            "exception": type(cause).__name__,
+            "message": clean_message(cause),
+            "phase": error.place,
+            "replica": error.replica,
+            "frame": describe_own_frame(error.__cause__),
+            "traceback": format_traceback(error.__cause__),
+        }
+        if (waited := find_wait(cause)) is not None:
+            place = f", called at {told['frame']}" if told["frame"] else ""
+            words = f"{waited['words']}{place}"
+            return {
+                **told,
+                "kind": "collective",
+                "message": words,
+                "collective": {**waited, "words": words},
+            }
+        if has_lost_peer(cause):
+            return {**told, "kind": "peer", "peer": find_peer(cause)}
+        return told
+    return {"kind": "bench"}
+
+
+def has_lost_port(error: BaseException) -> bool:
+    """Whether an exception says that a server could not bind its port."""
+    return _LOST_PORT.search(str(error)) is not None
+
+
+def has_lost_peer(error: BaseException) -> bool:
+    """Whether an exception says nothing but that another task cannot be reached.
+
+    Whoever is gone, it is no fault of the code that waited for it.
+    """
+    return isinstance(error, tf.errors.UnavailableError)
+
+
+def find_peer(error: BaseException) -> str | None:
+    """The task that an exception names as the one that was called, as `worker-1`."""
+    found = _REMOTE.search(str(error))
+    return f"{found['role']}-{found['index']}" if found else None
+
+
+def find_cause(error: BaseException, kind: type[BaseException]) -> Any:
+    """The first exception of a kind along the chain of causes, or None."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        if isinstance(current, kind):
+            return current
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    return None
+
+
+def find_original(error: BaseException) -> BaseException:
+    """The exception that the user's code raised, before AutoGraph rewrote it.
+
+    AutoGraph raises anew with the user's source lines in the message; a type that it
+    cannot make (KeyError, say) becomes a StagingError.
+    """
+    while str(error).startswith("in user code:") and error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
+def format_traceback(error: BaseException) -> str:
+    """A traceback of the user's own frames, and the innermost one whoever's it is."""
+    original = find_original(error)
+    frames = _list_frames(error)
+    kept = [f for f in frames[:-1] if not _is_foreign(f.filename)] + frames[-1:]
+    lines = ["Traceback (most recent call last, the framework's frames left out):\n"]
+    lines += traceback.format_list(kept)
+    return "".join([*lines, *traceback.format_exception_only(original)])
+
+
+def describe_own_frame(error: BaseException) -> str:
+    """The innermost line of the user's own files: `file:line: source`, `""` if none.
+
+    What fails when the graph runs has it in its message alone: there TensorFlow lists
+    where the op was made. Code that is installed counts if there is no other.
+    """
+    frames = [*_list_op_frames(str(find_original(error))), *_list_frames(error)]
+    mine = [f for f in frames if not _is_foreign(f.filename)]
+    own = [f for f in mine if is_own_file(f.filename)]
+    own = own or [f for f in mine if f.filename.startswith(_INSTALLED)]
+    if not own:
+        return ""
+    file = Path(own[-1].filename)
+    here = Path.cwd()
+    name = file.relative_to(here) if file.is_relative_to(here) else file
+    text = f"{name}:{own[-1].lineno}"
+    return f"{text}: {own[-1].line}" if own[-1].line else text
+
+
+def is_own_file(name: str) -> bool:
+    """Whether code of a file is the user's own: no framework, and nothing installed."""
+    foreign = ("<", *_STANDARD, *_INSTALLED)
+    return not _is_foreign(name) and not name.startswith(foreign)
+
+
+def _is_foreign(name: str) -> bool:
+    return name.startswith(_FRAMEWORKS) or _GENERATED in name
+
+
+def _list_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames of what the user's code raised, as AutoGraph maps them if it did."""
+    original = find_original(error)
+    mapped = _list_mapped_frames(str(error)) if error is not original else []
+    return mapped or list(traceback.extract_tb(original.__traceback__))
+
+
+def _name_place(error: BaseException) -> str:
+    """The function that raised an exception, and its file from the package on."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return "without a message"
+    file = frames[-1].filename
+    for folder in _INSTALLED:
+        file = file.removeprefix(f"{folder}/")
+    return f"without a message, by {frames[-1].name} ({file}:{frames[-1].lineno})"
+
+
+def _list_op_frames(message: str) -> list[traceback.FrameSummary]:
+    """The frames in which an op was made, which a message has without their source."""
+    return [
+        traceback.FrameSummary(found["file"], int(found["number"]), found["name"])
+        for found in _OP_FRAME.finditer(message)
+    ]
+
+
+def _list_mapped_frames(message: str) -> list[traceback.FrameSummary]:
+    """The frames that AutoGraph lists in a message: of the user's own source."""
+    return [
+        traceback.FrameSummary(
+            found["file"], int(found["number"]), found["name"], line=found["line"]
+        )
+        for found in _MAPPED_FRAME.finditer(message)
+    ]
+
+
+def clean_message(error: BaseException) -> str:
+    """An exception's own words in one line, without the code put before them.
+
+    AutoGraph lists source lines before the message, and TensorFlow's runtime the
+    Python frames of every op that it names. Of one without words, as of a method that
+    a subclass has to define, the function that raised it says most.
+    """
+    text = _COLOURS.sub("", str(error)).strip()  # Keras 3 colours its own words
+    if text.startswith("in user code:"):
+        paragraphs = [part for part in re.split(r"\n\s*\n", text) if part.strip()]
+        text = re.sub(rf"^\s*{type(error).__name__}: ", "", paragraphs[-1])
+    lines = [line.strip() for line in text.splitlines()]
+    words = " ".join(line for line in lines if line and not line.startswith('File "'))
+    words = words or _name_place(error)
+    return words if len(words) <= _MESSAGE_LENGTH else f"{words[:_MESSAGE_LENGTH]}..."

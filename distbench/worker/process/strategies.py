@@ -1,0 +1,153 @@
+"""Devices, threads and strategies of a task."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework import random_seed
+
+from distbench.cluster import ClusterSpec, Task
+from distbench.worker.state.partition import make_partitioner
+
+_INTRA_OP_THREADS = 1
+"""One thread within an op: with several, how TensorFlow splits a product among them
+decides in which order it is summed, and the same shard would not give the same bits."""
+
+_REWRITES = ("arithmetic_optimization", "remapping")
+"""Passes of TensorFlow's graph optimizer that put other formulas in the place of those
+of the program, which round otherwise. Which they find depends on the graph around: the
+same update of RMSprop came out one ulp apart on one device and on two replicas."""
+
+_APART = 7919
+"""Between the seeds of two processes: far enough not to meet those of other checks."""
+
+
+def configure_runtime(spec: ClusterSpec, seed: int, *, jit: bool | None = None) -> None:
+    """Set threads, devices and seed. Must come before the first op of the process.
+
+    Args:
+        spec: The resolved cluster spec.
+        seed: The global seed of TensorFlow, NumPy and Python, from whose `random`
+            Keras draws the seed of an initializer that was given none.
+        jit: Whether XLA clusters ops by itself; None leaves it to TensorFlow.
+    """
+    if jit is not None:
+        tf.config.optimizer.set_jit("autoclustering" if jit else False)
+    tf.config.optimizer.set_experimental_options(dict.fromkeys(_REWRITES, False))
+    tf.config.threading.set_intra_op_parallelism_threads(_INTRA_OP_THREADS)
+    tf.config.threading.set_inter_op_parallelism_threads(count_inter_op_threads(spec))
+    if spec.device == "cpu":
+        tf.config.set_visible_devices([], "GPU")
+    else:
+        # TF32 keeps 10 bits of a product's operands: far more than rounding.
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+    if spec.kind in ("mirrored", "central") and spec.device == "cpu":
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        logical = [tf.config.LogicalDeviceConfiguration()] * spec.replicas_per_worker
+        tf.config.set_logical_device_configuration(cpu, logical)
+    seed_chance(seed)
+
+
+def seed_chance(seed: int) -> None:
+    """Seed every generator of random numbers that user code finds without asking."""
+    random.seed(seed)
+    np.random.seed(seed)  # the generator of old code is meant
+    tf.random.set_seed(seed)
+
+
+@contextmanager
+def draw_apart(seed: int, number: int) -> Iterator[None]:
+    """Inside, chance is another one for each number, unless the user has seeded it.
+
+    An op with a seed of its own draws alike in all processes, as it does where nobody
+    has set the global one.
+
+    Args:
+        seed: What the bench gave to `seed_chance`.
+        number: Of the process.
+    """
+    if context.global_seed() != seed:
+        yield
+        return
+    apart = seed + number * _APART
+    seed_chance(apart)
+    get_seed = random_seed.get_seed
+
+    def get_own_seed(op_seed: int | None) -> tuple[Any, Any]:
+        first, second = get_seed(op_seed)
+        alike = op_seed is not None and first == apart
+        return (seed if alike else first), second
+
+    random_seed.get_seed = get_own_seed
+    try:
+        yield
+    finally:
+        random_seed.get_seed = get_seed
+        seed_chance(seed)
+
+
+def count_inter_op_threads(spec: ClusterSpec) -> int:
+    """Threads among which ops are shared out.
+
+    A parameter server hangs with one: a worker's pending request holds it while the
+    answer waits for it. Replicas that meet in a collective need one each.
+    """
+    return max(2, spec.workers + 1, spec.replicas_per_worker + 1)
+
+
+def make_strategy(spec: ClusterSpec, partitioner: str = "") -> tf.distribute.Strategy:
+    """The strategy of the calling task, which is no parameter server.
+
+    Args:
+        spec: Its cluster.
+        partitioner: Into which shards parameter servers cut variables.
+    """
+    devices = [f"{spec.device}:{i}" for i in range(spec.replicas_per_worker)]
+    if spec.kind == "one":
+        return tf.distribute.get_strategy()
+    if spec.kind == "mirrored":
+        return tf.distribute.MirroredStrategy(devices)
+    if spec.kind == "central":
+        return tf.distribute.experimental.CentralStorageStrategy(
+            compute_devices=devices, parameter_device="cpu:0"
+        )
+    if spec.kind == "mwms":
+        implementation = tf.distribute.experimental.CommunicationImplementation
+        options = tf.distribute.experimental.CommunicationOptions(
+            implementation=implementation.AUTO
+            if spec.device == "gpu"
+            else implementation.RING
+        )
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    return tf.distribute.ParameterServerStrategy(
+        resolver, variable_partitioner=make_partitioner(partitioner)
+    )
+
+
+def serve_forever(spec: ClusterSpec, task: Task) -> Any:
+    """Start the gRPC server of a worker or parameter server under `ps`.
+
+    Returns:
+        The running server; it serves from threads of its own until the process ends.
+    """
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    config = tf.compat.v1.ConfigProto(
+        inter_op_parallelism_threads=count_inter_op_threads(spec),
+        intra_op_parallelism_threads=_INTRA_OP_THREADS,
+    )
+    os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
+    return tf.distribute.Server(
+        resolver.cluster_spec(),
+        job_name=task.role,
+        task_index=task.index,
+        protocol="grpc",
+        config=config,
+    )

@@ -1,0 +1,1 @@
+"""A job of the user's own, recorded."""

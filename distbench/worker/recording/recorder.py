@@ -1,0 +1,361 @@
+"""Records a job of the user's own: the taps of the bench, and none of its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from distbench.errors import BadInputError
+from distbench.trace import (
+    DIGESTS,
+    INITIAL,
+    WHOLE,
+    Recorded,
+    Trace,
+    TraceKey,
+    Value,
+)
+from distbench.trace.files import write_trace
+from distbench.trace.folder import find_parts, name_part
+from distbench.worker.families import (
+    find_counter,
+    find_family,
+    install_taps,
+    name_family,
+)
+from distbench.worker.process.environment import describe_environment
+from distbench.worker.process.intercept import Undo
+from distbench.worker.recording.board import RecordingBoard
+from distbench.worker.recording.calls import OutermostCalls
+from distbench.worker.state.values import are_equal
+from distbench.worker.state.variables import (
+    find_held,
+    list_components,
+    read_component,
+    walk_variables,
+)
+from distbench.worker.taps.collect import State, collect_state, collect_taps, read_state
+from distbench.worker.taps.digests import digest_component
+from distbench.worker.taps.learned import LearnedTable
+from distbench.worker.taps.tapes import watch_tapes
+
+_NOT_SEEN = (
+    "distbench.record can see only what is traced inside the 'with': put the 'with' "
+    "before the first call of the train function (of fit, for a Keras model), or make "
+    "the function anew inside it."
+)
+_SCHEDULED = (
+    "Under a ParameterServerStrategy nobody but you knows when a step has ended: put "
+    "'with recorder.step():' around coordinator.schedule(...) and coordinator.join()."
+)
+
+
+class Recorder:
+    """What `distbench.record` gives: see there.
+
+    Attributes:
+        folder: Where the trace is.
+        recorded: Numbers of the steps that are in it so far.
+    """
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy | None,
+        optimizer: Any,
+        folder: Path,
+        *,
+        steps: int | None,
+        every: int,
+        variables: Sequence[Any],
+        digests: bool,
+    ) -> None:
+        self.folder = folder
+        self.recorded: list[int] = []
+        self._strategy = _check_strategy(strategy)
+        given = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+        for one in given:
+            find_family(one)
+        self._optimizers = find_held(given, lambda item: name_family(item) is not None)
+        self._limit, self._every = steps, every
+        self._task, self._first_replica = _find_place(self._strategy)
+        self._board = RecordingBoard(
+            self._strategy,
+            first_replica=self._first_replica,
+            device="/job:chief/device:CPU:0"
+            if _is_scheduled(self._strategy)
+            else "/device:CPU:0",
+        )
+        self._board.digested = digests
+        self._read = digest_component if digests else read_component
+        self._board.before_update = self._read_initial
+        self._board.after_call = self._end_bare_call
+        self._table = LearnedTable(variables)
+        self._board.find_shape = self._table.find_shape
+        self._calls = OutermostCalls(self._begin, self._end)
+        self._undo: list[Undo] = []
+        self._counters: list[Any] = []
+        self._number = 0
+        self._is_explicit = False
+        self._initial: State = {}
+        self._begun: set[tuple[str, int]] = set()
+        self._last: int | None = None
+        self._told: dict[TraceKey, Value] = {}
+
+    # --- around the user's loop ----------------------------------------------------
+
+    def __enter__(self) -> Recorder:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if find_parts(self.folder, self._task):
+            raise BadInputError(
+                f"'{self.folder}' holds a trace of {self._task} already. Expected: a "
+                "folder of its own for each run. Name another one, or remove it."
+            )
+        self._counters = _find_counters(self._optimizers)
+        self._undo.append(watch_tapes(self._board, self._table))
+        for optimizer in self._optimizers:
+            self._undo += install_taps(optimizer, self._board, self._table)
+        if not _is_scheduled(self._strategy):
+            self._undo += self._calls.watch(self._strategy)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._put_back()
+        if kind is None and self._number == 0:
+            advice = _SCHEDULED if _is_scheduled(self._strategy) else _NOT_SEEN
+            raise BadInputError(
+                "No step was recorded: none of the optimizers that were given to "
+                f"distbench.record was called. {advice}"
+            )
+
+    def _put_back(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    # --- what a user may say ---------------------------------------------------------
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Around one step, where no single call of a function is one."""
+        if not self._undo:
+            yield
+            return
+        if self._is_explicit:
+            raise BadInputError(
+                "recorder.step() was entered inside itself. Expected: one around each "
+                "step of the loop."
+            )
+        before = self._read_counters()
+        self._is_explicit, self._told = True, {}
+        try:
+            yield
+        finally:
+            self._is_explicit = False
+        self._close_step(before, is_step=True)
+
+    def loss(self, value: Any, name: str = "loss") -> None:
+        """Keep what the loop reports of the step that ended last, or is going on.
+
+        Args:
+            value: A number, or what `strategy.run` returned: one of each replica.
+            name: What to call it.
+
+        Raises:
+            BadInputError: There has been no step, or the name is empty.
+        """
+        if not name or not (self._is_explicit or self._number):
+            raise BadInputError(
+                "recorder.loss() needs a name, and a step that it belongs to. "
+                "Expected: a call after a step, or inside of recorder.step(). If there "
+                f"was a step, it was not seen. {_NOT_SEEN}"
+            )
+        if isinstance(value, tf.distribute.DistributedValues):
+            parts = self._strategy.experimental_local_results(value)
+            found = {self._first_replica + n: part for n, part in enumerate(parts)}
+        else:
+            found = {WHOLE: value}
+        step = self._number if self._is_explicit else self._last
+        if step is None:
+            return
+        for replica, part in found.items():
+            key = TraceKey(step=step, phase="loss", variable=name, replica=replica)
+            if not self._undo and key in self._told:
+                return  # of a later step, when all that was asked for is recorded
+            self._told[key] = np.array(tf.convert_to_tensor(part).numpy())
+        if not self._is_explicit:
+            self._write("told", step, self._told)
+
+    # --- where steps end -----------------------------------------------------------
+
+    def _begin(self) -> list[Any] | None:
+        return None if self._is_explicit else self._read_counters()
+
+    def _end(self, before: list[Any] | None) -> None:
+        if before is not None and self._undo:
+            self._close_step(before, is_step=False)
+
+    def _end_bare_call(self) -> None:
+        """A call of an optimizer outside of any function is a step by itself."""
+        if self._undo and not self._is_explicit and self._calls.is_outside:
+            self._close_step(None, is_step=False)
+
+    def _close_step(self, before: list[Any] | None, *, is_step: bool) -> None:
+        updates = self._board.count_updates()
+        self._board.end_step()
+        if not updates:
+            self._refuse_unseen(before)
+            if not is_step:
+                return
+        if updates > 1:
+            raise BadInputError(
+                f"Step {self._number} updated the same variables {updates} times: in "
+                "a loop inside a function, or by several calls inside one "
+                "recorder.step(). Expected: once, since only the last can be seen. "
+                "Call the train function once for each step (steps_per_execution=1 "
+                "for a Keras model)."
+            )
+        number = self._number
+        self._number += 1
+        if not is_step:
+            self._told = {}
+        if number % self._every == 0:
+            self._record(number)
+        else:
+            self._last, self._told = None, {}
+            if self._number % self._every == 0:
+                # A step that a loss scale skips writes no taps: nothing older may be
+                # taken for what it did.
+                self._board.empty()
+
+    def _refuse_unseen(self, before: list[Any] | None) -> None:
+        if before is None:
+            return
+        if all(map(are_equal, before, self._read_counters())):
+            return
+        raise BadInputError(
+            f"A step was made that was not seen: after {self._number} that were, the "
+            "optimizer counted on, and no value came out of its train function. "
+            f"{_NOT_SEEN}"
+        )
+
+    def _read_counters(self) -> list[Any]:
+        return [read_component(counter) for counter in self._counters]
+
+    # --- what is kept ----------------------------------------------------------------
+
+    def _read_initial(self) -> None:
+        """Keep the values of what a step is about to change for the first time."""
+        traced = not tf.executing_eagerly()
+        with tf.init_scope():
+            if traced:
+                # Only now have the slots come into being.
+                self._list_state()
+            for variable in self._table.state:
+                if variable.info.role != "variable" and not traced:
+                    continue  # it may be another step's
+                for number, component in enumerate(variable.components):
+                    place = variable.info.path, number
+                    if place in self._begun or not bool(component.is_initialized()):
+                        continue
+                    self._begun.add(place)
+                    self._initial[place] = self._read(component)
+
+    def _list_state(self) -> None:
+        self._table.refresh(self._optimizers, self._board.variables, find_counter)
+
+    def _record(self, number: int) -> None:
+        values: dict[TraceKey, Value] = {}
+        collect_taps(self._board, number, values)
+        self._list_state()
+        state = read_state(self._table, read=self._read)
+        self._begun |= state.keys()
+        begun = {place: v for place, v in self._initial.items() if place in state}
+        self._collect(INITIAL, begun, values)
+        self._initial = {}
+        self._collect(number, state, values)
+        self._write("step", number, {**values, **self._told})
+        self.recorded.append(number)
+        self._last = number
+        if self._limit is not None and len(self.recorded) >= self._limit:
+            self._put_back()
+
+    def _collect(self, step: int, state: State, values: Recorded) -> None:
+        collect_state(
+            self._table, step, state, values, first_replica=self._first_replica
+        )
+
+    def _write(self, kind: str, step: int, values: Recorded) -> None:
+        trace = Trace(
+            name=self._task,
+            replicas=self._strategy.num_replicas_in_sync,
+            shards=(),
+            variables=tuple(v.info for v in self._table.state),
+            values=values,
+            notes={
+                "strategy": type(self._strategy).__name__,
+                "optimizers": [type(o).__name__ for o in self._optimizers],
+                "environment": dict(describe_environment()),
+                **({DIGESTS: True} if self._board.digested else {}),
+            },
+        )
+        write_trace(trace, self.folder, name_part(self._task, step, kind))
+
+
+def _check_strategy(strategy: Any) -> tf.distribute.Strategy:
+    if strategy is None:
+        return tf.distribute.get_strategy()
+    if not isinstance(strategy, tf.distribute.Strategy):
+        raise BadInputError(
+            "distbench.record needs the strategy that trains, or None for one device. "
+            f"Received: an object of type '{type(strategy).__name__}'."
+        )
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        raise BadInputError(
+            "A TPU compiles a step as a whole, and no value can be taken out of its "
+            "middle. Expected: a strategy for CPUs or GPUs."
+        )
+    return strategy
+
+
+def _is_scheduled(strategy: tf.distribute.Strategy) -> bool:
+    """Whether a coordinator schedules the steps: no call of the loop waits for them."""
+    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
+
+
+def _find_place(strategy: tf.distribute.Strategy) -> tuple[str, int]:
+    """The name of this process' task, and the number of its first replica."""
+    resolver = strategy.cluster_resolver
+    if _is_scheduled(strategy):
+        return "chief-0", 0
+    if resolver is None or not resolver.task_type:
+        return "worker-0", 0
+    place = getattr(strategy.extended, "_id_in_cluster", 0)
+    first = place * len(strategy.extended.worker_devices)
+    return f"{resolver.task_type}-{resolver.task_id}", first
+
+
+def _find_counters(optimizers: Sequence[Any]) -> list[Any]:
+    """Plain variables that change in each step, if the optimizers have any.
+
+    Integers count steps. Where there are none, any single number does: powers of a
+    rate, say. `iterations` is not asked for, since that would make it.
+    """
+    found = {
+        id(component): component
+        for optimizer in optimizers
+        for variable in walk_variables(optimizer)
+        for component in list_components(variable)[:1]
+        if component.shape.num_elements() == 1 and bool(component.is_initialized())
+    }
+    integers = [v for v in found.values() if v.dtype.base_dtype.is_integer]
+    return integers or list(found.values())

@@ -1,0 +1,1 @@
+"""A subject that is built and run step by step."""

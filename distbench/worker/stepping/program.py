@@ -1,0 +1,211 @@
+"""A train program: the one shape that every subject takes inside a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import tensorflow as tf
+
+from distbench.errors import BadInputError
+from distbench.scenario import Scenario
+from distbench.split import split_alike, split_unevenly
+from distbench.worker.families import describe_control, find_counter
+from distbench.worker.families.controls import make_control
+from distbench.worker.stepping.steps import ReplicaStep, ScheduledStep, Step
+
+if TYPE_CHECKING:
+    from distbench.worker.stepping.session import Session
+
+LossReduction = Literal["sum", "mean"] | None
+METHODS = ("build", "replica_step", "variables", "optimizer")
+"""What a user's train program has, beside its data."""
+_SHAPES_SHOWN = 6
+"""A nest of lists has a shape for every number in it."""
+
+
+class Program:
+    """A train program as the session runs it.
+
+    Attributes:
+        name: What the user calls it.
+        shards_known: Whether `replicas` makes a replica's share computable alone.
+        replicas: Number of replicas whose share of the loss a replica computes; set
+            before the step is traced. Only a workload's program looks at it.
+        loss_reduction: How the replicas' losses combine.
+        is_compiled: Whether XLA compiles the step as a whole; known once it is built.
+            Such a step can keep no tap, and only what it leaves is compared.
+    """
+
+    name = ""
+    shards_known = False
+    replicas = 1
+    loss_reduction: LossReduction = None
+    is_compiled = False
+
+    def build(self, strategy: tf.distribute.Strategy) -> None:
+        """Make variables and optimizer, under the strategy's scope."""
+        raise NotImplementedError
+
+    def before_step(self, step: int) -> None:
+        """What happens between two steps, outside of any replica; often nothing."""
+
+    def replica_step(self, batch: Any) -> Any:
+        """One replica's step; returns its loss."""
+        raise NotImplementedError
+
+    def make_step(
+        self, session: Session, function: Callable[[Any], Any] | None = None
+    ) -> Step:
+        """A step with a trace of its own.
+
+        Args:
+            session: Where it is to run.
+            function: What each replica runs; by default `replica_step`.
+        """
+        kind = ScheduledStep if session.spec.kind == "ps" else ReplicaStep
+        return kind(session, function or self.replica_step)
+
+    def local_step(self, batch: Any) -> Any:
+        """One replica's loss and local gradients; by default all of its step."""
+        return self.replica_step(batch)
+
+    def variables(self) -> Sequence[Any]:
+        """The model's variables, in a fixed order."""
+        raise NotImplementedError
+
+    def held_variables(self) -> Iterable[Any]:
+        """What the step may read and write, whether `variables` lists it or not."""
+        return ()
+
+    def names(self) -> Mapping[int, str]:
+        """What to call variables, by identity, whose own names do not tell enough."""
+        return {}
+
+    def metrics(self) -> Sequence[Any]:
+        """The Keras metrics that the program shows."""
+        return ()
+
+    def optimizers(self) -> Sequence[Any]:
+        """The optimizers, none where the program updates by hand."""
+        raise NotImplementedError
+
+    def data(self, step: int) -> Any:
+        """The global batch of a step: a nest of arrays."""
+        raise NotImplementedError
+
+    def read_data(
+        self, strategy: tf.distribute.Strategy, folder: Path, name: str, steps: int
+    ) -> None:
+        """Read an input pipeline, where the program brings one.
+
+        Args:
+            strategy: Under which it is read.
+            folder: Where what was read is written to.
+            name: Of the task that reads.
+            steps: How many batches are needed.
+        """
+
+    def take_data(self, folder: Path, names: Sequence[str], steps: int) -> None:
+        """Train on what the tasks of a cluster read, where the program has to."""
+
+    def count_left_out(self, step: int) -> int:  # noqa: ARG002  # nothing by default
+        """Examples of a batch that no replica gets, so that shards are even."""
+        return 0
+
+    def find_place(self, step: int) -> int:
+        """Number of the batch in its epoch that a step trains on."""
+        return step
+
+    def split(
+        self, scenario: Scenario, replicas: int, step: int = 0
+    ) -> tuple[int, ...]:
+        """The examples of each replica in a step.
+
+        In the first step as the scenario says, or unevenly; in one whose batch has
+        another size in the same proportions.
+
+        Raises:
+            BadInputError: The scenario's shares do not add up to the first batch.
+        """
+        examples = count_batch(self.data(step))
+        if step:
+            first = self.split(scenario, replicas)
+            return first if sum(first) == examples else split_alike(first, examples)
+        if scenario.split and sum(scenario.split) != examples:
+            raise BadInputError(
+                f"The split of '{self.name}' must add up to the {examples} examples of "
+                f"data(0). Received: {', '.join(map(str, scenario.split))}, which is "
+                f"{sum(scenario.split)}."
+            )
+        return scenario.split or split_unevenly(examples, replicas)
+
+    def check_in_flight(self) -> None:
+        """Raise BadInputError where its steps cannot be in flight."""
+
+    def make_checkpoint(self) -> tf.train.Checkpoint:
+        """What saves the program, and what a fresh one is restored from."""
+        optimizers = list(self.optimizers())
+        counters = [find_counter(optimizer) for optimizer in optimizers]
+        return tf.train.Checkpoint(
+            variables=list(self.variables()),
+            optimizers=optimizers,
+            counters=[counter for counter in counters if counter is not None],
+        )
+
+    def make_control(
+        self, optimizers: Sequence[Any], *, keeps_descent: bool = False
+    ) -> Any:
+        """A subject in which nothing is the user's: the stock optimizer of the family.
+
+        Args:
+            optimizers: Those that the program uses, at least one.
+            keeps_descent: See `distbench.worker.families.describe_control`.
+        """
+        control = describe_control(optimizers[0], keeps_descent=keeps_descent)
+        return partial(make_control, *control)
+
+    def prove_exact(self, steps: int, shards: tuple[int, ...]) -> bool:  # noqa: ARG002  # a user's data proves nothing
+        """Whether no sum of any step can round."""
+        return False
+
+
+def count_batch(batch: Any) -> int:
+    """Number of examples in a nest of arrays.
+
+    Raises:
+        BadInputError: The arrays have first axes of different lengths, or none.
+    """
+    leaves = tf.nest.flatten(batch)
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    lengths = {array.shape[0] if array.ndim else -1 for array in arrays}
+    if len(lengths) != 1 or -1 in lengths:
+        wanted = (
+            "data(step) must return NumPy arrays whose first axis counts the examples"
+        )
+        others = [
+            type(leaf).__name__
+            for leaf, array in zip(leaves, arrays, strict=True)
+            if array.dtype.hasobject
+        ]
+        if others:
+            raise BadInputError(
+                f"{wanted}; a tf.data.Dataset goes into dataset() or "
+                f"dataset_fn(input_context). Received: {', '.join(others)}."
+            )
+        shapes = [str(array.shape) for array in arrays]
+        if len(shapes) > _SHAPES_SHOWN:
+            shapes[_SHAPES_SHOWN:] = ["..."]
+        raise BadInputError(
+            f"{wanted}. Received, as arrays, the shapes [{', '.join(shapes)}]."
+        )
+    return lengths.pop()
+
+
+def name_subject(subject: Any) -> str:
+    """The name that a user would know a subject by."""
+    name = getattr(subject, "__qualname__", None) or type(subject).__qualname__
+    return str(name)

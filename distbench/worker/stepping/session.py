@@ -1,0 +1,358 @@
+"""One subject, built once in this task, run step by step with taps on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from distbench.cluster import ClusterSpec, Task
+from distbench.errors import BadInputError
+from distbench.trace import (
+    PHASES,
+    MetricInfo,
+    Phase,
+    Recorded,
+    TraceKey,
+    Values,
+    VariableInfo,
+)
+from distbench.trace.shelf import Shelf
+from distbench.worker.families import find_counter, install_taps, name_family
+from distbench.worker.process.failures import SubjectError, find_cause
+from distbench.worker.process.intercept import hide_from_autograph
+from distbench.worker.state.metrics import name_metrics, name_state, read_result
+from distbench.worker.state.values import are_equal
+from distbench.worker.state.variables import (
+    VariableTable,
+    find_held,
+    list_shards,
+    list_state,
+    list_unlisted,
+    read_component,
+    walk_variables,
+    write_component,
+)
+from distbench.worker.stepping.program import Program
+from distbench.worker.stepping.steps import Step
+from distbench.worker.taps.board import TapBoard
+from distbench.worker.taps.collect import State, collect_state, collect_taps, read_state
+from distbench.worker.taps.tapes import watch_tapes
+
+
+class Session:
+    """A built subject in one task.
+
+    Args:
+        program: What to train.
+        strategy: Under which it trains.
+        spec: The resolved cluster spec.
+        task: Which task of it this is.
+        tapped: Whether to observe; without, the subject runs as if the bench were
+            not there, which tests compare with. What XLA compiles is never observed.
+
+    Attributes:
+        varies: Whether batches have several sizes. A step is then traced once for all
+            of them, as over a pipeline: a worker that traced anew for its own sizes
+            would wait in other collectives than those whose shards stay as they are.
+        shelf: Where large arrays of what is recorded are put; None keeps them.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        strategy: tf.distribute.Strategy,
+        spec: ClusterSpec,
+        task: Task,
+        *,
+        tapped: bool = True,
+    ) -> None:
+        self.program = program
+        self.strategy = strategy
+        self.spec = spec
+        is_server = spec.kind == "ps"
+        self.first_replica = (
+            task.index * spec.replicas_per_worker if spec.kind == "mwms" else 0
+        )
+        self.board = TapBoard(
+            first_replica=self.first_replica,
+            device="/job:chief/device:CPU:0" if is_server else "/device:CPU:0",
+        )
+        with self.guard("build"), strategy.scope():
+            program.build(strategy)
+            self._given = list(program.optimizers())
+            self.optimizers = find_held(
+                self._given, lambda item: name_family(item) is not None
+            )
+            variables = list(program.variables())
+            _check_listed(program, variables)
+        # The slots are listed when the first step has made them.
+        self.table = VariableTable(list_state(variables, given_names=program.names()))
+        self.board.find_shape = self.table.find_shape
+        self._metrics: Mapping[str, Any] = {}
+        self.tapped = tapped and not program.is_compiled
+        self.varies = False
+        self.shelf: Shelf | None = None
+        if self.tapped:
+            for optimizer in self.optimizers:
+                install_taps(optimizer, self.board, self.table)
+            # Never undone: the process runs one subject and ends.
+            watch_tapes(self.board, self.table)
+
+    @contextmanager
+    def guard(self, place: str) -> Iterator[None]:
+        """Mark what is raised inside as the subject's doing."""
+        self.board.failed_replica = self.board.failed_phase = None
+        try:
+            yield
+        except (BadInputError, SubjectError):
+            raise
+        except BaseException as error:  # the user's code may leave by sys.exit
+            if (bad_input := find_cause(error, BadInputError)) is not None:
+                raise bad_input from None
+            raise SubjectError(
+                self.board.failed_phase or place, self.board.failed_replica
+            ) from error
+
+    def make_step(self, function: Callable[[Any], Any] | None = None) -> Step:
+        """A step with a trace of its own: what it traced is not shared with another.
+
+        Args:
+            function: What each replica runs; by default the program's whole step.
+        """
+        return self.program.make_step(self, function)
+
+    def watch(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """What a replica runs, with an eye on which replica it is and what it did."""
+
+        def watched(batch: Any) -> Any:
+            with self.board.enter_replica():
+                try:
+                    result = function(batch)
+                except Exception:
+                    self.board.note_failure()
+                    raise
+                if self.tapped:
+                    self.board.tap_unclaimed()
+                return result
+
+        hide_from_autograph(watched)
+        return watched
+
+    def tap_loss(self, loss: Any) -> tf.Tensor:
+        """Record a replica's loss."""
+        loss = tf.convert_to_tensor(loss)
+        return self.board.tap("loss", "", loss) if self.tapped else loss
+
+    def prepare(self, step: Step, shards: Sequence[Any]) -> tf.Graph:
+        """Trace a step without running it, so that every variable exists.
+
+        Slots are created while the first step is traced; their initial values can
+        then be read before anything trains.
+        """
+        with self.guard("first step"):
+            graph = step.trace(shards)
+            self._check_optimizers()
+        self.refresh_state(graph)
+        with self.guard("first step"):
+            _check_values(self.table)
+        return graph
+
+    def run(self, step: Step, shards: Sequence[Any]) -> None:
+        """Run a step; what it raises is the subject's doing."""
+        with self.guard("step"):
+            step.run(shards)
+
+    def has_replica(self, number: int) -> bool:
+        """Whether a replica is one of this task's."""
+        is_apart = self.spec.kind == "mwms"
+        own = self.spec.replicas_per_worker if is_apart else self.spec.replicas
+        return 0 <= number - self.first_replica < own
+
+    def _check_optimizers(self) -> None:
+        """Refuse an optimizer that the first step made: it was not observed."""
+        now = list(self.program.optimizers())
+        same = [new is old for new, old in zip(now, self._given, strict=False)]
+        if len(now) != len(self._given) or not all(same):
+            raise BadInputError(
+                f"optimizer() of '{self.program.name}' returns something else after "
+                "the first step than after build. Expected: the optimizer that trains. "
+                "Make it once, in build(strategy)."
+            )
+
+    def refresh_state(self, graph: tf.Graph) -> None:
+        """List the variables anew: the first step may have made some.
+
+        Args:
+            graph: The traced step.
+        """
+        listed, metrics = list(self.program.variables()), self.program.metrics()
+        others = (walk_variables(part) for part in (*self.optimizers, *metrics))
+        known = list_shards(itertools.chain(listed, *others))
+        listed += list_unlisted(self.program.held_variables(), graph, known)
+        more = name_state(metrics, listed)
+        shown = [v for metric in metrics for v in metric.variables if id(v) in more]
+        self.table.replace(
+            list_state(
+                [*listed, *shown],
+                self.optimizers,
+                self.board.variables,
+                find_counter,
+                given_names={**more, **self.program.names()},
+            )
+        )
+        named = name_metrics(metrics)
+        self._metrics = {
+            name: metric
+            for name, metric in named.items()
+            if all(map(self.table.has, metric.variables))
+        }
+
+    def begin_step(self, step: int) -> None:
+        """Let the program do what it does between two steps, in every process."""
+        with (
+            self.guard("before_step"),
+            self.board.leave_step(),
+            self.strategy.scope(),
+        ):
+            self.program.before_step(step)
+
+    def distribute(self, shards: Sequence[Any]) -> Any:
+        """Hand each replica its shard (by global replica number)."""
+        if self.spec.kind in ("one", "ps"):
+            return tf.nest.map_structure(tf.constant, shards[0])
+
+        def pick(context: Any) -> Any:
+            shard = shards[int(context.replica_id_in_sync_group)]
+            return tf.nest.map_structure(tf.constant, shard)
+
+        return self.strategy.experimental_distribute_values_from_function(pick)
+
+    def read_state(self, paths: Collection[str] | None = None) -> State:
+        """Every variable of the subject that this task can see, or some of them."""
+        return read_state(self.table, paths)
+
+    def write_state(self, values: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        """Set variables on every replica of this task; others are left alone."""
+        for variable in self.table.state:
+            if variable.info.path in values:
+                for component in variable.components:
+                    write_component(component, values[variable.info.path])
+
+    def restore_state(self, state: State) -> None:
+        """Set every component to what `read_state` returned."""
+        for variable in self.table.state:
+            for number, component in enumerate(variable.components):
+                write_component(component, state[variable.info.path, number])
+
+    @property
+    def variables(self) -> tuple[VariableInfo, ...]:
+        """What is known of each variable, in the table's order."""
+        return tuple(variable.info for variable in self.table.state)
+
+    @property
+    def metrics(self) -> tuple[MetricInfo, ...]:
+        """What the program shows besides its loss."""
+        return tuple(
+            MetricInfo(
+                name=name,
+                state=tuple(self.table.find_path(v) for v in metric.variables),
+            )
+            for name, metric in self._metrics.items()
+        )
+
+    def make_values(self) -> Values[Any]:
+        """An empty record, of which no large array stays in memory."""
+        return Values(shelf=self.shelf)
+
+    def collect_results(self, step: int, state: State, values: Recorded) -> None:
+        """Add to a trace what the metrics show after a step.
+
+        Args:
+            step: Its number.
+            state: What the step left. A user's metric may forget what it is asked for,
+                so what becomes of its state by that is undone.
+            values: Where to.
+        """
+        with self.strategy.scope():
+            for name, metric in self._metrics.items():
+                result = read_result(metric)
+                if result is not None:
+                    key = TraceKey(step=step, phase="loss", variable=name)
+                    values[key] = result
+        kept = {path for metric in self.metrics for path in metric.state}
+        now = self.read_state(kept)
+        if any(not are_equal(now[key], state[key]) for key in now):
+            self.restore_state(state)
+
+    def collect_taps(
+        self,
+        step: int,
+        values: Recorded,
+        *,
+        replica: int | None = None,
+        phases: Collection[Phase] = PHASES,
+    ) -> None:
+        """Add to a trace what the taps saw in the step that ran last.
+
+        Args:
+            step: Its number.
+            values: Where to.
+            replica: Of whom one device computed it; by default who did.
+            phases: What to add.
+        """
+        collect_taps(self.board, step, values, replica=replica, phases=phases)
+
+    def collect_state(
+        self,
+        step: int,
+        state: State,
+        values: Recorded,
+        *,
+        replica: int | None = None,
+    ) -> None:
+        """Add a state to a trace, as that after a step; see `collect_taps`."""
+        collect_state(
+            self.table,
+            step,
+            state,
+            values,
+            first_replica=self.first_replica,
+            replica=replica,
+        )
+
+
+def _check_values(table: VariableTable) -> None:
+    """Refuse variables that the step made where their initial values are out of reach.
+
+    Keras 3 makes an optimizer's slots when it is first called. In the step of a replica
+    these get no value, and the step fails where it reads them.
+
+    Raises:
+        ValueError: A variable has no value.
+    """
+    for variable in table.state:
+        for component in variable.components:
+            # Not asked for its shape alone: the first op of a kind takes milliseconds,
+            # and to read them comes next anyway.
+            if read_component(component).shape != variable.info.shape:
+                raise ValueError(
+                    f"variable '{variable.info.path}', which the step made, has no "
+                    "value: it was made inside of strategy.run. Make it before, under "
+                    "the strategy's scope; an optimizer makes its own in "
+                    "build(variables)"
+                )
+
+
+def _check_listed(program: Program, variables: Sequence[Any]) -> None:
+    if not variables:
+        raise BadInputError(
+            f"variables() of '{program.name}' lists no variable after build. "
+            "Expected: every variable that the step trains. Make them in "
+            "build(strategy)."
+        )

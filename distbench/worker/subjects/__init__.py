@@ -1,0 +1,1 @@
+"""What users bring, each made into a train program."""

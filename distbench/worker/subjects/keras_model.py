@@ -1,0 +1,332 @@
+"""A compiled Keras model, trained by Keras' own `fit`.
+
+Keras makes the shards itself: consecutive ones of equal size, the last ones smaller
+where the batch cannot be divided. A call of `fit` on the global batch of a step is one
+step: its train function is traced once and kept by the model from call to call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError
+from distbench.scenario import Scenario
+from distbench.worker.families import describe_control, name_family
+from distbench.worker.families.controls import ModelControl
+from distbench.worker.process.intercept import call_converted, intercept
+from distbench.worker.state.metrics import is_metric
+from distbench.worker.state.variables import find_held
+from distbench.worker.stepping.program import (
+    LossReduction,
+    Program,
+    count_batch,
+    name_subject,
+)
+from distbench.worker.stepping.steps import Step, trace_scheduled
+from distbench.worker.subjects.batches import Batches
+
+if TYPE_CHECKING:
+    from distbench.worker.stepping.session import Session
+
+_BASES = {
+    "tf_keras.src.engine.training.Model": "tf_keras",
+    "keras.src.models.model.Model": "keras",
+}
+
+
+def name_keras(candidate: Any) -> str | None:
+    """The package of a Keras model, `tf_keras` or `keras`; None for anything else."""
+    names = (f"{c.__module__}.{c.__qualname__}" for c in type(candidate).__mro__)
+    return next((_BASES[name] for name in names if name in _BASES), None)
+
+
+class KerasModelProgram(Program):
+    """A callable that returns a compiled model, with `data(step)` beside it.
+
+    Args:
+        factory: The callable.
+        data: The global batch of a step: what `fit` takes, as arrays.
+        scenario: What the model is trained for.
+    """
+
+    # Keras divides what a replica's loss sums to, or averages over, by the replicas.
+    loss_reduction: LossReduction = "sum"
+
+    def __init__(self, factory: Any, data: Any, scenario: Scenario) -> None:
+        self.name = name_subject(factory)
+        self._factory = factory
+        self._batches = Batches(data, self.name)
+        self._steps = scenario.batches
+        self._even = (
+            0 if scenario.split else ClusterSpec.parse(scenario.cluster).replicas
+        )
+        # With a GPU Keras 3 compiles by default; the reference has none, and must not
+        # be another step.
+        self._may_compile = scenario.jit is not False and scenario.spec.device != "gpu"
+        self._model: Any = None
+        self._is_watched = False
+        self._told: Counter[int] = Counter()
+
+    def build(self, strategy: tf.distribute.Strategy) -> None:  # noqa: ARG002  # its scope is entered
+        """Have the model made, and what `fit` would make of it before it trains."""
+        self._model = model = self._factory()
+        check_model(model, self.name)
+        if not self._may_compile:
+            model.jit_compile = False
+        self.is_compiled = bool(model.jit_compile)
+        batch = self.data(0)
+        if name_keras(model) == "keras":
+            model._symbolic_build(data_batch=batch)
+        elif not model.built:
+            model(batch[0] if isinstance(batch, tuple) else batch)
+        for optimizer in self.optimizers():
+            if hasattr(optimizer, "finalize_variable_values"):
+                # The end of a `fit` is not the end of the run.
+                intercept(optimizer, "finalize_variable_values", _skip)
+
+    def make_step(
+        self,
+        session: Session,
+        function: Callable[[Any], Any] | None = None,  # noqa: ARG002  # no part of it
+    ) -> Step:
+        """See `Program`; Keras decides what a replica runs."""
+        if not self._is_watched and session.tapped:
+            intercept(self._model, "train_step", partial(self._take_step, session))
+            intercept(self._model, "compute_loss", partial(self._tell_loss, session))
+            self._is_watched = True
+        kind = ScheduledFitStep if session.spec.kind == "ps" else FitStep
+        return kind(session, self._model)
+
+    def _take_step(self, session: Session, original: Any, data: Any) -> Any:
+        replica = session.board.find_replica()
+        self._told[replica] = 0
+        logs = session.watch(partial(call_converted, original))(data)
+        if not self._told[replica]:
+            # A step of the user's own may compute its loss by other means.
+            loss = self._find_loss(session, logs)
+            if loss is not None:
+                session.tap_loss(loss)
+        elif self._told[replica] > 1:
+            # Of micro-steps or several networks no single one is the replica's loss.
+            session.board.clear("loss", "")
+        return logs
+
+    def _tell_loss(
+        self, session: Session, original: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        loss = call_converted(original, *args, **kwargs)
+        if loss is not None:
+            self._told[session.board.find_replica()] += 1
+            session.tap_loss(loss)
+        return loss
+
+    def _find_loss(self, session: Session, logs: Any) -> Any:
+        """What a step differentiates; of several things none is the replica's loss."""
+        targets = session.board.list_targets()
+        if len(targets) > 1:
+            return None
+        numbers = [t for t in targets if tf.is_tensor(t) and t.shape.rank == 0]
+        reported = logs.get("loss") if isinstance(logs, dict) else None
+        loss = numbers[0] if numbers else reported
+        if loss is None:
+            raise BadInputError(
+                f"train_step of model '{self.name}' shows no loss: it neither calls "
+                "compute_loss nor differentiates with a tape. Return it from "
+                "train_step as 'loss'."
+            )
+        return loss
+
+    def variables(self) -> Sequence[Any]:
+        """Those of the layers, then those of the metrics, which come late."""
+        kept = self._model.variables
+        metrics = [v for metric in self._model.metrics for v in metric.variables]
+        return list({id(v): v for v in [*kept, *metrics]}.values())
+
+    def names(self) -> Mapping[int, str]:
+        """Those of metrics: `total` alone would not tell which."""
+        return {
+            id(v): f"{metric.name}/{v.name.split(':')[0]}"
+            for metric in self._model.metrics
+            for v in metric.variables
+        }
+
+    def metrics(self) -> Sequence[Any]:
+        """The model's, those that another one holds too."""
+        return find_held(list(self._model.metrics), is_metric)
+
+    def optimizers(self) -> Sequence[Any]:
+        """The compiled one, and others that the model holds as attributes."""
+        held = [v for v in vars(self._model).values() if name_family(v) is not None]
+        found = [self._model.optimizer, *held]
+        return list({id(optimizer): optimizer for optimizer in found}.values())
+
+    def data(self, step: int) -> Any:
+        """The user's global batch, cut to a multiple of the replicas."""
+        batch = _make_tuples(self._batches.get(step))
+        examples = count_batch(batch)
+        kept = examples - self.count_left_out(step)
+        if not kept:
+            raise BadInputError(
+                f"data({step}) of '{self.name}' must return at least one example per "
+                f"replica. Expected: {self._even} or more. Received: {examples}. With "
+                "--split a replica may get none."
+            )
+        return tf.nest.map_structure(lambda array: array[:kept], batch)
+
+    def count_left_out(self, step: int) -> int:
+        """See `Program`."""
+        return count_batch(self._batches.get(step)) % self._even if self._even else 0
+
+    def make_checkpoint(self) -> tf.train.Checkpoint:
+        """The model, which holds its optimizers."""
+        return tf.train.Checkpoint(model=self._model)
+
+    def split(
+        self, scenario: Scenario, replicas: int, step: int = 0
+    ) -> tuple[int, ...]:
+        """What `experimental_distribute_dataset` makes of a batch."""
+        examples = count_batch(self.data(step))
+        each = -(-examples // replicas)
+        shards = tuple(
+            min(each, max(0, examples - replica * each)) for replica in range(replicas)
+        )
+        if not step and scenario.split not in ((), shards):
+            raise BadInputError(
+                f"Scenario '{scenario.id}': Keras splits {examples} examples over "
+                f"{replicas} replicas itself. Expected the split {shards}. Received: "
+                f"{scenario.split}."
+            )
+        return shards
+
+    def make_control(
+        self, optimizers: Sequence[Any], *, keeps_descent: bool = False
+    ) -> Any:
+        """A stock model with a stock optimizer of the same family."""
+        return ModelControl(
+            *describe_control(optimizers[0], keeps_descent=keeps_descent),
+            keras=name_keras(self._model) or "",
+            examples=[count_batch(self.data(s)) for s in range(self._steps)],
+            normalised=bool(self._model.non_trainable_weights),
+            compiled=self.is_compiled,
+        )
+
+
+class FitStep:
+    """A call of `fit` on one batch, with a train function of its own."""
+
+    def __init__(self, session: Session, model: Any) -> None:
+        self._session = session
+        self._model = model
+        with session.strategy.scope():
+            model.make_train_function(force=True)
+        self._function = model.train_function
+        self._graphs: dict[Any, tf.Graph] = {}
+
+    def trace(self, shards: Sequence[Any]) -> tf.Graph:
+        """See `Step`."""
+        # Of an iterator nothing counts but its kind, and on several devices making one
+        # costs more than a step.
+        kind = tuple((a.shape, a.dtype) for a in tf.nest.flatten(shards))
+        if kind not in self._graphs:
+            strategy = self._session.strategy
+            dataset = _make_dataset(shards)
+            batches = self._iterate(strategy.experimental_distribute_dataset(dataset))
+            # A function is traced anew for another scope, so it has to be that in which
+            # `fit` calls it: that of the strategy in tf_keras, none in Keras 3.
+            is_within = name_keras(self._model) == "tf_keras"
+            with strategy.scope() if is_within else nullcontext():
+                traced = _find_traced(self._function)
+                self._graphs[kind] = traced.get_concrete_function(batches).graph
+        return self._graphs[kind]
+
+    def _iterate(self, batches: Any) -> Any:
+        """What `fit` hands to its train function."""
+        return iter(batches)
+
+    def run(self, shards: Sequence[Any]) -> None:
+        """See `Step`."""
+        self._model.train_function = self._function
+        self._model.fit(_make_dataset(shards), steps_per_epoch=1, verbose=0)
+
+
+class ScheduledFitStep(FitStep):
+    """A call of `fit` whose one step a coordinator schedules on one of the workers."""
+
+    def __init__(self, session: Session, model: Any) -> None:
+        # There is one for a strategy, and `fit` makes or finds it.
+        self._coordinator = tf.distribute.coordinator.ClusterCoordinator(
+            session.strategy
+        )
+        model._cluster_coordinator = self._coordinator
+        super().__init__(session, model)
+
+    def trace(self, shards: Sequence[Any]) -> tf.Graph:
+        """See `Step`."""
+        with trace_scheduled(self._session.strategy):
+            return super().trace(shards)
+
+    def _iterate(self, batches: Any) -> Any:
+        """The iterators of all workers, which a step is traced for by their kind."""
+        return iter(self._coordinator.create_per_worker_dataset(batches))._type_spec
+
+
+def check_model(model: Any, name: str) -> None:
+    """Refuse what cannot be trained by `fit`, or not be observed.
+
+    Raises:
+        BadInputError: It is no compiled model, or runs eagerly.
+    """
+    if name_keras(model) is None:
+        raise BadInputError(
+            f"'{name}' returned no Keras model. Received: an object of type "
+            f"'{type(model).__name__}'."
+        )
+    if getattr(model, "optimizer", None) is None:
+        raise BadInputError(
+            f"'{name}' returned a model that is not compiled with an optimizer. "
+            "Expected: a model after compile(optimizer, loss)."
+        )
+    if model.run_eagerly:
+        raise BadInputError(
+            f"'{name}' returned a model with run_eagerly=True. Expected: one whose "
+            "step is traced, which is what trains on a cluster. Leave the option out."
+        )
+
+
+def _skip(original: Any, *args: Any, **kwargs: Any) -> None:
+    """Do nothing in the place of a method."""
+
+
+def _make_tuples(batch: Any) -> Any:
+    """Tuples in the place of lists, which a dataset would stack."""
+    if isinstance(batch, (list, tuple)):
+        return tuple(_make_tuples(part) for part in batch)
+    return batch
+
+
+def _make_dataset(shards: Sequence[Any]) -> tf.data.Dataset:
+    """The global batch, and once more: `fit` is told to take one of the two.
+
+    At the end of a data set both Kerases make another iterator over it, for an epoch
+    that does not come (`DataHandler.enumerate_epochs` of tf_keras,
+    `EpochIterator._enumerate_iterator` of Keras 3).
+    """
+    batch = tf.nest.map_structure(lambda *parts: np.concatenate(parts), *shards)
+    examples = tf.data.Dataset.from_tensor_slices(batch)
+    return examples.batch(max(1, count_batch(batch))).repeat(2)
+
+
+def _find_traced(function: Any) -> Any:
+    """The `tf.function` that takes the iterator: itself, or what it closes over."""
+    if hasattr(function, "get_concrete_function"):
+        return function
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    return next(cell for cell in cells if hasattr(cell, "get_concrete_function"))

@@ -1,0 +1,92 @@
+"""Tells the kinds of subjects apart and makes a train program of each."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal
+
+from distbench.errors import BadInputError
+from distbench.scenario import MODEL, PIPELINE, PROGRAM, Scenario
+from distbench.worker.families import name_family
+from distbench.worker.process.failures import SubjectError
+from distbench.worker.stepping.program import METHODS, Program, name_subject
+from distbench.worker.subjects.keras_model import KerasModelProgram, name_keras
+from distbench.worker.subjects.optimizer_program import OptimizerProgram
+from distbench.worker.subjects.pipeline_program import PipelineProgram
+from distbench.worker.subjects.user_program import UserProgram
+from distbench.worker.workloads import WORKLOADS
+
+Kind = Literal["optimizer", "program", "pipeline", "model"]
+_PIPELINES = ("dataset_fn", "dataset")
+
+
+def recognise_subject(subject: Any) -> Kind:
+    """Tell train programs from callables that make an optimizer or a model.
+
+    A callable that has `data(step)` is called: what it returns tells.
+
+    Raises:
+        BadInputError: It is none of them.
+    """
+    has = [name for name in METHODS if callable(getattr(subject, name, None))]
+    if len(has) == len(METHODS):
+        if callable(getattr(subject, "data", None)):
+            return "program"
+        if any(callable(getattr(subject, name, None)) for name in _PIPELINES):
+            return "pipeline"
+        raise BadInputError(
+            f"Train program '{name_subject(subject)}' brings no data. Expected "
+            "'data(step)', which returns the global batch of a step, or "
+            "'dataset_fn(input_context)', which returns a tf.data.Dataset."
+        )
+    if name_family(subject) is not None or name_keras(subject) is not None:
+        raise BadInputError(
+            f"Subject '{name_subject(subject)}' is one that is made already. Expected "
+            "a callable without arguments that returns it: every process makes its "
+            "own, under its strategy."
+        )
+    if has and ("replica_step" in has or not callable(subject)):
+        missing = [name for name in METHODS if name not in has]
+        raise BadInputError(
+            f"Train program '{name_subject(subject)}' lacks {', '.join(missing)}. "
+            f"Expected the methods {', '.join(METHODS)} and data(step)."
+        )
+    if not callable(subject):
+        raise BadInputError(
+            f"Subject '{name_subject(subject)}' cannot be checked. Expected a callable "
+            "without arguments that returns an optimizer or a compiled Keras model, or "
+            f"a train program with the methods {', '.join(METHODS)} and data(step). "
+            f"Received: an object of type '{type(subject).__name__}'."
+        )
+    if find_data(subject) is None:
+        return "optimizer"
+    try:
+        made = subject()
+    except Exception as error:
+        raise SubjectError("build", None) from error
+    return "optimizer" if name_keras(made) is None else "model"
+
+
+def find_data(subject: Any) -> Any:
+    """`data` of a callable, or of the module that it comes from; None without."""
+    if all(callable(getattr(subject, name, None)) for name in METHODS):
+        return None
+    module = sys.modules.get(getattr(subject, "__module__", None) or "")
+    found = getattr(subject, "data", None) or getattr(module, "data", None)
+    return found if callable(found) else None
+
+
+def make_program(subject: Any, scenario: Scenario) -> Program:
+    """The program that a scenario trains."""
+    if scenario.workload == MODEL:
+        return KerasModelProgram(subject, find_data(subject), scenario)
+    if scenario.workload == PIPELINE:
+        return PipelineProgram(subject)
+    if scenario.workload != PROGRAM:
+        return OptimizerProgram(subject, scenario)
+    if recognise_subject(subject) == "program":
+        return UserProgram(subject)
+    raise BadInputError(
+        f"Subject '{scenario.target}' is an optimizer and needs a workload. "
+        f"Expected one of {', '.join(WORKLOADS)}."
+    )

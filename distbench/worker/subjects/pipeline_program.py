@@ -1,0 +1,81 @@
+"""A train program with an input pipeline of its own in the place of `data(step)`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.errors import BadInputError
+from distbench.scenario import Scenario
+from distbench.worker.subjects.pipeline import (
+    GlobalBatch,
+    iterate,
+    read_batches,
+    read_epoch,
+    read_worker_epochs,
+    write_epoch,
+)
+from distbench.worker.subjects.user_program import UserProgram
+
+
+class PipelineProgram(UserProgram):
+    """Trains on what the replicas of the cluster got from its pipeline."""
+
+    def __init__(self, subject: Any) -> None:
+        super().__init__(subject)
+        self._like: Any = None
+        self._given: tuple[GlobalBatch, ...] = ()
+
+    def read_data(
+        self, strategy: tf.distribute.Strategy, folder: Path, name: str, steps: int
+    ) -> None:
+        """See `Program`."""
+        if isinstance(strategy, tf.distribute.ParameterServerStrategy):
+            epoch = read_worker_epochs(self._subject, strategy)
+        else:
+            epoch = read_epoch(iterate(self._subject, strategy), strategy)
+        if epoch.batches:
+            self._like = epoch.batches[0][0]
+        write_epoch(epoch, folder, name, steps)
+
+    def take_data(self, folder: Path, names: Sequence[str], steps: int) -> None:
+        """See `Program`."""
+        if self._like is None:
+            # A run that trains on what another one read has only its own pipeline to
+            # tell the structure of a batch.
+            self._like = next(iterate(self._subject, tf.distribute.get_strategy()))
+        self._given = read_batches(folder, names, self._like, steps)
+
+    def find_place(self, step: int) -> int:
+        """See `Program`."""
+        return self._find(step).place
+
+    def data(self, step: int) -> Any:
+        """What all replicas got in a step.
+
+        Raises:
+            BadInputError: The pipeline came to its end before.
+        """
+        return self._find(step).batch
+
+    def split(
+        self,
+        scenario: Scenario,  # noqa: ARG002  # the pipeline decides
+        replicas: int,  # noqa: ARG002
+        step: int = 0,
+    ) -> tuple[int, ...]:
+        """What each replica got."""
+        return self._find(step).shards
+
+    def _find(self, step: int) -> GlobalBatch:
+        if step >= len(self._given):
+            raise BadInputError(
+                f"The pipeline of '{self.name}' must give a batch for every step. "
+                f"Expected: a batch for step {step}. Received: an epoch of "
+                f"{len(self._given)} batches. Ask for so many with --steps, or give it "
+                "more examples."
+            )
+        return self._given[step]

@@ -1,0 +1,148 @@
+"""A train program that the user wrote, as the bench runs it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.errors import BadInputError
+from distbench.worker.process.failures import SubjectError
+from distbench.worker.process.intercept import call_converted
+from distbench.worker.state.metrics import is_metric
+from distbench.worker.state.variables import find_held, walk_variables
+from distbench.worker.stepping.program import Program, name_subject
+from distbench.worker.subjects.batches import Batches
+
+
+class UserProgram(Program):
+    """A train program that the user wrote."""
+
+    def __init__(self, subject: Any) -> None:
+        self._subject = _make_instance(subject)
+        self.name = name_subject(subject)
+        declared = getattr(self._subject, "loss_reduction", None)
+        if declared not in (None, "sum", "mean"):
+            raise BadInputError(
+                f"Train program '{self.name}': loss_reduction must be "
+                f"'sum', 'mean' or None. Received: {declared!r}."
+            )
+        self.loss_reduction = declared
+        self.name = name_subject(subject)
+        self._batches = Batches(self._draw, self.name)
+
+    def build(self, strategy: tf.distribute.Strategy) -> None:
+        """Let the user's program make variables and optimizer."""
+        self._subject.build(strategy)
+
+    def check_in_flight(self) -> None:
+        """See `Program`."""
+        if getattr(self._subject, "before_step", None) is not None:
+            raise BadInputError(
+                f"Train program '{self.name}' does something in before_step(step), and "
+                "there is nothing between steps in flight. Expected: a program without "
+                "it, or one step at a time (in_flight=1)."
+            )
+
+    def before_step(self, step: int) -> None:
+        """Call the user's, if there is one."""
+        between = getattr(self._subject, "before_step", None)
+        if between is not None:
+            between(step)
+
+    def replica_step(self, batch: Any) -> Any:
+        """Run the user's step.
+
+        Raises:
+            BadInputError: It returned no loss.
+        """
+        loss = call_converted(self._subject.replica_step, batch)
+        if loss is None:
+            raise BadInputError(
+                f"Train program '{self.name}': replica_step returned "
+                "no loss. Expected a scalar tensor: its own loss. Received: None. "
+                "Return the loss at the end of the step."
+            )
+        number = _take_number(loss)
+        if number is None:
+            raise BadInputError(
+                f"Train program '{self.name}': replica_step must "
+                "return its loss as one number. "
+                f"Received: {_describe(loss)}. Return what is differentiated, "
+                "tf.reduce_sum(losses) / global_batch_size for example."
+            )
+        return number
+
+    def variables(self) -> Sequence[Any]:
+        """What the user's program lists."""
+        return list(self._subject.variables())
+
+    def held_variables(self) -> Iterable[Any]:
+        """All that the user's program holds, but for generators of random numbers.
+
+        A strategy gives each replica another one, and a state of its own.
+        """
+        return walk_variables(self._subject, beyond=(tf.random.Generator,))
+
+    def optimizers(self) -> Sequence[Any]:
+        """One, several or none."""
+        optimizer = self._subject.optimizer()
+        if optimizer is None:
+            return []
+        return list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+
+    def metrics(self) -> Sequence[Any]:
+        """Those that the user's program holds, whether it lists their state or not."""
+        return find_held(self._subject, is_metric)
+
+    def make_checkpoint(self) -> tf.train.Checkpoint:
+        """The user's own, if there is one."""
+        own = getattr(self._subject, "checkpoint", None)
+        return own() if callable(own) else super().make_checkpoint()
+
+    def data(self, step: int) -> Any:
+        """The user's global batch of a step: the same however often it is asked for."""
+        return self._batches.get(step)
+
+    def _draw(self, step: int) -> Any:
+        return self._subject.data(step)
+
+
+def _make_instance(subject: Any) -> Any:
+    if not inspect.isclass(subject):
+        return subject
+    try:
+        return subject()
+    except Exception as error:
+        raise SubjectError("build", None) from error
+
+
+def _take_number(loss: Any) -> Any:
+    """A loss as a scalar tensor, None where it is something else."""
+    tensor = _try_tensor(loss)
+    if not tf.is_tensor(tensor):
+        return None
+    if not (tensor.dtype.is_floating or tensor.dtype.is_integer):
+        return None
+    # An unknown shape can only be judged by the tensor that will have it.
+    if tensor.shape.num_elements() not in (1, None):
+        return None
+    return tf.reshape(tensor, [])
+
+
+def _describe(loss: Any) -> str:
+    tensor = _try_tensor(loss)
+    if not tf.is_tensor(tensor):
+        return f"an object of type '{type(loss).__name__}'"
+    return f"a {tensor.dtype.name} tensor of shape {tensor.shape}"
+
+
+def _try_tensor(value: Any) -> Any:
+    if tf.nest.is_nested(value):
+        return value
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError):
+        return value

@@ -1,0 +1,380 @@
+"""Taps: variables that keep what flowed past a point of the step.
+
+A tap is a plain resource variable, built directly so that no strategy's creator sees
+it (it takes no collective key and is never mirrored), and assigned inside the user's
+graph. It survives inner functions, conditionals and loops, and changes nothing of what
+is computed. A tap may also feed: replace the value at its point by one from outside.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.distribute import distribute_lib
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+from distbench.trace import Phase, SparseRows, Value
+from distbench.worker.state.variables import read_component
+from distbench.worker.taps.digests import Digests
+from distbench.worker.taps.reach import is_in_reach
+
+
+class Corruption(Protocol):
+    """What changes gradients on purpose."""
+
+    def change(self, replica: int, gradient: Any) -> Any:
+        """What a tape of a replica gives in the place of a gradient."""
+        ...
+
+
+Fed = dict[tuple[int, Phase, str], Value]
+"""What to put in the place of what flows past, by call, phase and variable."""
+_EMPTY = (0,) * 7
+"""Shape of a tap that nothing was written to: that of no loss and no gradient."""
+
+
+def _make_empty(dtype: tf.DType) -> tf.Tensor:
+    # Asked for at every tap after every step.
+    return _keep_empty(dtype) if tf.executing_eagerly() else tf.zeros(_EMPTY, dtype)
+
+
+@cache
+def _keep_empty(dtype: tf.DType) -> tf.Tensor:
+    # Op by op, an op of a kind that has not run yet takes milliseconds: `Fill`, say.
+    return tf.constant(np.zeros(_EMPTY, dtype.as_numpy_dtype))
+
+
+def empty_sink(sink: Any) -> None:
+    """Leave a tap as if nothing had been written to it."""
+    empty = _make_empty(sink.dtype)
+    tf.raw_ops.AssignVariableOp(resource=sink.handle, value=empty)
+
+
+def _keep_from_xla() -> AbstractContextManager[Any]:
+    """A scope whose ops XLA leaves alone; op by op it compiles nothing anyway."""
+    if tf.executing_eagerly():
+        return nullcontext()
+    return tf.xla.experimental.jit_scope(compile_ops=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TapPoint:
+    """Where a value is observed: a trace key without its step."""
+
+    call: int
+    phase: Phase
+    variable: str
+    replica: int
+
+
+def _look_away(point: TapPoint, value: Any) -> None:
+    """Nobody waits for a value."""
+
+
+class TapBoard:
+    """All taps of one task.
+
+    Args:
+        first_replica: Global number of this task's first replica.
+        device: Where the taps live, such as `/job:chief/cpu:0`.
+
+    Attributes:
+        failed_replica: The first replica for which the subject's code raised.
+        failed_phase: The last phase that it had reached; `loss` if it had none.
+        find_shape: Gives the shape of the variable with a path.
+        feeding: The phase at which `fed` replaces what flows past, if any.
+        fed: What to feed, by call, phase and variable.
+        watch: Told of each value as it comes by.
+        corruption: What changes gradients as tapes give them, if anything does.
+        digested: Whether taps keep a digest in the place of each value, but for losses.
+    """
+
+    def __init__(
+        self, *, first_replica: int = 0, device: str = "/device:CPU:0"
+    ) -> None:
+        self._first_replica = first_replica
+        self._device = device
+        self._sinks: dict[TapPoint, tuple[Any, ...]] = {}
+        self._shapes: dict[TapPoint, tuple[int, ...]] = {}
+        self._feeds: dict[tuple[int, Phase, str], tuple[Any, ...]] = {}
+        self._calls: dict[int, int] = {}
+        self._depth: dict[int, int] = {}
+        self._seen: dict[tuple[int, str], list[Any]] = {}
+        self._targets: dict[int, list[Any]] = {}
+        self._digests = Digests()
+        self._is_between = False
+        self._local = threading.local()
+        self._reached: dict[int, Phase] = {}
+        self.failed_replica: int | None = None
+        self.failed_phase: Phase | None = None
+        self.find_shape: Callable[[str], tuple[int, ...]] = lambda _: ()
+        self.feeding: Phase | None = None
+        self.fed: Fed = {}
+        self.watch: Callable[[TapPoint, Any], None] = _look_away
+        self.corruption: Corruption | None = None
+        self.digested = False
+
+    # --- where we are -----------------------------------------------------------
+
+    def find_replica(self) -> int:
+        """Global number of the replica that the calling code runs for."""
+        context = tf.distribute.get_replica_context()
+        if context is not None:
+            # The public property makes an op, in the user's graph, whenever it is
+            # asked; what it makes it of is a number, but for what TPUs run.
+            known = context._replica_id_in_sync_group
+            known = tf.get_static_value(known) if tf.is_tensor(known) else known
+            return int(known or 0)
+        # In an update: the number within this task under the mirrored strategies; a
+        # device's name under CentralStorage and parameter servers, which update one
+        # copy.
+        number = distribute_lib.get_update_replica_id()
+        return (number if isinstance(number, int) else 0) + self._first_replica
+
+    @contextmanager
+    def leave_step(self) -> Iterator[None]:
+        """Around what happens between two steps: none of it is the step's own."""
+        self._is_between = True
+        try:
+            yield
+        finally:
+            self._is_between = False
+
+    @contextmanager
+    def enter_replica(self) -> Iterator[None]:
+        """Around one replica's step: a new trace counts its calls from 0."""
+        replica = self.find_replica()
+        self._reached.pop(replica, None)
+        self._forget_trace(replica)
+        yield
+
+    def _forget_trace(self, replica: int) -> None:
+        """Drop what was seen while another graph was traced."""
+        self._calls[replica] = self._depth[replica] = 0
+        self._targets.pop(replica, None)
+        self._digests.forget(replica)
+        for key in [key for key in self._seen if key[0] == replica]:
+            del self._seen[key]
+
+    @contextmanager
+    def enter_call(self) -> Iterator[bool]:
+        """Around `apply_gradients`: yields whether this is the outermost one.
+
+        An optimizer that wraps another calls it from inside its own; what the user
+        handed over is the argument of the outer one.
+        """
+        if self._is_between:
+            yield False
+            return
+        replica = self.find_replica()
+        depth = self._depth.get(replica, 0)
+        self._depth[replica] = depth + 1
+        try:
+            yield depth == 0
+        finally:
+            self._depth[replica] = depth
+            if depth == 0:
+                self._calls[replica] = self._calls.get(replica, 0) + 1
+
+    @contextmanager
+    def enter_once(self, phase: Phase) -> Iterator[bool]:
+        """Yields False inside another call for the same phase in this thread."""
+        name = f"in_{phase}"
+        outermost = not getattr(self._local, name, False)
+        setattr(self._local, name, True)
+        try:
+            yield outermost
+        except Exception:
+            self.note_failure()
+            raise
+        finally:
+            if outermost:
+                setattr(self._local, name, False)
+
+    def note_failure(self) -> None:
+        """Remember for which replica code raised first: its peers raise after it."""
+        if self.failed_replica is None:
+            self.failed_replica = self.find_replica()
+            self.failed_phase = self._reached.get(self.failed_replica, "loss")
+
+    # --- gradients from the tape --------------------------------------------------
+
+    def corrupt_gradient(self, gradient: Any) -> Any:
+        """What a tape of this replica gives in the place of a gradient."""
+        if self.corruption is None or gradient is None or self._is_between:
+            return gradient
+        return self.corruption.change(self.find_replica(), gradient)
+
+    def remember_gradient(self, variable: str, gradient: Any) -> None:
+        """Keep a gradient that a tape gave, until its optimizer is called."""
+        if gradient is not None and not self._is_between:
+            key = (self.find_replica(), variable)
+            self._seen.setdefault(key, []).append(gradient)
+
+    def recall_gradient(self, variable: str) -> Any:
+        """The gradient that a tape of this replica gave for a variable.
+
+        None where none did, or several: under gradient accumulation, say, no single
+        one is the replica's gradient. Nor is one told that a `tf.function` within the
+        step computed: what it returns is another tensor.
+        """
+        seen = self._seen.get((self.find_replica(), variable), [])
+        return seen[0] if len(seen) == 1 and is_in_reach(seen[0]) else None
+
+    def remember_target(self, target: Any, *, trains: bool) -> None:  # noqa: ARG002  # for those who watch what trains alone
+        """Keep what a tape of this replica differentiated.
+
+        Args:
+            target: What it was.
+            trains: Whether by a variable of the subject.
+        """
+        kept = self._targets.setdefault(self.find_replica(), [])
+        if not any(target is other for other in kept):
+            kept.append(target)
+
+    def list_targets(self) -> list[Any]:
+        """What the tapes of this replica's step differentiated."""
+        return self._targets.get(self.find_replica(), [])
+
+    def count_gradients(self) -> int:
+        """How many gradients of one variable the tapes of a step gave, at most."""
+        return max((len(seen) for seen in self._seen.values()), default=0)
+
+    def tap_unclaimed(self) -> None:
+        """Record what the tapes gave in a step that called no optimizer."""
+        replica = self.find_replica()
+        if self._calls.get(replica, 0) == 0:
+            for number, variable in self._seen:
+                gradient = None if number != replica else self.recall_gradient(variable)
+                if gradient is not None:
+                    self.tap("local_gradient", variable, gradient)
+
+    # --- recording and feeding ------------------------------------------------------
+
+    def tap(self, phase: Phase, variable: str, value: Any) -> Any:
+        """Record a value in the graph; returns it, or what is fed in its place."""
+        if self._is_between:
+            return value
+        replica = self.find_replica()
+        # The loss belongs to the step, however many calls it made.
+        call = 0 if phase == "loss" else self._calls.get(replica, 0)
+        self._reached[replica] = phase
+        if self.feeding == phase:
+            value = self._feed((call, phase, variable), value)
+        point = TapPoint(call, phase, variable, replica)
+        if isinstance(value, tf.IndexedSlices):
+            # The slices alone do not tell how many rows there are.
+            self._shapes[point] = self.find_shape(variable)
+            self._write(point, (value.indices, value.values))
+        else:
+            self._write(point, (tf.convert_to_tensor(value),))
+        self.watch(point, value)
+        return value
+
+    def clear(self, phase: Phase, variable: str) -> None:
+        """Leave nothing at a point, whatever was recorded there in this step."""
+        point = TapPoint(0, phase, variable, self.find_replica())
+        for sink in self._sinks.get(point, ()):
+            empty_sink(sink)
+
+    def _write(self, point: TapPoint, tensors: tuple[Any, ...]) -> None:
+        # XLA cannot assign a variable whose shape is not fixed, so these ops stay out
+        # of what it compiles; their inputs become outputs of its clusters.
+        with _keep_from_xla():
+            if self.digested and point.phase != "loss":
+                tensors = (self._digests.digest(point.replica, tensors),)
+            sinks = self._sinks.get(point)
+            if sinks is None or len(sinks) != len(tensors):
+                sinks = tuple(self._create(tensor.dtype) for tensor in tensors)
+                self._sinks[point] = sinks
+            for sink, tensor in zip(sinks, tensors, strict=True):
+                # Op by op, rows may be numbered in another integer dtype.
+                sink.assign(tf.cast(tensor, sink.dtype), read_value=False)
+
+    def _create(self, dtype: tf.DType) -> Any:
+        with tf.init_scope(), tf.device(self._device):
+            return ResourceVariable(
+                _make_empty(dtype),
+                shape=tf.TensorShape(None),
+                validate_shape=False,
+                trainable=False,
+                # What is made anew in each scope is another op to TensorFlow, and the
+                # first run of one takes a millisecond.
+                name="distbench_tap/",
+            )
+
+    def _feed(self, place: tuple[int, Phase, str], value: Any) -> Any:
+        given = self.fed.get(place)
+        if given is None:
+            return value
+        if place not in self._feeds:
+            dtype = value.dtype
+            self._feeds[place] = (
+                (self._create(tf.int64), self._create(dtype))
+                if isinstance(given, SparseRows)
+                else (self._create(dtype),)
+            )
+        feeds = self._feeds[place]
+        if len(feeds) == 1:
+            return tf.ensure_shape(feeds[0].read_value(), given.shape)
+        shape = tf.constant(given.shape, tf.int64)
+        rows = tf.ensure_shape(feeds[1].read_value(), [None, *given.shape[1:]])
+        indices = tf.ensure_shape(feeds[0].read_value(), [None])
+        return tf.IndexedSlices(rows, indices, shape)
+
+    def set_feeds(self) -> None:
+        """Copy `fed` into the feeding variables, before a step runs."""
+        for place, feeds in self._feeds.items():
+            given = self.fed[place]
+            arrays = (
+                (given.indices, given.values)
+                if isinstance(given, SparseRows)
+                else (given,)
+            )
+            for feed, array in zip(feeds, arrays, strict=True):
+                feed.assign(tf.cast(array, feed.dtype))
+
+    def forget(self) -> None:
+        """Drop all taps: what was traced with them is not used any more."""
+        self._sinks.clear()
+        self._feeds.clear()
+
+    def read(self) -> Mapping[TapPoint, Value]:
+        """What the last step left in every tap; leaves them empty for the next.
+
+        A step that skips its update, as a loss scale makes it, writes none of the taps
+        in it: what an earlier step left there would pass for its own.
+        """
+        values: dict[TapPoint, Value] = {}
+        for point, sinks in self._sinks.items():
+            arrays = [read_component(sink) for sink in sinks]
+            if arrays[0].shape == _EMPTY:
+                continue
+            for sink in sinks:
+                empty_sink(sink)
+            if len(arrays) == 1:
+                values[point] = arrays[0]
+            else:
+                values[point] = SparseRows(
+                    indices=arrays[0].astype(np.int64),
+                    values=arrays[1],
+                    shape=self._shapes[point],
+                )
+        return values
+
+    @property
+    def variables(self) -> set[int]:
+        """Identities of the taps' own variables, which are no state of the subject."""
+        return {
+            id(sink)
+            for group in (self._sinks, self._feeds)
+            for sinks in group.values()
+            for sink in sinks
+        }

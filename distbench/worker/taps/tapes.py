@@ -1,0 +1,49 @@
+"""Lets gradient tapes tell which gradients they gave.
+
+Users clip or reduce what a tape gave before they hand it over; what the replica itself
+computed is seen at the tape alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.worker.process.intercept import Undo, hide_from_autograph
+from distbench.worker.state.variables import VariableTable
+from distbench.worker.taps.board import TapBoard
+
+
+def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
+    """Have every tape tell the board of the gradients of the table's variables.
+
+    Returns:
+        A function that puts the method of the class back.
+    """
+
+    def gradient(original: Any, target: Any, sources: Any, *a: Any, **k: Any) -> Any:
+        result = original(target, sources, *a, **k)
+        if tf.distribute.get_replica_context() is None:
+            return result
+        flat = tf.nest.flatten(sources)
+        if board.corruption is not None:
+            given = [
+                board.corrupt_gradient(value) if table.has(source) else value
+                for source, value in zip(flat, tf.nest.flatten(result), strict=True)
+            ]
+            result = tf.nest.pack_sequence_as(result, given)
+        pairs = zip(flat, tf.nest.flatten(result), strict=False)
+        known = [(source, value) for source, value in pairs if table.has(source)]
+        board.remember_target(target, trains=bool(known))
+        for source, value in known:
+            board.remember_gradient(table.find_path(source), value)
+        return result
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return gradient(unwatched.__get__(self), *args, **kwargs)
+
+    unwatched = tf.GradientTape.gradient
+    hide_from_autograph(method)
+    tf.GradientTape.gradient = method
+    return lambda: setattr(tf.GradientTape, "gradient", unwatched)
