@@ -22,7 +22,7 @@ import psutil
 from benchmark_program import Network
 
 import distbench
-import distbench.checking.checker as checker
+import distbench.checking.judging as judging
 from distbench.evidence import Evidence
 from distbench.trace import SparseRows, Trace, Values
 from distbench.trace.shelf import Shelved
@@ -66,7 +66,7 @@ class Timed:
     """Stands in for `judge`, and adds up its seconds and what it was given."""
 
     def __init__(self) -> None:
-        self._judge = checker.judge
+        self._judge = judging.judge
         self.seconds = 0.0
         self.recorded_bytes = 0
 
@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
     given = parser.parse_args()
-    checker.judge = timed = Timed()  # type: ignore[assignment]  # called alike
+    judging.judge = timed = Timed()  # type: ignore[assignment]  # called alike
     watch = Watch()
     watch.start()
     begin = time.perf_counter()

@@ -1,61 +1,41 @@
-"""Checks a subject: has its scenarios observed, and judges what was seen."""
+"""Checks a subject: has its scenarios observed and judged."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from distbench.checking.confirm import confirm_first
-from distbench.checking.controls import Controls
-from distbench.checking.detailing import keep_details
-from distbench.checking.failing import Failing
-from distbench.checking.flights import Flights
-from distbench.checking.kept import keep_traces
+from distbench.checking.judging import Judging
 from distbench.checking.lanes import Lanes, Piece
 from distbench.checking.launches import make_launch
-from distbench.checking.origin import (
-    find_origins,
-    has_sparse_gradients,
-    may_be_framework,
-)
 from distbench.checking.plan import (
     Planned,
     list_clusters,
     name_cluster,
     plan_scenarios,
 )
-from distbench.checking.runs import end_uncompared, make_run, tell_injury
+from distbench.checking.runs import end_uncompared
 from distbench.checking.telling import Telling
-from distbench.details import Compared, Details
-from distbench.diagnose.flight import judge_flight
-from distbench.diagnose.judge import judge
-from distbench.diagnose.judgement import Judgement
 from distbench.engines import open_engine
 from distbench.errors import BadInputError, ClusterError
-from distbench.evidence import Evidence, Tier
-from distbench.flight import Flight
+from distbench.evidence import Tier
 from distbench.launch.engine import Room
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
 from distbench.machine import Machine, describe_machine
 from distbench.observe import (
     Launch,
-    Observation,
     OneDevice,
     describe_subject,
     observe,
-    observe_corrected,
     start_one,
 )
 from distbench.options import CheckOptions, Progress
 from distbench.target import TargetRef, adopt_target
-from distbench.trace import Phase
-from distbench.trace.shelf import Shelf
-from distbench.verdict import Finding, Run, Status, Verdict
+from distbench.verdict import Run, Status, Verdict
 
 
 class Checker:
@@ -83,7 +63,6 @@ class Checker:
         self._lanes: Lanes[tuple[Run, ...]] = Lanes(
             options.jobs, launch.engine.find_room(), launch.halt
         )
-        self._tried: set[str] = set()
         # What was trained before is not dyadic any more.
         left_out = ("exact",) if options.restore_from else ()
         self._tiers: tuple[Tier, ...] = tuple(
@@ -91,9 +70,14 @@ class Checker:
             for tier in options.tiers
             if tier not in left_out
         )
-        self._controls = Controls(launch, self._tiers)
-        self._failing = Failing(self._tiers, self._controls)
-        self._flights = Flights(target, self._tiers, launch, self._controls)
+        self._judging = Judging(
+            target,
+            options,
+            self._tiers,
+            launch,
+            wait_for_earlier=self._lanes.wait_for_earlier,
+            run_again=self._run_again,
+        )
         self._machine: Machine = launch.engine.inspect()
 
     def name(self, cluster: str) -> str:
@@ -185,167 +169,11 @@ class Checker:
             )
             return
         self._environments.setdefault(item.number, {}).update(seen.environment)
-        if seen.failure is not None:
-            for run in self._failing.judge(item, seen, seen.failure):
-                yield replace(run, details=self._keep(seen))
-        elif seen.flight is not None:
-            yield self._judge_flight(item, seen, seen.flight)
-        elif not seen.evidence:
-            message = (
-                "need data and a rule on which no sum of gradients rounds for the "
-                "exact tier, have other"
-            )
-            yield from end_uncompared(
-                item,
-                self._tiers,
-                Status.SKIPPED,
-                seconds=seen.seconds,
-                message=message,
-            )
-        else:
-            yield from self._judge_evidence(item, seen)
+        yield from self._judging.judge(item, seen)
 
-    def _judge_evidence(self, item: Planned, seen: Observation) -> Iterator[Run]:
-        for tier, evidence in seen.evidence.items():
-            if self._options.keep is not None:
-                keep_traces(self._options.keep, item.scenario.id, evidence)
-            judgement = judge(evidence)
-            if judgement.status is Status.FAIL and evidence.compiled:
-                yield self._judge_uncompiled(item, seen, tier, judgement)
-                continue
-            findings = judgement.findings
-            if judgement.status is Status.FAIL:
-                findings = self._find_origins(item, seen, tier, findings)
-                findings = self._confirm(item, seen, tier, findings)
-            yield make_run(
-                item,
-                tier,
-                judgement.status,
-                seen.seconds / len(seen.evidence),
-                reference=evidence.reference,
-                checked=judgement.checked,
-                worst=judgement.worst,
-                findings=findings,
-                references=judgement.references,
-                message=tell_injury(seen.injury, judgement.message),
-                disk_bytes=seen.disk_bytes // len(seen.evidence),
-                details=self._keep(seen, evidence, judgement.compared),
-            )
-        if seen.folder is not None:
-            # The scenarios of a check may take more disk together than there is.
-            Shelf(seen.folder).clear()
-
-    def _judge_uncompiled(
-        self, item: Planned, seen: Observation, tier: Tier, found: Judgement
-    ) -> Run:
-        """Name what is wrong with a step that XLA compiles by the step without XLA.
-
-        Of what is wrong in the end alone, many causes may be the first one.
-        """
-        plain = replace(item, scenario=replace(item.scenario, jit=False))
+    def _run_again(self, item: Planned) -> tuple[Run, ...]:
         with closing(OneDevice(self._launch)) as one:
-            (run,) = (run for run in self._run_one(plain, one) if run.tier == tier)
-        if run.status is Status.FAIL:
-            message = "note: found without XLA; with it the step leaves wrong state too"
-            return replace(run, message=message)
-        first = found.findings[0]
-        text = (
-            f"Step {first.step}, {first.phase} of '{first.variable}': wrong where XLA "
-            f"compiles the step, and not where it is left out ({run.status})."
-        )
-        # A script that shows a number leaves XLA out.
-        shown = replace(first, code="unexplained", explanation=text, outcome=None)
-        return make_run(
-            item,
-            tier,
-            found.status,
-            seen.seconds + run.seconds,
-            reference=seen.evidence[tier].reference,
-            checked=found.checked,
-            worst=found.worst,
-            findings=self._find_origins(item, seen, tier, [shown]),
-            references=found.references,
-            details=self._keep(seen, seen.evidence[tier], found.compared),
-        )
-
-    def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:
-        judgement = judge_flight(flight)
-        findings = self._flights.find_origins(item, seen, flight, judgement.findings)
-        return make_run(
-            item,
-            flight.tier,
-            judgement.status,
-            seen.seconds,
-            checked=judgement.checked,
-            worst=judgement.worst,
-            findings=findings,
-            references=judgement.references,
-            message=tell_injury(seen.injury, judgement.message),
-            staleness=flight.staleness,
-            disk_bytes=seen.disk_bytes,
-            details=self._keep(seen, flight, judgement.compared),
-        )
-
-    def _keep(
-        self,
-        seen: Observation,
-        evidence: Evidence | Flight | None = None,
-        compared: Sequence[Compared] = (),
-    ) -> Details | None:
-        if not self._options.details:
-            return None
-        return keep_details(evidence, compared, seen.logs)
-
-    def _find_origins(
-        self,
-        item: Planned,
-        seen: Observation,
-        tier: Tier,
-        findings: Sequence[Finding],
-    ) -> tuple[Finding, ...]:
-        if not may_be_framework(item.scenario, findings):
-            return tuple(findings)
-        is_sparse = has_sparse_gradients(seen.evidence[tier])
-        overflows = any(finding.code == "nonfinite" for finding in findings)
-        control = self._controls.run(
-            item.scenario,
-            item.spec,
-            seen.control,
-            is_sparse=is_sparse,
-            overflows=overflows,
-        )
-        if control is None:
-            return tuple(findings)
-        return find_origins(findings, control.findings.get(tier, ()))
-
-    def _confirm(
-        self, item: Planned, seen: Observation, tier: Tier, findings: Sequence[Finding]
-    ) -> tuple[Finding, ...]:
-        """Confirm a cause once: each code in the first run that shows it."""
-        folder, reference, first = seen.folder, seen.reference, findings[0]
-        if folder is None or reference is None or tier == "free":
-            return tuple(findings)
-        # The first one in the plan, and not in time.
-        self._lanes.wait_for_earlier(item.number)
-        if first.code in self._tried:
-            return tuple(findings)
-        self._tried.add(first.code)
-        evidence = seen.evidence[tier]
-
-        def rerun(phase: Phase) -> Evidence:
-            return observe_corrected(
-                self._target,
-                item.scenario,
-                item.spec,
-                tier,
-                phase,
-                evidence,
-                folder,
-                reference,
-                self._launch,
-            )
-
-        return confirm_first(findings, evidence, rerun)
+            return tuple(self._run_one(item, one))
 
 
 def _measure_needs(items: Sequence[Planned]) -> Room:
