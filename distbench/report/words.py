@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from distbench.history.night import Row
 from distbench.options import CheckOptions
 from distbench.scenario import MODEL, PIPELINE, WORKLOADS
 from distbench.split import split_unevenly
+from distbench.trace import PHASES
 from distbench.verdict import Finding, Run, Verdict
 
 
@@ -24,15 +25,38 @@ class Sighting:
 
 
 def collect_findings(verdict: Verdict) -> tuple[Sighting, ...]:
-    """The findings of all runs, each kind once, in the order of their first run."""
-    found: dict[tuple[str, str, str, str], tuple[Finding, list[Run]]] = {}
-    for run in verdict.runs:
-        for finding in run.findings:
+    """The findings of all runs, each kind once, in causal order for each subject.
+
+    Every run has that order already, which is kept; of what several runs have next, the
+    earliest comes first.
+    """
+    found: dict[tuple[str, str, str, str], tuple[Finding, set[int]]] = {}
+    subjects: dict[str, list[int]] = {}
+    for number, run in enumerate(verdict.runs):
+        subjects.setdefault(name_target(verdict, run), []).append(number)
+    for numbers in subjects.values():
+        for finding, number in _merge({n: verdict.runs[n].findings for n in numbers}):
             key = (finding.code, finding.phase, finding.variable, finding.origin)
-            _, runs = found.setdefault(key, (finding, []))
-            if run not in runs:
-                runs.append(run)
-    return tuple(Sighting(finding=f, runs=tuple(r)) for f, r in found.values())
+            found.setdefault(key, (finding, set()))[1].add(number)
+    return tuple(
+        Sighting(finding=finding, runs=tuple(verdict.runs[n] for n in sorted(shown)))
+        for finding, shown in found.values()
+    )
+
+
+def _merge(findings: Mapping[int, Sequence[Finding]]) -> Iterator[tuple[Finding, int]]:
+    """The findings of numbered runs as one list; where two tie, the first run's."""
+    left = {number: list(found) for number, found in findings.items() if found}
+    while left:
+        number = min(left, key=lambda n: _find_place(left[n][0]))
+        yield left[number].pop(0), number
+        left = {n: found for n, found in left.items() if found}
+
+
+def _find_place(finding: Finding) -> tuple[bool, int, int]:
+    phases = [str(phase) for phase in PHASES]
+    place = phases.index(finding.phase) if finding.phase in phases else -1
+    return finding.warning, finding.step, place
 
 
 def format_number(value: float | None) -> str:

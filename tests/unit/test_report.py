@@ -56,6 +56,26 @@ def test_one_cause_in_two_tiers_is_told_once() -> None:
     assert "mlp-adam-mwms:2-none [bounded] and mlp-adam-mwms:2-none [exact]" in text
 
 
+def test_findings_of_several_runs_come_in_causal_order() -> None:
+    """Each run keeps its own order; warnings come last, and subjects stay together."""
+    late, early = (make_finding(code="scale-error", step=step) for step in (2, 0))
+    first = make_finding(step=1, phase="loss", variable="")
+    warning = make_finding(code="lower-precision", warning=True)
+    runs = (
+        make_run(Status.FAIL, findings=(first, late, warning)),
+        make_run(Status.FAIL, findings=(make_finding(),), tier="exact"),
+        make_run(Status.FAIL, findings=(early,), setup={"target": "other.py:sgd"}),
+    )
+    found = collect_findings(make_verdict(*runs))
+    assert [(s.finding.code, s.finding.step) for s in found] == [
+        ("missing-reduction", 0),
+        ("missing-reduction", 1),
+        ("scale-error", 2),
+        ("lower-precision", 0),
+    ]
+    assert found[2].runs == (runs[0], runs[2])
+
+
 def test_findings_of_two_origins_stay_apart() -> None:
     finding = make_finding()
     other = make_finding(origin="framework")
