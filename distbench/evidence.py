@@ -90,6 +90,11 @@ class Evidence:
             arrive at; of the others only what follows from the phase before is known.
         lost: Share of a value that a step loses in a narrower dtype, where that is all
             that keeps the state from being known; else 0.
+        settled: Steps of which the reference says besides what becomes of all that is
+            trained: one device leaves them out, and so does whoever adds up its shards.
+        slack: How much farther than by noise a correct value may lie from the
+            reference's, where that is made of a gradient which is near the sum of the
+            shards; 0 where it is not named.
         drawn_anew: Variables that start from other values each time that the subject
             is built on one device; only the replicas' can be compared.
         undetermined: State of which no replay tells what it has to be. The batch leads
@@ -121,6 +126,8 @@ class Evidence:
     summed: bool = False
     known: tuple[Phase, ...] = PHASES
     lost: float = 0.0
+    settled: frozenset[int] = frozenset()
+    slack: Mapping[TraceKey, float] = field(default_factory=dict)
     drawn_anew: tuple[str, ...] = ()
     undetermined: tuple[str, ...] = ()
     loss_reduction: Literal["sum", "mean"] | None = "sum"

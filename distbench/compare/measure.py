@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -30,6 +30,11 @@ class Margin:
     bound: Array | float = 0.0
     ratio: float = math.inf
     total: float = math.inf
+
+    def widen(self, slack: float, norm: float) -> Margin:
+        """For values of this norm that may all together lie so much farther apart."""
+        share = slack / norm if norm > 0 else math.inf
+        return replace(self, bound=self.bound + slack, ratio=self.ratio + share)
 
     @property
     def widest(self) -> float:

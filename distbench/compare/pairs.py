@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -24,6 +25,7 @@ from distbench.compare.values import (
     are_equal,
     densify,
     join_rows,
+    measure_norm,
     name_dtype,
 )
 from distbench.evidence import Evidence
@@ -108,6 +110,11 @@ class Pairs:
         self._astray: dict[int, bool] = {}
         self._factors = Factors(evidence.reference)
         self._known: dict[tuple[Relation, str], tuple[Value, Value, Pair]] = {}
+        self._trained = {
+            key.variable
+            for key in evidence.reference.values
+            if key.phase == "local_gradient"
+        }
         self._fed = {
             (key.step, key.variable)
             for key in evidence.observed.values
@@ -147,9 +154,14 @@ class Pairs:
                 yield self._make(key, "reference", SHARD, value, expected, repeats=True)
 
     def _find_reference(self, key: TraceKey) -> Value | None:
-        if key.phase not in self.evidence.known:
+        if key.phase not in self.evidence.known and not self._is_settled(key):
             return None
         return self.evidence.reference.get(key)
+
+    def _is_settled(self, key: TraceKey) -> bool:
+        """Whether it is about what trains, in a step that one device leaves out."""
+        is_trained = key.phase != "variable" or key.variable in self._trained
+        return key.step in self.evidence.settled and key.phase != "slot" and is_trained
 
     def _pair_sum(self, key: TraceKey) -> Iterator[Pair]:
         """The replicas' values added up, against the global batch's."""
@@ -266,8 +278,14 @@ class Pairs:
 
     def _pair_whole(self, key: TraceKey, value: Value) -> Iterator[Pair]:
         expected = self._find_reference(key.at(WHOLE))
-        if expected is not None:
-            yield self._make(key, "reference", GLOBAL, value, expected)
+        slack = self.evidence.slack.get(key.at(WHOLE), 0.0)
+        if expected is None or slack == math.inf:
+            return
+        margin = None
+        if slack:
+            due = densify(expected)
+            margin = self.noise.find_margin(key, due).widen(slack, measure_norm(due))
+        yield self._make(key, "reference", GLOBAL, value, expected, margin)
 
     def _pair_replay(
         self, key: TraceKey, value: Value, source: Phase

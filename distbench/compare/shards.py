@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.compare.factor import Factors
 from distbench.compare.nature import Nature
+from distbench.compare.past_sum import find_settled, measure_slack
 from distbench.compare.values import Array, densify
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value, Values
@@ -20,7 +21,7 @@ def weigh_shards(evidence: Evidence, nature: Nature) -> Evidence:
     """Take each shard by itself for the reference, and their sum for the whole batch's.
 
     What comes after the reduction is known only if the single-device run went on with
-    the same gradient.
+    the same gradient, or with none, or with one that is near it.
 
     Args:
         evidence: With the whole batch as its reference.
@@ -38,24 +39,34 @@ def weigh_shards(evidence: Evidence, nature: Nature) -> Evidence:
         weight *= times if key.phase == "loss" else 1.0
         values[key] = _weigh(evidence, nature, key, value, weight)
         sums.setdefault(replace(key, replica=WHOLE), []).append(densify(values[key]))
+    totals = {key: np.sum(parts, axis=0) for key, parts in sums.items()}
+    handed = {key: v for key, v in totals.items() if key.phase != "loss"}
+    settled = find_settled(evidence, handed)
     made = Factors(reference)
-    factors = {key: made.find(key) for key in sums if key.phase != "loss"}
+    factors = {key: made.find(key) for key in handed if key.step not in settled}
     known: tuple[Phase, ...] = ("loss", "local_gradient")
     if not (nature.grouped or nature.lost):
         known = (*known, *_LATE)
-    if None not in factors.values():
+    slack: Mapping[TraceKey, float] = {}
+    is_scaled = None not in factors.values()
+    if is_scaled or not nature.grouped:
         known = (*known, "reduced_gradient")
-        for key, parts in sums.items():
-            values[key] = total = np.sum(parts, axis=0)
-            factor = factors.get(key)
+        values.update(totals)
+    if is_scaled:
+        for key, factor in factors.items():
             if factor is not None:
-                values[replace(key, phase="reduced_gradient")] = factor * total
+                values[replace(key, phase="reduced_gradient")] = factor * totals[key]
+    elif not nature.grouped:
+        handed = {k: v for k, v in handed.items() if k.step not in settled}
+        slack = measure_slack(reference, handed)
     return replace(
         evidence,
         reference=replace(reference, values=values),
         penalty=_make_penalty(evidence, nature),
         shards_known=True,
         known=known,
+        settled=settled,
+        slack=slack,
         lost=0.0 if nature.grouped else nature.lost,
     )
 

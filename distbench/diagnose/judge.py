@@ -27,6 +27,9 @@ from distbench.evidence import Evidence
 from distbench.trace import PHASES, Trace
 from distbench.verdict import Finding, Status, Worst
 
+_GENERIC = ("unexplained", "replicas-diverged")
+"""Codes that say no more than that something is wrong."""
+
 
 def judge(evidence: Evidence) -> Judgement:
     """Compare everything, find where the chain breaks first, and say why."""
@@ -103,15 +106,18 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     if judgement.status not in (Status.FAIL, Status.UNDECIDABLE):
         return judgement
     told: Judgement | None = None
+    is_rounding = False
     for reading in list_readings(evidence, noise):
         other = _judge_reading(reading, noise)
         if reading.first_known and other.status is Status.PASS:
             return other
         if told is None and _tells(reading, other):
             told = other
+            is_rounding = _is_rounding(judgement, reading, other)
         if not reading.first_known:
             told = told or other
-    if told is None or (_is_clear(judgement) and not _names_cause(told)):
+    is_measure = _is_clear(judgement) and not is_rounding
+    if told is None or (is_measure and not _names_cause(told)):
         return judgement
     # Where both find the same, the whole batch says better which replica is wrong.
     return judgement if _find_alike(judgement, told) else told
@@ -130,6 +136,17 @@ def _is_clear(judgement: Judgement) -> bool:
     return is_whole and _names_cause(judgement)
 
 
+def _is_rounding(judgement: Judgement, reading: Reading, other: Judgement) -> bool:
+    """Whether gradients are wrong beside the global batch by rounding alone.
+
+    In a narrow dtype its sum is rounded in another way than that of its shards, which
+    another reading finds right.
+    """
+    of_gradients = judgement.findings[0].phase == "local_gradient"
+    is_right = other.findings[0].phase not in ("loss", "local_gradient")
+    return bool(reading.evidence.lost) and of_gradients and is_right
+
+
 def _find_alike(judgement: Judgement, other: Judgement) -> bool:
     """Whether two judgements have the same first finding, but for its replicas."""
     first, second = (
@@ -141,8 +158,7 @@ def _find_alike(judgement: Judgement, other: Judgement) -> bool:
 
 def _names_cause(judgement: Judgement) -> bool:
     """Whether it says more than that something is wrong."""
-    generic = ("unexplained", "replicas-diverged")
-    return any(finding.code not in generic for finding in judgement.findings[:1])
+    return any(finding.code not in _GENERIC for finding in judgement.findings[:1])
 
 
 def _tells(reading: Reading, judgement: Judgement) -> bool:

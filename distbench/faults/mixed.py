@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.samples.mixed import MIXED, MixedProgram, is_cluster
+from distbench.samples.lazy import tf
+from distbench.samples.mixed import (
+    MIXED,
+    MixedProgram,
+    SkippedByHand,
+    SummedByHand,
+    clear_overflow,
+    is_cluster,
+)
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 
 
@@ -74,3 +82,30 @@ class OneReplicaOverflows(MixedProgram):
         if is_cluster() and find_replica() == count_replicas() - 1:
             return [g * 1e30 * 1e30 for g in gradients]
         return gradients
+
+
+@fault(
+    "replica-dropped",
+    "reduced_gradient",
+    MIXED,
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+    replicas=(-1,),
+)
+class HalfOverflowLeftOut(SkippedByHand):
+    """A replica that overflows in float16 adds zeros to the sum, and all go on."""
+
+    def make_addends(self, gradients):
+        return clear_overflow(gradients)
+
+
+@fault(
+    "clip-before-reduction",
+    "reduced_gradient",
+    MIXED,
+    like="tensorflow/tensorflow#33929",
+)
+class ClipsInHalf(SummedByHand):
+    """Layers in float16, and each replica clips the norm before its own sum."""
+
+    def make_addends(self, gradients):
+        return tf.clip_by_global_norm(gradients, 0.5 * self.scale)[0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from distbench.samples.lazy import keras, legacy, tf
-from distbench.samples.replicas import count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas
 
 KERNEL, BIAS = "layer/kernel", "layer/bias"
 MIXED = (KERNEL, BIAS, "head")
@@ -88,6 +88,59 @@ class MixedProgram:
     def apply(self, gradients: list[Any]) -> None:
         """Hand the gradients to the optimizer, which sums them."""
         self._optimizer.apply_gradients(zip(gradients, self.variables(), strict=True))
+
+
+class SummedByHand(MixedProgram):
+    """The program sums its gradients itself, and decides then whether to go on."""
+
+    def make_optimizer(self) -> Any:
+        """An optimizer that knows nothing of the scale."""
+        return legacy.SGD(0.05, momentum=0.9)
+
+    def scale_loss(self, loss: Any) -> Any:
+        """The loss times the scale."""
+        return loss * self.scale
+
+    def unscale(self, gradients: list[Any]) -> list[Any]:
+        """The sum over the replicas over the scale."""
+        summed = all_reduce("sum", self.make_addends(gradients))
+        return self.make_update([gradient / self.scale for gradient in summed])
+
+    def make_addends(self, gradients: list[Any]) -> list[Any]:
+        """What a replica adds to the sum."""
+        return gradients
+
+    def make_update(self, gradients: list[Any]) -> list[Any]:
+        """What the optimizer is given of the sum."""
+        return gradients
+
+    def apply(self, gradients: list[Any]) -> None:
+        """Hand the sum to the optimizer."""
+        self._optimizer.apply_gradients(
+            zip(gradients, self.variables(), strict=True),
+            experimental_aggregate_gradients=False,
+        )
+
+
+class SkippedByHand(SummedByHand):
+    """A step of which the last example overflows is made with gradients of 0."""
+
+    def data(self, step: int) -> Any:
+        """Features and targets of the global batch."""
+        features, targets = super().data(step)
+        if step == 1:
+            targets[-1] = 1e6
+        return features, targets
+
+    def make_update(self, gradients: list[Any]) -> list[Any]:
+        """The sum, or zeros if that is not finite."""
+        return clear_overflow(gradients)
+
+
+def clear_overflow(gradients: list[Any]) -> list[Any]:
+    """Gradients, or zeros if one of them is not finite."""
+    finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
+    return [tf.where(finite, g, tf.zeros_like(g)) for g in gradients]
 
 
 def is_cluster() -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from distbench.samples.lazy import legacy
-from distbench.samples.mixed import MixedProgram
+from distbench.samples.lazy import legacy, tf
+from distbench.samples.mixed import MixedProgram, SkippedByHand, SummedByHand
 from distbench.unusual.program import unusual
 
 
@@ -37,3 +37,16 @@ class BrainFloat(MixedProgram):
 
     def unscale(self, gradients):
         return gradients
+
+
+@unusual()
+class HalfSkippedByHand(SkippedByHand):
+    """One example overflows in float16, and the sum over the replicas tells all."""
+
+
+@unusual()
+class HalfClippedSum(SummedByHand):
+    """Layers in float16, and the norm of the sum is clipped before the optimizer."""
+
+    def make_update(self, gradients):
+        return tf.clip_by_global_norm(gradients, 0.5)[0]

@@ -21,7 +21,7 @@ Shards = tuple[int, ...]
 SHARDS: Shards = (6, 4, 3)
 LAST = (3, 1, 1)
 EXAMPLES = sum(SHARDS)
-WIDTH = 12
+WIDTH = 18
 RATE = np.float32(0.125)
 KERNEL = VariableInfo(
     path="kernel",
@@ -109,6 +109,15 @@ def by_statistics_with_penalty(batch: Batch, theta: Batch) -> tuple[float, Batch
     return loss, gradient + theta / 2 + np.float32(0.25) * np.sign(theta)
 
 
+def squares_in_half(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The sum of the squares, all of it in float16."""
+    half = batch.astype(np.float16)
+    x, y = half[:, :-1], half[:, -1]
+    rest = x @ theta.astype(np.float16) - y
+    gradient = x.T @ rest / np.float16(EXAMPLES)
+    return sum_squares(batch, theta)[0], gradient.astype(np.float32)
+
+
 def against_the_others(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     """Every example against all others of its batch: no count normalises that."""
     x = batch[:, :-1]
@@ -131,6 +140,8 @@ class Simulator:
         dropped: Share of the inputs that a seed, which is state, leaves out.
         on_cluster: What a replica computes, if that is another function.
         last: Shards of the last of three steps, if they have other sizes.
+        hand_on: What the rule is given in the place of the sum.
+        spoilt: Example that is so large in the second step that gradients overflow.
     """
 
     def __init__(
@@ -144,6 +155,8 @@ class Simulator:
         dropped: float = 0.0,
         on_cluster: Compute | None = None,
         last: Shards = SHARDS,
+        hand_on: Callable[[Batch], Batch] = lambda total: total,
+        spoilt: int | None = None,
     ) -> None:
         self.compute = compute
         self.on_cluster = on_cluster or compute
@@ -153,6 +166,8 @@ class Simulator:
         self.order_matters = order_matters
         self.dropped = dropped
         self.last = last
+        self.hand_on = hand_on
+        self.spoilt = spoilt
         self.seed = 0
         self.rng = np.random.default_rng(3)
         self.theta = self.rng.normal(size=WIDTH).astype(np.float32)
@@ -185,6 +200,7 @@ class Simulator:
     def find_shards(self, step: int) -> Shards:
         return self.last if step == 2 else SHARDS
 
+    @np.errstate(all="ignore")
     def make_evidence(self) -> Evidence:
         reference: dict[TraceKey, Value] = {}
         observed: dict[TraceKey, Value] = {}
@@ -208,7 +224,7 @@ class Simulator:
             self.put_shards(reference, step, batch, theta)
             self.put_cluster(observed, replay, step, batch, theta)
             self.put_shards(doubles, step, batch, theta, times=2)
-            theta = theta - RATE * gradient
+            theta = theta - RATE * self.hand_on(gradient)
         other = self.rng.permutation(self.draw(0))
         doubled = self.draw(0)[: SHARDS[0]].repeat(2, axis=0)
         probes: dict[str, dict[TraceKey, Value]] = {"regrouped": {}, "doubled": doubles}
@@ -245,7 +261,10 @@ class Simulator:
     def draw(self, step: int) -> Batch:
         rng = np.random.default_rng(step)
         examples = sum(self.find_shards(step))
-        return rng.normal(size=(examples, WIDTH + 1)).astype(np.float32)
+        batch = rng.normal(size=(examples, WIDTH + 1)).astype(np.float32)
+        if step == 1 and self.spoilt is not None:
+            batch[self.spoilt] *= np.float32(1e20)
+        return batch
 
     def put_step(
         self,
@@ -256,9 +275,11 @@ class Simulator:
         theta: Batch,
     ) -> None:
         put(values, step, "loss", loss)
-        for phase in ("local_gradient", "reduced_gradient", "applied_gradient"):
-            put(values, step, phase, gradient)
-        put(values, step, "variable", theta - RATE * gradient)
+        put(values, step, "local_gradient", gradient)
+        handed = self.hand_on(gradient)
+        for phase in ("reduced_gradient", "applied_gradient"):
+            put(values, step, phase, handed)
+        put(values, step, "variable", theta - RATE * handed)
 
     def put_shards(
         self,
@@ -292,7 +313,7 @@ class Simulator:
             put(observed, step, "local_gradient", gradient * factor, replica)
             parts.append(gradient * factor)
         for replica in range(len(SHARDS)):
-            reduced = np.float32(self.reduce(parts, replica))
+            reduced = np.float32(self.hand_on(self.reduce(parts, replica)))
             put(observed, step, "reduced_gradient", reduced, replica)
             for values in (observed, replay):
                 put(values, step, "applied_gradient", reduced, replica)
@@ -388,6 +409,51 @@ def test_shards_that_weigh_other_than_their_examples_are_no_measure() -> None:
     assert judgement.status is Status.FAIL
     (finding,) = judgement.findings
     assert (finding.code, finding.phase) == ("mean-of-means", "loss")
+
+
+def clip(total: Batch) -> Batch:
+    """A clip by the norm."""
+    return total * np.float32(0.25 / max(np.linalg.norm(total), 0.25))
+
+
+def skip_overflow(total: Batch) -> Batch:
+    return total if np.isfinite(total).all() else np.zeros_like(total)
+
+
+def lose_overflow(parts: list[Batch], _: int) -> Batch:
+    return np.asarray(sum(map(skip_overflow, parts)))
+
+
+@pytest.mark.parametrize(
+    "simulator",
+    [
+        Simulator(squares_in_half, hand_on=clip),
+        Simulator(squares_in_half, hand_on=skip_overflow, spoilt=0),
+        Simulator(by_statistics, hand_on=skip_overflow, spoilt=0),
+    ],
+)
+def test_what_follows_from_the_sum_of_shards_passes(simulator: Simulator) -> None:
+    judgement = judge(compute_in_half(simulator))
+    assert judgement.status is Status.PASS, judgement
+    assert "compared with its own shard" in judgement.message
+
+
+@pytest.mark.parametrize(
+    ("simulator", "code", "step"),
+    [
+        (
+            Simulator(squares_in_half, reduce=lose_overflow, spoilt=0, hand_on=hand_on),
+            "replica-dropped",
+            1,
+        )
+        for hand_on in (skip_overflow, lambda total: clip(skip_overflow(total)))
+    ],
+)
+def test_what_does_not_is_named(simulator: Simulator, code: str, step: int) -> None:
+    judgement = judge(compute_in_half(simulator))
+    assert judgement.status is Status.FAIL, judgement
+    first = judgement.findings[0]
+    assert (first.code, first.phase, first.step) == (code, "reduced_gradient", step)
 
 
 def test_what_is_neither_a_sum_nor_a_mean_is_not_taken_apart() -> None:

@@ -56,7 +56,8 @@ def explain_by_omission(context: Context) -> Iterator[Hypothesis]:
 def _add_finite(context: Context, case: Pair, bad: tuple[int, ...]) -> Array | None:
     """What the replicas that did not overflow add up to, if that was observed.
 
-    A loss scale may be divided out on the way: a power of two makes no difference.
+    A loss scale may be divided out on the way, or a clip follow: a factor makes no
+    difference, and rounds unless it is a power of two.
     """
     if not bad or not np.isfinite(case.observed).all():
         return None
@@ -72,12 +73,20 @@ def _add_finite(context: Context, case: Pair, bad: tuple[int, ...]) -> Array | N
     fit = fit_ratio(case.observed, total)
     if fit is None or fit.ratio <= 0:
         return None
-    scale = 2.0 ** round(math.log2(fit.ratio))
-    magnitude = scale * np.asarray(np.sum([term.magnitude for term in kept], axis=0))
+    magnitude = np.asarray(np.sum([term.magnitude for term in kept], axis=0))
     # A row may be met several times by one replica: every slice is an addend.
     addends = sum(1 if t.counts is None else int(t.counts.max(initial=1)) for t in kept)
-    bound = bound_sum(magnitude, addends, find_roundoff(case.dtype))
-    near = np.all(np.abs(case.observed - scale * total) <= bound)
+    u = find_roundoff(case.dtype)
+    near = any(
+        np.all(
+            np.abs(case.observed - scale * total)
+            <= bound_sum(scale * magnitude, addends + roundings, u)
+        )
+        for scale, roundings in (
+            (2.0 ** round(math.log2(fit.ratio)), 0),
+            (fit.ratio, 3),
+        )
+    )
     # What lies within the rounding of the sum is that sum; no share of an error that
     # is infinite would tell.
     return case.observed if near else None
