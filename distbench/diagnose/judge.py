@@ -116,11 +116,26 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
             is_rounding = _is_rounding(judgement, reading, other)
         if not reading.first_known:
             told = told or other
-    is_measure = _is_clear(judgement) and not is_rounding
-    if told is None or (is_measure and not _names_cause(told)):
+    if told is None or (not is_rounding and _says_more(judgement, told)):
         return judgement
     # Where both find the same, the whole batch says better which replica is wrong.
     return judgement if _find_alike(judgement, told) else told
+
+
+def _says_more(judgement: Judgement, other: Judgement) -> bool:
+    """Whether the global batch names causes, and shards alone leave something open."""
+    if _is_clear(judgement) and not _names_cause(other):
+        return True
+    both_fail = judgement.status is other.status is Status.FAIL
+    return both_fail and _names_all(judgement) and not _names_all(other)
+
+
+def _names_all(judgement: Judgement) -> bool:
+    """Whether its causes leave nothing of all that is wrong."""
+    return all(
+        finding.confidence >= ALL and finding.code not in _GENERIC
+        for finding in judgement.findings
+    )
 
 
 def _is_clear(judgement: Judgement) -> bool:

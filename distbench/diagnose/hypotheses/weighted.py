@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.nature import Nature
+from distbench.compare.pairs import Pair
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.fit import (
@@ -35,37 +36,91 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
     weights. Shards with as many examples as each other may differ in that. What c_r is
     nobody declares: it is fitted over all gradients of the step, which must leave
     nothing and give shares of a whole. What is predicted needs no fit: Σ_r mean_r / N.
+
+    Of a loss with two terms, each of which has weights of its own, only the gradients
+    that one of them reaches alone show such shares. The others are taken apart by what
+    each replica was seen to have of them.
     """
     if not context.root or context.replicas == 1 or context.evidence.shards_known:
         return
-    shares: dict[int, Array | None] = {}
-    means: dict[int, tuple[Array, ...]] = {}
-    for number, case in context.list_cases():
-        step = case.key.step
-        if step not in shares:
-            shares[step] = _fit_shares(context, step)
-        if shares[step] is None or case.key.replica != WHOLE:
-            return
-        terms = find_shards(context, case)
-        if terms:
-            means[number] = terms
-    first = next((found for found in shares.values() if found is not None), None)
-    if first is None:
+    means = {n: find_shards(context, case) for n, case in context.list_cases()}
+    steps = {context.cases[number].key.step for number in means}
+    shares = {step: _list_shares(context, step) for step in sorted(steps)}
+    if any(context.cases[number].key.replica != WHOLE for number in means):
         return
-    due = ", ".join(f"{share:.4g}" for share in first)
-    for code, words, count in _list_means(context):
-        predicted = {}
-        for number, terms in means.items():
-            counts = count(context.get_shards(context.cases[number]))
-            parts = [c * term for c, term in zip(counts, terms, strict=True)]
-            predicted[number] = np.sum(parts, axis=0)
-        yield Hypothesis(
-            code=code,
-            predicted=predicted,
-            detail=f"each replica's loss is a mean over its own weights (tokens, "
-            f"unmasked elements, sample weights){words}; of the weights of all "
-            f"examples the shards hold {due}",
-        )
+    for own in range(min(map(len, shares.values()), default=0)):
+        first = shares[min(steps)]
+        due = ", ".join(f"{share:.4g}" for share in first[own])
+        part = "has a term that is" if len(first) > 1 else "is"
+        for code, words, count in _list_means(context):
+            predicted = {}
+            for number, terms in means.items():
+                case = context.cases[number]
+                counts = count(context.get_shards(case))
+                made = _predict_means(case, terms, shares[case.key.step], own, counts)
+                if made is not None:
+                    predicted[number] = made
+            yield Hypothesis(
+                code=code,
+                predicted=predicted,
+                detail=f"each replica's loss {part} a mean over its own weights "
+                f"(tokens, unmasked elements, sample weights){words}; of the weights "
+                f"of all examples the shards hold {due}",
+            )
+
+
+def _predict_means(
+    case: Pair,
+    terms: Sequence[Array],
+    shares: Sequence[Array],
+    own: int,
+    counts: Sequence[float],
+) -> Array | None:
+    """What means that count so give, in place of their shares of the global batch.
+
+    Beside a mean m_r another one, t_r, may count its share b_r of the whole, as it
+    should: a shard alone gives s_r = m_r + t_r, and a replica counts_r m_r + b_r t_r.
+    Both are known, so m_r is as well, if one device has Σ_r (a_r m_r + b_r t_r).
+
+    Args:
+        case: A wrong sum over the replicas.
+        terms: What one device gives for each shard alone; empty if it is not known.
+        shares: What the means of each shard should count, of one term or another.
+        own: Which of them is a_r.
+        counts: What the mean of each shard counts instead.
+    """
+    if not terms:
+        return None
+    if len(shares) == 1 or _is_made_of(case.expected, shares[own], terms):
+        return _add(counts, terms)
+    for rest in (other for number, other in enumerate(shares) if number != own):
+        weights = np.asarray(counts) - rest
+        if not case.terms or np.any(np.abs(weights) <= _NEAR):
+            continue
+        found = [
+            (seen - b * term) / weight
+            for seen, b, term, weight in zip(
+                case.terms, rest, terms, weights, strict=True
+            )
+        ]
+        made = _add(shares[own] - rest, found) + _add(rest, terms)
+        if measure_size(made - case.expected) <= _NEAR * _measure(case.expected, found):
+            return np.asarray(np.sum(case.terms, axis=0))
+    return None
+
+
+def _is_made_of(due: Array, weights: Array, terms: Sequence[Array]) -> bool:
+    rest = _add(weights, terms) - due
+    return measure_size(rest) <= _NEAR * _measure(due, terms)
+
+
+def _measure(due: Array, terms: Sequence[Array]) -> float:
+    return max(map(measure_size, (due, *terms)))
+
+
+def _add(weights: Sequence[float] | Array, terms: Sequence[Array]) -> Array:
+    parts = [w * term for w, term in zip(weights, terms, strict=True)]
+    return np.asarray(np.sum(parts, axis=0))
 
 
 def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
@@ -117,10 +172,10 @@ def _list_means(context: Context) -> Iterator[Means]:
     yield "loss-scaled-twice", ", divided by N twice", lambda _: (1 / n**2,) * n
 
 
-def _fit_shares(context: Context, step: int) -> Array | None:
-    """Share of each shard in the whole batch's mean; None if that is no mean of them.
+def _list_shares(context: Context, step: int) -> tuple[Array, ...]:
+    """What each shard's mean is of the whole batch's; empty if that is no mean of them.
 
-    A shard without any weight has a gradient of 0, and whatever share.
+    Of all gradients where they agree, else of each that is made of a single mean.
     """
     reference = context.evidence.reference
     rows: list[Row] = []
@@ -133,20 +188,31 @@ def _fit_shares(context: Context, step: int) -> Array | None:
             rows.append(
                 Row(number=len(rows), target=densify(value), features=tuple(found))
             )
-    held = [
-        r
-        for r in range(context.replicas)
-        if any(np.any(row.features[r]) for row in rows)
-    ]
+    shared = _fit_shares(rows, context.replicas)
+    if shared is not None:
+        return (shared,)
+    apart: list[Array] = []
+    for row in rows:
+        shares = _fit_shares([row], context.replicas)
+        if shares is not None and not any(
+            np.allclose(shares, other, rtol=0.0, atol=_NEAR) for other in apart
+        ):
+            apart.append(shares)
+    return tuple(apart)
+
+
+def _fit_shares(rows: Sequence[Row], replicas: int) -> Array | None:
+    """Shares of the shards that make up all of these; None if there are none such.
+
+    A shard without any weight has a gradient of 0, and whatever share.
+    """
+    held = [r for r in range(replicas) if any(np.any(row.features[r]) for row in rows)]
     rows = [pick_features(row, held) for row in rows]
     weights = fit_weights(rows) if len(held) > 1 else None
     if weights is None or np.min(weights) <= 0 or abs(np.sum(weights) - 1) > _NEAR:
         return None
-    for number, value in predict_rows(rows, weights).items():
-        row = rows[number]
-        size = max(map(measure_size, (row.target, *row.features)))
-        if measure_size(value - row.target) > _NEAR * size:
-            return None
-    shares = np.zeros(context.replicas)
+    if not all(_is_made_of(row.target, weights, row.features) for row in rows):
+        return None
+    shares = np.zeros(replicas)
     shares[held] = weights
     return shares
