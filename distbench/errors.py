@@ -13,10 +13,17 @@ from collections.abc import Iterable
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Numbers of the system's errors for a disk, or a user's part of it, without room."""
-FREE_DISK = (
+_FREE_DISK = (
     "The disk is full: a run writes its traces and logs to the system's temporary "
     "folder. Free some of it, or set TMPDIR to a folder with more room."
 )
+_LACKS = {
+    **dict.fromkeys(DISK_FULL, _FREE_DISK),
+    errno.EFBIG: "Files may not be so large here: raise the limit ('ulimit -f').",
+    errno.EMFILE: "Raise the limit of open files ('ulimit -n').",
+    errno.ENFILE: "The machine has no more open files: end other programs.",
+    errno.ENOMEM: "Free memory, or raise the limit ('ulimit -v').",
+}
 
 _LISTED = 12
 """A longer list of names would bury the message."""
@@ -44,6 +51,16 @@ class ClusterError(RuntimeError):
 
 class VerdictFailedError(AssertionError):
     """A check ended with wrong numbers; the message is the diagnosis."""
+
+
+def find_advice(error: BaseException) -> str:
+    """What to do about what the machine lacks; `""` where an exception tells of none.
+
+    Args:
+        error: Any exception; those of the system have a number.
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    return _LACKS.get(number or 0, "")
 
 
 def make_unknown_name_error(

@@ -15,7 +15,7 @@ from typing import NoReturn, ParamSpec
 
 import typer
 
-from distbench.errors import DISK_FULL, FREE_DISK, BadInputError, ClusterError
+from distbench.errors import BadInputError, ClusterError, find_advice
 
 EXIT_BAD_USAGE = 2
 EXIT_BROKEN = 3
@@ -54,7 +54,9 @@ def _end_in_order() -> Iterator[None]:
     def end(number: int, *_: object) -> NoReturn:
         raise _EndedError(number)
 
-    before = {number: signal.signal(number, end) for number in _ENDING}
+    # What is ignored stays so: 'nohup' asks for it.
+    heard = [n for n in _ENDING if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, end) for number in heard}
     try:
         yield
     finally:
@@ -88,9 +90,9 @@ def run_command(command: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_PIPE_CLOSED
     except OSError as error:
-        if error.errno not in DISK_FULL:
+        if not (advice := find_advice(error)):
             return _report_bug(error)
-        say(f"{error}. {FREE_DISK}")
+        say(f"{error}. {advice}")
         return EXIT_BROKEN
     except Exception as error:  # noqa: BLE001 - the last resort, see the docstring
         return _report_bug(error)

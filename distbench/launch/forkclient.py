@@ -23,7 +23,12 @@ from typing import Any
 
 from distbench.errors import ClusterError
 from distbench.launch.forkserver import PACKET_BYTES
-from distbench.launch.process import ExitStatus, TaskProcess, end_group
+from distbench.launch.process import (
+    ExitStatus,
+    TaskProcess,
+    end_group,
+    start_program,
+)
 from distbench.launch.surroundings import make_python_environment
 
 DEFAULT_CHECK = "distbench.launch.forkserver:find_unfitness"
@@ -55,7 +60,7 @@ class ForkServer:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by _end_server
         with theirs:
-            self._popen = subprocess.Popen(
+            self._popen = start_program(
                 [
                     sys.executable,
                     "-m",
@@ -119,7 +124,7 @@ class ForkServer:
                     f"The fork server could not import {', '.join(self._preload)}. "
                     f"Received: {report['failed'].strip().splitlines()[-1]}. Check "
                     f"the installation with {sys.executable} -c 'import "
-                    f"{self._preload[0]}'."
+                    f"{', '.join(self._preload)}'."
                     if self._preload
                     else "The fork server could not run its check.",
                     detail=report["failed"],

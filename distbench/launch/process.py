@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
+import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from distbench.errors import ClusterError, find_advice
 
 TIDY_S = 0.5
 """How long what a task started may outlive it, to tidy up: Python's resource tracker,
 say, removes the shared memory of a process when that has ended."""
 _POLL_S = 0.005
+_MORE_PROCESSES = "There may be no more processes: raise the limit ('ulimit -u')."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +88,23 @@ class TaskProcess(ABC):
             self.send_signal(number)
         except PermissionError:
             pass  # macOS answers so for a group of which only a zombie is left
+
+
+def start_program(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a process, as `subprocess.Popen` does.
+
+    Raises:
+        ClusterError: The machine does not let us.
+    """
+    try:
+        return subprocess.Popen(command, **options)
+    except OSError as error:
+        is_limit = error.errno == errno.EAGAIN
+        advice = _MORE_PROCESSES if is_limit else find_advice(error)
+        raise ClusterError(
+            f"The bench could not start '{command[0]}': {error}. "
+            f"{advice or 'Look whether this user may run it.'}"
+        ) from error
 
 
 def end_group(group: int, ended_s: float) -> None:

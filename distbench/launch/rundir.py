@@ -14,6 +14,7 @@ from types import TracebackType
 
 from distbench.cluster import Task
 from distbench.errors import ClusterError
+from distbench.launch.process import start_program
 
 _HEIR = (
     # Waits for a line or the end of its input. Tasks may still write for a moment then.
@@ -114,7 +115,7 @@ class RunDirectory:
 
 
 def _start_heir(path: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+    return start_program(
         ["/bin/sh", "-c", _HEIR, str(path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -9,7 +9,12 @@ import threading
 import time
 from collections.abc import Mapping
 
-from distbench.launch.process import ExitStatus, TaskProcess, end_group
+from distbench.launch.process import (
+    ExitStatus,
+    TaskProcess,
+    end_group,
+    start_program,
+)
 from distbench.launch.surroundings import make_python_environment
 from distbench.launch.warden import watch_binds
 
@@ -48,7 +53,7 @@ def spawn_task(
     with door:
         own = (channel_fd, door.fileno())
         process = SpawnedProcess(
-            subprocess.Popen(
+            start_program(
                 [sys.executable, "-m", module, *map(str, own), host],
                 stdin=subprocess.DEVNULL,
                 stdout=log_fd,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from distbench.cluster import Task
-from distbench.errors import DISK_FULL, FREE_DISK
+from distbench.errors import find_advice
 from distbench.launch.channel import Message, TaskChannel, encode_message
 
 FailureKind = Literal[
@@ -103,6 +103,6 @@ def describe_failure(
         "replica": None,
         **classify(error),
     }
-    if isinstance(error, OSError) and error.errno in DISK_FULL:
-        told["message"] = f"{told['message']}. {FREE_DISK}"
+    if advice := find_advice(error):
+        told["message"] = f"{told['message']}. {advice}"
     return told
