@@ -51,8 +51,10 @@ def lease_ports(count: int) -> PortLease:
         count: How many.
 
     Raises:
-        ClusterError: There are not so many free ports.
+        ClusterError: There are not so many free ports, or no way to them.
     """
+    if count:
+        _check_loopback()
     locks: dict[int, socket.socket] = {}
     try:
         for _ in range(count * _ATTEMPTS_PER_PORT):
@@ -78,6 +80,18 @@ def is_bindable(port: int) -> bool:
         return False
     lock.close()
     return True
+
+
+def _check_loopback() -> None:
+    """Fail at once where servers could bind, and nobody would ever reach them."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect((_LOOPBACK, 1))  # looks for the way, and sends nothing
+        except OSError as error:
+            raise ClusterError(
+                f"There is no way to {_LOOPBACK}: {error}. Tasks of this machine talk "
+                "over its loopback interface: bring it up ('ip link set lo up')."
+            ) from error
 
 
 def _lease_one(locks: dict[int, socket.socket]) -> None:

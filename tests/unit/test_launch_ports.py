@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import subprocess
@@ -23,6 +24,19 @@ def test_leased_ports_are_distinct_and_free() -> None:
 def test_no_port_is_leased_for_a_single_process() -> None:
     with lease_ports(0) as lease:
         assert lease.ports == ()
+
+
+def test_a_loopback_interface_that_is_down_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Cut(socket.socket):
+        def connect(self, address: object) -> None:
+            raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr("distbench.launch.ports.socket.socket", Cut)
+    lease_ports(0).close()  # of a single process nobody asks for it
+    with pytest.raises(ClusterError, match=r"no way to 127.0.0.1.*unreachable"):
+        lease_ports(2)
 
 
 def test_a_port_in_use_is_not_free() -> None:
