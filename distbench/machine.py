@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError
 
 TASK_BYTES = 120 * 2**20
 """Private memory of one forked task: TensorFlow's own beyond what forks share."""
@@ -47,6 +48,21 @@ class Machine:
                 f"have {self.memory_bytes / 2**30:.1f} GiB"
             )
         return ""
+
+
+def find_current_folder() -> Path:
+    """The folder that relative paths begin in.
+
+    Raises:
+        BadInputError: It has been removed.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise BadInputError(
+            "The current folder does not exist any more. Expected: one in which tasks "
+            "can run as well. Change to another."
+        ) from None
 
 
 def inspect_machine() -> Machine:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from distbench.carried import import_file
 from distbench.errors import BadInputError
+from distbench.machine import find_current_folder
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _FORMS = "'package.module:attribute' or 'path/to/file.py:attribute'"
@@ -64,7 +65,7 @@ def parse_target(text: str, folder: Path | None = None) -> TargetRef:
     Raises:
         BadInputError: The text has another form, or the file does not exist.
     """
-    folder = (folder or Path.cwd()).absolute()
+    folder = find_current_folder() / (folder or "")
     place, colon, attribute = text.strip().rpartition(":")
     if not colon:
         raise BadInputError(

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec, Task
@@ -28,6 +27,7 @@ from distbench.launch.process import TaskProcess, kill_processes
 from distbench.launch.rundir import GroupFiles, RunDirectory
 from distbench.launch.surroundings import Start, make_task_environment
 from distbench.launch.tf_config import list_hosts, make_tf_config
+from distbench.machine import find_current_folder
 
 _START_S = 30.0
 
@@ -242,7 +242,7 @@ def _make_start_message(
             tf_config=make_tf_config(task, places.addresses),
             hosts=list_hosts(places.addresses),
         ),
-        "cwd": str(Path.cwd()),
+        "cwd": str(find_current_folder()),
         "sys_path": sys.path,
         "task": dataclasses.asdict(task),
         "spec": str(plan.request.spec),

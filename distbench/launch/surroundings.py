@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from distbench.errors import BadInputError
+from distbench.machine import find_current_folder
 
 Start = Literal["fork", "spawn"]
 
@@ -65,7 +66,12 @@ def make_python_environment(environment: Mapping[str, str]) -> dict[str, str]:
     their own environment back with the start message.
     """
     # Processes start in another folder, so relative entries would mean another place.
-    path = [str(Path(entry).absolute()) for entry in [*sys.path, _ROOT]]
+    here = find_current_folder()
+    path = [str(here / entry) for entry in [*sys.path, _ROOT]]
+    optimize = environment.get("PYTHONOPTIMIZE", "")
+    if optimize.isdecimal() and int(optimize) > 1:
+        # tf_keras edits docstrings as it is imported, and fails where there are none.
+        environment = {**environment, "PYTHONOPTIMIZE": "1"}
     return {
         "GLIBC_TUNABLES": _ALLOCATOR,
         **environment,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -110,6 +111,15 @@ def test_the_allocator_is_the_users_where_he_has_set_it() -> None:
     assert environment["GLIBC_TUNABLES"] == "glibc.malloc.check=3"
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"), [("2", "1"), ("1", "1"), ("yes", "yes")], ids=str
+)
+def test_docstrings_are_never_left_out(given: str, kept: str) -> None:
+    """tf_keras cannot be imported without its own."""
+    environment = make_python_environment({"PYTHONOPTIMIZE": given})
+    assert environment["PYTHONOPTIMIZE"] == kept
+
+
 def test_a_run_directory_is_private_and_is_removed(tmp_path: Path) -> None:
     with RunDirectory(tmp_path) as directory:
         assert directory.path.parent == tmp_path
@@ -163,3 +173,23 @@ def test_groups_of_one_run_do_not_share_files(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_the_machines_fault(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"cannot be written.*Set TMPDIR"):
         RunDirectory(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied"), "this user may run it"),
+        (BlockingIOError(errno.EAGAIN, "Try again"), "ulimit -u"),
+    ],
+    ids=["forbidden", "too-many"],
+)
+def test_a_process_that_cannot_start_is_the_machines_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, words: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("distbench.launch.process.subprocess.Popen", refuse)
+    with pytest.raises(ClusterError, match=rf"could not start '/bin/sh'.*{words}"):
+        RunDirectory(tmp_path)
+    assert list(tmp_path.iterdir()) == []

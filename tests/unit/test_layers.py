@@ -64,7 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     "fault": {"errors", "cluster"},
     "scenario": {"errors", "cluster", "fault", "split"},
     "carried": set(),
-    "target": {"errors", "carried"},
+    "target": {"errors", "carried", "machine"},
     "codes": {"errors"},
     "machine": {"errors", "cluster"},
     "trace": {"errors"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -154,9 +155,9 @@ def describe_own_frame(error: BaseException) -> str:
     if not own:
         return ""
     file = Path(own[-1].filename)
-    here = Path.cwd()
-    name = file.relative_to(here) if file.is_relative_to(here) else file
-    text = f"{name}:{own[-1].lineno}"
+    with contextlib.suppress(ValueError, FileNotFoundError):  # it may be gone by now
+        file = file.relative_to(Path.cwd())
+    text = f"{file}:{own[-1].lineno}"
     return f"{text}: {own[-1].line}" if own[-1].line else text
 
 
