@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -283,6 +284,56 @@ def test_a_signal_ends_the_check_in_order(play, call, capsys, number) -> None:
     assert f"ended by {number.name}" in capsys.readouterr().err
     assert closed
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_is_ignored_stays_so(play, call) -> None:
+    """As under nohup, which outlives the terminal."""
+
+    def check_target(target, options, progress) -> Verdict:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return make_verdict(make_run())
+
+    play(check_target)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert call("check", "a.b:c") == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "set TMPDIR"),
+        (errno.EMFILE, "ulimit -n"),
+        (errno.ENOMEM, "ulimit -v"),
+    ],
+    ids=["disk", "files", "memory"],
+)
+def test_what_the_machine_lacks_is_no_bug(play, call, capsys, number, advice) -> None:
+    play(raise_(OSError(number, os.strerror(number))))
+    assert call("check", "a.b:c") == 3
+    shown = capsys.readouterr().err
+    assert os.strerror(number) in shown
+    assert advice in shown
+    assert "a bug" not in shown
+
+
+def test_a_current_folder_that_is_gone_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    command = f'rmdir "$PWD"; exec "{sys.executable}" -m distbench check a.b:c'
+    ended = subprocess.run(
+        ["sh", "-c", command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 2
+    assert "The current folder does not exist any more" in ended.stderr
 
 
 def test_a_caller_may_have_closed_all_streams() -> None:
