@@ -253,6 +253,8 @@ def _find_group(pid: int) -> int:
 def main(control_fd: int) -> None:
     """Preload, say whether this process may be forked, and serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The thread that started it may have blocked what tells of the ends of tasks.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # Inherited by tasks: until their stack dump is registered, a request for one
     # must not kill them.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)

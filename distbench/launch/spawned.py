@@ -20,9 +20,12 @@ from distbench.launch.warden import confine
 if __name__ == "__main__":
     # Until the stack dump is registered, a request for one must not kill the task.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    # A bench in the background of a script may have been started with SIGINT ignored;
-    # the subject sees what it would see in a process of its own, as a forked one does.
+    # A bench in the background of a script may have been started with SIGINT ignored,
+    # and others with signals blocked; the subject sees what it would see in a process
+    # of its own, as a forked one does.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     channel_fd, door_fd, host = sys.argv[1:]
     with socket.socket(fileno=int(door_fd)) as door:
         if host:

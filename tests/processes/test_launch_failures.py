@@ -65,6 +65,20 @@ def test_an_exit_is_told_with_its_code_and_the_end_of_the_log(start: Starter) ->
     assert lines == [f"line {number}" for number in range(60, 100)]
 
 
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_an_exit_is_seen_by_a_bench_that_hears_no_signals(
+    start: Starter, how: str
+) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        # A server of its own, that inherits what is blocked.
+        group = start("one", start=how, environment={"HEARS_NO_SIGNALS": "1"})
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert group.call("describe", {}, timeout_s=TIMEOUT_S)[FIRST]["blocked"] == []
+    assert catch_failure(group, "exit").exit_code == 3
+
+
 @pytest.mark.parametrize("how", ["fork", *swept("spawn")])
 def test_a_kill_is_told_with_its_signal(start: Starter, how: str) -> None:
     failure = catch_failure(start("one", start=how), "kill")
