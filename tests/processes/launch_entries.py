@@ -108,6 +108,9 @@ class Jobs:
         result: Mapping[str, Any] | None = getattr(self, payload["do"])(payload)
         return result
 
+    def print(self, payload: Mapping[str, Any]) -> None:
+        print(payload["text"])
+
     def leave(self, payload: Mapping[str, Any]) -> None:
         sys.exit("leaving")
 

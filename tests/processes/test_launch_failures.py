@@ -115,6 +115,13 @@ def test_nothing_that_a_task_says_steers_a_terminal(start: Starter) -> None:
         assert not set("\x1b\x07\u202e") & set(text)
 
 
+@pytest.mark.parametrize("how", ["fork", *swept("spawn")])
+def test_no_letter_stops_what_a_task_prints(start: Starter, how: str) -> None:
+    group = start("one", start=how, environment={"PYTHONIOENCODING": "ascii"})
+    group.call("print", {"text": "κόσμε"}, timeout_s=TIMEOUT_S)
+    assert group.read_logs()[FIRST] == r"\u03ba\u03cc\u03c3\u03bc\u03b5"
+
+
 def test_a_system_exit_is_an_exception(start: Starter) -> None:
     failure = catch_failure(start("one"), "leave")
     assert (failure.exception, failure.message) == ("SystemExit", "leaving")
