@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -44,12 +45,14 @@ def write_report(path: Path, text: str) -> None:
         ClusterError: The machine could not write it, for lack of space for instance.
     """
     data = text.encode("utf-8", errors="backslashreplace")
+    is_device = path.exists() and not path.is_file()  # such as /dev/stdout
+    written = path if is_device else path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        if path.exists() and not path.is_file():  # a device such as /dev/stdout
-            path.write_bytes(data)
-            return
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_bytes(data)
-        temporary.replace(path)
+        written.write_bytes(data)
+        if not is_device:
+            written.replace(path)
     except OSError as error:
+        if not is_device:
+            with contextlib.suppress(OSError):
+                written.unlink()
         raise ClusterError(f"'{path}' could not be written: {error}.") from error

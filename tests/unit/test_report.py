@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 from dataclasses import replace
@@ -350,3 +351,17 @@ def test_a_place_that_cannot_be_written_is_refused(
 def test_a_machine_that_cannot_write_is_at_fault(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="could not be written"):
         write_report(tmp_path / "gone" / "x.json", "text")
+
+
+def test_nothing_is_left_of_a_report_that_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_disk(path: Path, data: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(data[:1])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fill_disk)
+    with pytest.raises(ClusterError, match="could not be written"):
+        write_report(tmp_path / "verdict.json", "text")
+    assert list(tmp_path.iterdir()) == []
