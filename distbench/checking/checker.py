@@ -88,7 +88,9 @@ class Checker:
         """Run every scenario; returns what was found."""
         group = start_one(self._launch, self._options.seed, self._options.jit)
         with group:
-            kind, is_fresh = describe_subject(self._target, group)
+            kind, is_fresh = describe_subject(
+                self._target, group, self._options.timeout_s
+            )
             planned = plan_scenarios(
                 self._target.describe(), kind, self._options, self._machine
             )

@@ -40,7 +40,7 @@ def debug_target(
     with RunDirectory() as directory:
         launch = make_launch(directory, options)
         with start_one(launch, options.seed, options.jit) as one:
-            kind, _ = describe_subject(target, one)
+            kind, _ = describe_subject(target, one, options.timeout_s)
         planned = plan_scenarios(target.describe(), kind, options, machine)[0]
         if lack := machine.find_lack(planned.spec):
             raise BadInputError(f"'{planned.spec}' cannot run here: {lack}.")

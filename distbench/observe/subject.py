@@ -8,12 +8,18 @@ from typing import Any
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
-from distbench.observe.launching import OPEN_S
 from distbench.target import TargetRef, target_to_json
 
 
-def describe_subject(target: TargetRef, one: Group) -> tuple[str, bool]:
+def describe_subject(
+    target: TargetRef, one: Group, timeout_s: float
+) -> tuple[str, bool]:
     """Load the subject in a single-device task and say what kind it is.
+
+    Args:
+        target: The subject.
+        one: The task.
+        timeout_s: How long its import may take.
 
     Returns:
         The kind, and whether the task has run nothing of the subject but its import,
@@ -24,7 +30,7 @@ def describe_subject(target: TargetRef, one: Group) -> tuple[str, bool]:
         "describe",
         {"target": target_to_json(target)},
         target=target,
-        timeout_s=OPEN_S,
+        timeout_s=timeout_s,
     )
     return str(answer["kind"]), bool(answer["is_fresh"])
 
