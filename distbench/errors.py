@@ -53,6 +53,23 @@ class VerdictFailedError(AssertionError):
     """A check ended with wrong numbers; the message is the diagnosis."""
 
 
+def read_message(error: BaseException) -> str:
+    """An exception's own words, whatever its type makes of them."""
+    try:
+        return str(error)
+    except Exception as failure:  # noqa: BLE001 - the user's __str__
+        return f"(its __str__ raises {type(failure).__name__})"
+
+
+def shorten(text: str, length: int) -> str:
+    """A text of at most so many characters, and a few: of a longer one both ends."""
+    if len(text) <= length:
+        return text
+    half = length // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]} ... ({left_out} characters left out) ... {text[-half:]}"
+
+
 def find_advice(error: BaseException) -> str:
     """What to do about what the machine lacks; `""` where an exception tells of none.
 

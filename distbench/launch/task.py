@@ -16,12 +16,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from distbench.cluster import Task
-from distbench.errors import find_advice
+from distbench.errors import find_advice, read_message, shorten
 from distbench.launch.channel import Message, TaskChannel, encode_message
 
 FailureKind = Literal[
     "subject", "input", "refused", "port", "peer", "collective", "bench"
 ]
+
+_MESSAGE_LENGTH = 1 << 12
+_TRACE_LENGTH = 1 << 16
+"""Somebody has to read it, and nobody reads what fills a terminal for minutes."""
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
 Classify = Callable[[BaseException], Mapping[str, Any]]
@@ -96,13 +100,15 @@ def describe_failure(
     told = {
         "event": "failed",
         "exception": type(error).__qualname__,
-        "message": str(error),
+        "message": read_message(error),
         "traceback": "".join(traceback.format_exception(error)),
         "step": channel.step,
         "phase": channel.phase,
         "replica": None,
         **classify(error),
     }
+    for name, length in (("message", _MESSAGE_LENGTH), ("traceback", _TRACE_LENGTH)):
+        told[name] = shorten(told[name], length)
     if advice := find_advice(error):
         told["message"] = f"{told['message']}. {advice}"
     return told

@@ -27,6 +27,11 @@ class PortLostError(OSError):
     pass
 
 
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        return str(1 / 0)
+
+
 def run(channel: TaskChannel, context: TaskContext) -> None:
     jobs = Jobs(channel, context)
     names = [name for name in vars(Jobs) if not name.startswith("_")]
@@ -107,6 +112,12 @@ class Jobs:
         """Another job for each task."""
         result: Mapping[str, Any] | None = getattr(self, payload["do"])(payload)
         return result
+
+    def raise_unspeakable(self, payload: Mapping[str, Any]) -> None:
+        raise UnspeakableError
+
+    def raise_at_length(self, payload: Mapping[str, Any]) -> None:
+        raise ValueError("begin" + "x" * payload["length"] + "end")
 
     def print(self, payload: Mapping[str, Any]) -> None:
         print(payload["text"])

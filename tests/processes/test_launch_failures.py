@@ -122,6 +122,19 @@ def test_no_letter_stops_what_a_task_prints(start: Starter, how: str) -> None:
     assert group.read_logs()[FIRST] == r"\u03ba\u03cc\u03c3\u03bc\u03b5"
 
 
+def test_an_exception_that_cannot_be_told_is_still_the_tasks(start: Starter) -> None:
+    failure = catch_failure(start("one"), "raise_unspeakable")
+    assert failure.exception == "UnspeakableError"
+    assert failure.message == "(its __str__ raises ZeroDivisionError)"
+
+
+def test_a_message_without_end_is_cut(start: Starter) -> None:
+    failure = catch_failure(start("one"), "raise_at_length", {"length": 10**7})
+    assert failure.message.startswith("begin")
+    assert failure.message.endswith("end")
+    assert len(str(failure)) + len(failure.detail) < 10**5
+
+
 def test_a_system_exit_is_an_exception(start: Starter) -> None:
     failure = catch_failure(start("one"), "leave")
     assert (failure.exception, failure.message) == ("SystemExit", "leaving")

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, read_message
 from distbench.worker.process.collectives import find_wait
 
 _LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
@@ -92,7 +92,7 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
 
 def has_lost_port(error: BaseException) -> bool:
     """Whether an exception says that a server could not bind its port."""
-    return _LOST_PORT.search(str(error)) is not None
+    return _LOST_PORT.search(read_message(error)) is not None
 
 
 def has_lost_peer(error: BaseException) -> bool:
@@ -105,7 +105,7 @@ def has_lost_peer(error: BaseException) -> bool:
 
 def find_peer(error: BaseException) -> str | None:
     """The task that an exception names as the one that was called, as `worker-1`."""
-    found = _REMOTE.search(str(error))
+    found = _REMOTE.search(read_message(error))
     return f"{found['role']}-{found['index']}" if found else None
 
 
@@ -127,7 +127,10 @@ def find_original(error: BaseException) -> BaseException:
     AutoGraph raises anew with the user's source lines in the message; a type that it
     cannot make (KeyError, say) becomes a StagingError.
     """
-    while str(error).startswith("in user code:") and error.__context__ is not None:
+    while (
+        read_message(error).startswith("in user code:")
+        and error.__context__ is not None
+    ):
         error = error.__context__
     return error
 
@@ -148,7 +151,10 @@ def describe_own_frame(error: BaseException) -> str:
     What fails when the graph runs has it in its message alone: there TensorFlow lists
     where the op was made. Code that is installed counts if there is no other.
     """
-    frames = [*_list_op_frames(str(find_original(error))), *_list_frames(error)]
+    frames = [
+        *_list_op_frames(read_message(find_original(error))),
+        *_list_frames(error),
+    ]
     mine = [f for f in frames if not _is_foreign(f.filename)]
     own = [f for f in mine if is_own_file(f.filename)]
     own = own or [f for f in mine if f.filename.startswith(_INSTALLED)]
@@ -174,7 +180,7 @@ def _is_foreign(name: str) -> bool:
 def _list_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """The frames of what the user's code raised, as AutoGraph maps them if it did."""
     original = find_original(error)
-    mapped = _list_mapped_frames(str(error)) if error is not original else []
+    mapped = _list_mapped_frames(read_message(error)) if error is not original else []
     return mapped or list(traceback.extract_tb(original.__traceback__))
 
 
@@ -214,7 +220,9 @@ def clean_message(error: BaseException) -> str:
     Python frames of every op that it names. Of one without words, as of a method that
     a subclass has to define, the function that raised it says most.
     """
-    text = _COLOURS.sub("", str(error)).strip()  # Keras 3 colours its own words
+    text = _COLOURS.sub(
+        "", read_message(error)
+    ).strip()  # Keras 3 colours its own words
     if text.startswith("in user code:"):
         paragraphs = [part for part in re.split(r"\n\s*\n", text) if part.strip()]
         text = re.sub(rf"^\s*{type(error).__name__}: ", "", paragraphs[-1])
