@@ -20,10 +20,13 @@ from types import FunctionType, ModuleType
 from typing import Any, Literal
 
 from distbench.carried import import_file
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, read_message, shorten
 from distbench.machine import find_current_folder
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_MESSAGE_LENGTH = 600
+_LATE = re.compile(r"after (being )?initializ|at program startup")
+"""How TensorFlow says that devices, threads and collectives are settled already."""
 _FORMS = "'package.module:attribute' or 'path/to/file.py:attribute'"
 
 
@@ -225,6 +228,7 @@ def target_from_json(text: str) -> TargetRef:
 def describe_user_error(error: BaseException) -> str:
     """An exception of the user's code in one line, with the last line of theirs."""
     text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    text = shorten(text, _MESSAGE_LENGTH)
     if isinstance(error, SyntaxError):
         return f"{text}, in {error.filename} line {error.lineno}"
     ours = str(Path(__file__).parent)
@@ -261,17 +265,17 @@ def _guard(ref: TargetRef, load: Callable[[], Any]) -> Any:
         return load()
     except BadInputError:
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # the user's code
+    except BaseException as error:  # noqa: BLE001  # the user's code
         raise BadInputError(
             f"Target '{ref.describe()}' could not be loaded: "
             f"{describe_user_error(error)}{_suggest_module(ref, error)}"
-            f"{_tell_what_stays(ref, error)}"
+            f"{_tell_what_stays(ref, error)}{_tell_what_runs(error)}"
         ) from None
 
 
 def _suggest_module(ref: TargetRef, error: BaseException) -> str:
     """How to name a file of a package, whose relative imports need the package."""
-    if ref.kind != "file" or "relative import" not in str(error):
+    if ref.kind != "file" or "relative import" not in read_message(error):
         return ""
     file = Path(ref.path)
     parents = list(takewhile(lambda p: (p / "__init__.py").is_file(), file.parents))
@@ -291,6 +295,16 @@ def _tell_what_stays(ref: TargetRef, error: BaseException) -> str:
         ". Only the file itself was sent to the nodes: what it imports or reads has to "
         "be there already. Install it on all nodes, or name a file in a folder that "
         "all of them see."
+    )
+
+
+def _tell_what_runs(error: BaseException) -> str:
+    """That TensorFlow is up, where a module wants to settle how it comes up."""
+    if not isinstance(error, RuntimeError) or not _LATE.search(read_message(error)):
+        return ""
+    return (
+        ". The bench has started TensorFlow by then: do this where the script starts "
+        "(`if __name__ == '__main__':`), not as the module is imported."
     )
 
 

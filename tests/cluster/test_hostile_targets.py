@@ -67,8 +67,17 @@ def test_what_an_import_meddles_with_is_the_tasks_own(tmp_path: Path) -> None:
     [
         ("raise SystemExit('not here')\n", "target.py:make.*SystemExit: not here"),
         ("import no_such_module\n", "target.py:make.*No module named 'no_such_module'"),
+        (
+            "import tensorflow as tf\ntf.compat.v1.disable_v2_behavior()\n",
+            "target.py:make' turns eager execution off as it is imported",
+        ),
+        (
+            "import tensorflow as tf\n"
+            "tf.config.threading.set_inter_op_parallelism_threads(1)\n",
+            "target.py:make.*The bench has started TensorFlow by then",
+        ),
     ],
-    ids=["leaves", "misses"],
+    ids=["leaves", "misses", "without-eager", "settles-threads"],
 )
 def test_an_import_that_fails_is_bad_input(
     tmp_path: Path, text: str, words: str
@@ -81,3 +90,9 @@ def test_an_import_that_ends_the_process_is_told(tmp_path: Path) -> None:
     words = "worker-0 of 'one@cpu' ended with exit code 9"
     with pytest.raises(ClusterError, match=words):
         check(tmp_path, "import os; os._exit(9)\n")
+
+
+def test_an_import_has_the_time_that_is_given(tmp_path: Path) -> None:
+    words = "Job 'describe' of 'one@cpu' passed its deadline of 2 s"
+    with pytest.raises(ClusterError, match=words):
+        check(tmp_path, "import threading; threading.Event().wait()\n", timeout_s=2.0)

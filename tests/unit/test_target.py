@@ -34,6 +34,13 @@ def _keep_imports() -> Iterator[None]:
         del sys.modules[name]
 
 
+_UNSPEAKABLE = """class Odd(Exception):
+    def __str__(self):
+        return 1 / 0
+raise Odd
+"""
+
+
 def write(folder: Path, text: str, name: str = "train.py") -> Path:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,9 +131,19 @@ def test_a_module_of_the_current_folder_is_loaded(tmp_path: Path) -> None:
         ("import json\njson.loads('x')", r"JSONDecodeError.*train.py line 2"),
         ("def f(:", r"SyntaxError.*train.py line 1"),
         ("raise SystemExit(3)", "SystemExit"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt, at .*train.py line 1"),
+        (_UNSPEAKABLE, "Odd: <exception str.. failed>, at .*train.py line 4"),
+        ("raise ValueError('x' * 10**6)", r"xx \.\.\. \(\d+ characters left out\)"),
+        (
+            "raise RuntimeError('Devices cannot be modified after being initialized')",
+            "started TensorFlow by then: do this where the script starts",
+        ),
         ("mak = 1", r"no attribute 'make'. Did you mean 'mak'\?"),
     ],
-    ids=["import", "raises", "library-raises", "syntax", "exit", "attribute"],
+    ids=[
+        *("import", "raises", "library-raises", "syntax", "exit", "interrupt"),
+        *("unspeakable", "long", "late", "attribute"),
+    ],
 )
 def test_a_file_that_cannot_be_loaded_says_why(
     tmp_path: Path, source: str, message: str

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError
 from distbench.launch.channel import TaskChannel
 from distbench.launch.notes import Notes
 from distbench.launch.task import TaskContext
@@ -79,7 +80,7 @@ class Task:
 
     def describe(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Say what kind of subject a target is."""
-        subject = load_target(target_from_json(payload["target"]))
+        subject = _load_subject(payload)
         kind = recognise_subject(subject)
         # Only what a callable returns tells whether it makes a model; it was called.
         return {"kind": kind, "is_fresh": find_data(subject) is None}
@@ -88,7 +89,7 @@ class Task:
         """Build the subject under the strategy."""
         if self._strategy is None:
             raise RuntimeError("a job was given before the task was opened")
-        subject = load_target(target_from_json(payload["target"]))
+        subject = _load_subject(payload)
         program: Program = make_program(subject, scenario)
         # A tap holds what one step left in it: steps in flight would write over it.
         tapped = self.spec.kind != "ps" or scenario.in_flight == 1
@@ -124,3 +125,16 @@ class Task:
             session.program.take_data(
                 Path(payload["folder"]), payload["tasks"], scenario.batches
             )
+
+
+def _load_subject(payload: Mapping[str, Any]) -> Any:
+    ref = target_from_json(payload["target"])
+    subject = load_target(ref)
+    if not tf.executing_eagerly():
+        raise BadInputError(
+            f"Target '{ref.describe()}' turns eager execution off as it is imported "
+            "(tf.compat.v1.disable_eager_execution or disable_v2_behavior). Expected: "
+            "a module that leaves it on, as the bench's steps need it. Call that where "
+            "the script starts (`if __name__ == '__main__':`)."
+        )
+    return subject
