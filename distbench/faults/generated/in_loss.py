@@ -40,7 +40,12 @@ class LossTimesReplicas:
 
     @staticmethod
     def draw(rng, facts):
-        return Drawn(variables=_LOSS) if _may_be_scaled(facts) else None
+        if not _may_be_scaled(facts):
+            return None
+        if facts.plan.loss_reduction is None and facts.plan.path != "mean":
+            # Nothing says that the losses add up, and their mean is right.
+            return Drawn(variables=facts.names, phase="local_gradient")
+        return Drawn(variables=_LOSS)
 
     def scale(self, loss):
         return loss * count_replicas()
