@@ -60,12 +60,12 @@ CODES = (
     ),
     Code(
         name="weight-decay-repeated",
-        phases=("variable",),
+        phases=("variable", "reduced_gradient"),
         signature="the decay was applied k times",
         meaning=(
             "Weight decay is applied more than once a step, for each replica, "
-            "micro-step "
-            "or sub-optimizer, while the gradient's part is right."
+            "micro-step or sub-optimizer, while the gradient's part is right. Added to "
+            "each replica's gradient, it is in their sum N times."
         ),
         mathematics=(
             "expected: θ_{t+1} = θ_t − η·λ·θ_t − u\n"

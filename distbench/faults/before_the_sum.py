@@ -183,3 +183,39 @@ class SentInBfloat(OwnReduction):
         return super().reduce(
             [tf.cast(tf.cast(g, tf.bfloat16), tf.float32) for g in dense]
         )
+
+
+@fault(
+    "weight-decay-repeated",
+    _PHASE,
+    EMBEDDING,
+    like="keras-team/keras#19891",
+    clusters=WIDE,
+    workload="embedding",
+)
+@optimizer("SGD", 0.1, momentum=0.9)
+class DecaysWhatItIsGiven:
+    """An optimizer that adds the decay to the argument of apply_gradients."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
+        pairs = [(tf.convert_to_tensor(g) + 0.05 * v, v) for g, v in grads_and_vars]
+        return super().apply_gradients(pairs, name, **kwargs)
+
+
+@fault(
+    _NONLINEAR,
+    _PHASE,
+    ("kernel", "bias"),
+    like="tensorflow/tensorflow#58433",
+    workload="linear",
+)
+@optimizer("SGD", 0.1)
+class SameNoiseBeforeSum:
+    """Every replica draws the same noise, which is in the sum N times."""
+
+    def _aggregate_gradients(self, grads_and_vars):
+        pairs = [
+            (g + 0.1 * tf.random.stateless_normal(tf.shape(g), (3, place)), v)
+            for place, (g, v) in enumerate(grads_and_vars)
+        ]
+        return super()._aggregate_gradients(pairs)

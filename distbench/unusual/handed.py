@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.optimizers import OwnRule, optimizer
-from distbench.samples.replicas import all_reduce
+from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.program import unusual
 
 
@@ -29,6 +29,17 @@ class CentredBeforeTheSum:
             for gradient, variable in grads_and_vars
         ]
         return super()._aggregate_gradients(pairs)
+
+
+@unusual(workload="embedding")
+@optimizer("SGD", 0.1, momentum=0.9)
+class DecayInShares:
+    """Every replica adds 1/N of the decay to its own gradient; they make up one."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
+        share = 0.05 / count_replicas()
+        pairs = [(tf.convert_to_tensor(g) + share * v, v) for g, v in grads_and_vars]
+        return super().apply_gradients(pairs, name, **kwargs)
 
 
 @unusual(workload="embedding")

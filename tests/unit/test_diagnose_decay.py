@@ -5,8 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from swept import swept
-from training_simulator import TRAINED, Fault, Rule, Setup, Simulation, observe
-from wrong_steps import add_state
+from training_simulator import (
+    TRAINED,
+    Fault,
+    Rule,
+    Setup,
+    Simulation,
+    add_up,
+    observe,
+)
+from wrong_steps import add_state, add_to_each
 
 from distbench.diagnose.judge import judge
 
@@ -61,3 +69,37 @@ def test_another_rate_from_zero_is_no_decay():
     run.initial |= {path: np.zeros_like(run.initial[path]) for path in TRAINED}
     (finding,) = judge(run.observe(shrink_more(0.7))).findings
     assert finding.code == "hyperparameter-differs"
+
+
+_START = Simulation(Setup(replicas=3, sparse=False)).initial
+
+
+@pytest.mark.parametrize(
+    ("added", "code"),
+    [
+        ({k: 0.05 * _START[k] for k in TRAINED}, "weight-decay-repeated"),
+        ({k: 0.05 * np.sign(_START[k]) for k in TRAINED}, "weight-decay-repeated"),
+        ({TRAINED[0]: 0.05 * _START[TRAINED[0]]}, "weight-decay-repeated"),
+        ({k: np.full_like(_START[k], 0.1) for k in TRAINED}, "nonlinear-before-red"),
+    ],
+    ids=["decay", "signs", "one-variable", "constant"],
+)
+def test_what_one_device_adds_once_is_in_the_sum_n_times(added, code):
+    """An optimizer that decays the gradients that it is given, before it sums."""
+    add = add_to_each(added)
+    setup = {"replicas": 3, "sparse": False, "alone": add, "steps": 1}
+    fault = Fault(reduce=lambda ls, step: [add_up([add(g) for g in ls])] * len(ls))
+    (finding,) = judge(observe(fault, **setup)).findings
+    assert finding.code.startswith(code)
+    assert (finding.phase, finding.replicas) == ("reduced_gradient", (0, 1, 2))
+    assert set(finding.variables) == set(added)
+    assert finding.ratio == 3
+    assert "N = 3 times" in finding.explanation
+
+
+def test_what_is_added_in_shares_passes():
+    added = {k: 0.05 * _START[k] for k in TRAINED}
+    share = add_to_each({k: v / 3 for k, v in added.items()})
+    fault = Fault(reduce=lambda ls, step: [add_up([share(g) for g in ls])] * len(ls))
+    setup = {"replicas": 3, "sparse": False, "alone": add_to_each(added), "steps": 1}
+    assert judge(observe(fault, **setup)).findings == ()

@@ -57,6 +57,14 @@ def each(change):
     return reduce_with(lambda values: add_values([change(v) for v in values]))
 
 
+def add_to_each(added):
+    """Add an array to the gradients of some variables."""
+    return lambda gradients: {
+        k: (v + added[k]).astype(v.dtype) if k in added else v
+        for k, v in gradients.items()
+    }
+
+
 def clip_global(locals_, step, norm=0.5):
     clipped = []
     for g in locals_:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.hypotheses import (
+    added,
     alone,
     assigned,
     buffers,
@@ -52,6 +53,7 @@ CAUSES: tuple[Explain, ...] = (
     reduction.explain_by_subset,
     sparse.explain_by_shifted_replica,
     reduction.explain_by_pairing,
+    added.explain_by_addition,
     buffers.explain_by_cuts,
     generic.explain_by_staleness,
     slots.explain_by_start,
