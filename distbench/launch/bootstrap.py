@@ -97,10 +97,9 @@ def _apply_surroundings(start: Message) -> None:
     tempfile.tempdir = None  # remembered by the fork server, from its own TMPDIR
     os.chdir(start["cwd"])
     sys.path[:] = start["sys_path"]
-    # Lines reach the log even if the task is killed the moment after, and whatever
-    # encoding a terminal of the user's would have.
+    # Lines reach the log even if the task is killed the moment after.
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     # Where memory runs out all the same, Linux ends a task and nothing of the user's.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")

@@ -72,10 +72,13 @@ def make_python_environment(environment: Mapping[str, str]) -> dict[str, str]:
     if optimize.isdecimal() and int(optimize) > 1:
         # tf_keras edits docstrings as it is imported, and fails where there are none.
         environment = {**environment, "PYTHONOPTIMIZE": "1"}
+    encoding = environment.get("PYTHONIOENCODING", "").partition(":")[0]
     return {
         "GLIBC_TUNABLES": _ALLOCATOR,
         **environment,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
+        # What is printed goes to a log, which has no terminal's limits.
+        "PYTHONIOENCODING": f"{encoding}:backslashreplace",
         "OPENBLAS_NUM_THREADS": "1",
     }
 
