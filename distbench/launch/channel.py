@@ -39,11 +39,39 @@ EXIT_CHANNEL_CLOSED = 76
 """Exit code of a task whose own code closed the channel's descriptor."""
 
 _CHUNK_BYTES = 1 << 16
+_FIELDS = {
+    "progress": {"step", "phase", "waits"},
+    "finished": {"result"},
+    "failed": {"kind", "exception", "message", "traceback", "step", "phase"},
+}
+"""What each event of a task's comes with."""
+_QUOTED_BYTES = 80
 
 
 def encode_message(message: Message) -> bytes:
     """One line of JSON; `TypeError` or `ValueError` where the message is not JSON."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def _read_message(line: bytes) -> Message:
+    """What a task said; if no task says so, that it failed: others wrote there."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(line)
+        if isinstance(found, dict):
+            fields = _FIELDS.get(str(found.get("event")))
+            if fields is not None and fields <= found.keys():
+                return found
+    quoted = bytes(line[:_QUOTED_BYTES])
+    return {
+        "event": "failed",
+        "kind": "bench",
+        "exception": "GarbledError",
+        "message": (
+            f"its connection to the bench had {quoted!r} on it, which no task says. "
+            "Some code there writes to a descriptor that it has not opened."
+        ),
+        "traceback": "",
+    }
 
 
 def end_at_once() -> NoReturn:
@@ -106,7 +134,7 @@ class BenchChannel:
             self.at_eof = not chunk
         *lines, rest = self._partial.split(b"\n")
         self._partial = rest
-        return [json.loads(line) for line in lines]
+        return [_read_message(line) for line in lines]
 
     def close(self) -> None:
         """Close this end: the task ends itself."""

@@ -252,6 +252,10 @@ class Jobs:
         )
         return {"pid": int(done.stdout)}
 
+    def garble(self, payload: Mapping[str, Any]) -> None:
+        os.write(self._channel._sock.fileno(), payload["text"].encode())
+        signal.pause()
+
     def close_descriptors(self, payload: Mapping[str, Any]) -> None:
         os.closerange(3, 1000)
         raise ValueError("nobody hears this")

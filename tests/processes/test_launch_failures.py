@@ -101,6 +101,27 @@ def test_who_closes_the_channel_is_told_what_it_did(start: Starter) -> None:
     assert failure.kind == "died"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "junk\n",
+        "\n",
+        '{"event": "progress"}\n',
+        '{"event": ["finished"]}\n',
+        "7\n",
+        "[" * 10**4 + "\n",
+    ],
+    ids=["no-json", "empty", "no-step", "no-event", "number", "deep"],
+)
+def test_what_no_task_says_is_an_error(start: Starter, text: str) -> None:
+    payload = {FIRST: {"do": "wait"}, SECOND: {"do": "garble", "text": text}}
+    failure = catch_failure(start(), "mixed", payload)
+    assert (failure.task, failure.kind) == (SECOND, "bench")
+    assert f"connection to the bench had {text[:-1].encode()[:80]!r} on it" in str(
+        failure
+    )
+
+
 def test_a_full_disk_is_told_with_what_to_do(start: Starter) -> None:
     failure = catch_failure(start("one"), "fill_disk")
     assert "No space left on device. The disk is full" in str(failure)
