@@ -154,6 +154,12 @@ def make_failure(
     elif ended.signal == signal.SIGKILL:
         what = str(ended)
         why = ". Linux does so when memory runs out: see 'dmesg' and use fewer tasks."
+    elif ended.signal == signal.SIGABRT:
+        what = str(ended)
+        why = (
+            ". Its log shows why. TensorFlow does so where it may start no more "
+            "threads ('ulimit -u') or take no more memory ('ulimit -v')."
+        )
     else:
         what, why = str(ended), ". Its log shows what it did last."
     return TaskFailedError(
