@@ -95,7 +95,7 @@ def train(
             factor = np.float32(2 * loss_scale / EXAMPLES)
             gradient = factor * inputs[part].T @ error
             local.append(gradient)
-            put(step, "loss", "", replica, np.sum(error**2) * factor / 2)
+            put(step, "loss", "", replica, np.sum(error**2) * factor / np.float32(2))
             put(
                 step,
                 "local_gradient",
