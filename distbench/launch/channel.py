@@ -42,9 +42,9 @@ _CHUNK_BYTES = 1 << 16
 _FIELDS = {
     "progress": {"step", "phase", "waits"},
     "finished": {"result"},
-    "failed": {"kind", "exception", "message", "traceback", "step", "phase"},
+    "failed": {"kind", "exception", "message", "traceback"},
 }
-"""What each event of a task's comes with."""
+"""What each event of a task's comes with at least."""
 _QUOTED_BYTES = 80
 
 
@@ -61,7 +61,7 @@ def _read_message(line: bytes) -> Message:
             fields = _FIELDS.get(str(found.get("event")))
             if fields is not None and fields <= found.keys():
                 return found
-    quoted = bytes(line[:_QUOTED_BYTES])
+    quoted = line[:_QUOTED_BYTES]
     return {
         "event": "failed",
         "kind": "bench",
@@ -134,7 +134,7 @@ class BenchChannel:
             self.at_eof = not chunk
         *lines, rest = self._partial.split(b"\n")
         self._partial = rest
-        return [_read_message(line) for line in lines]
+        return [_read_message(bytes(line)) for line in lines]
 
     def close(self) -> None:
         """Close this end: the task ends itself."""
