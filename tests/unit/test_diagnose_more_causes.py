@@ -364,6 +364,21 @@ def test_numbers_of_a_narrow_dtype_are_no_chance_if_they_have_enough_zeros(
     assert is_representable(np.array(values), "float16", spare) is expected
 
 
+@pytest.mark.parametrize("seed", [2, 4])
+def test_numbers_of_a_grid_are_not_taken_for_rounded_ones(seed):
+    """Most are those of a narrow dtype before a replica rounds the others up."""
+
+    def round_up(new, old, gradients, run):
+        value = new[KERNEL]
+        is_odd = (np.round(value * 256) % 2 == 1) & (np.abs(value) >= 1)
+        return {**new, KERNEL: (value + is_odd / 256).astype(np.float32)}
+
+    grid = Rule(constraint=lambda _, v: (np.round(v * 256) / 256).astype(v.dtype))
+    evidence = observe(Fault(update=round_up), rule=grid, steps=1, seed=seed)
+    (finding,) = judge(evidence).findings
+    assert finding.code == "unexplained"
+
+
 def test_leaving_nothing_out_is_no_cause():
     """Σ of what was observed is what was observed, whatever is wrong with it."""
     local = Fault(

@@ -76,8 +76,10 @@ def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Array |
         sources = _find_raw(context.evidence.reference, keys[:1])
         if sources is None:
             sources = _find_raw(context.evidence.reference, keys[1:])
-    spare = np.log2(u / find_roundoff(case.dtype))
     given = total if sources is None else sources
+    # Numbers of a grid have zeros without being rounded, and so has what is right.
+    spare = np.log2(u / find_roundoff(case.dtype))
+    spare = -np.log2(max(_count_share(given, dtype), 2.0**-spare))
     if (
         seen is not None
         and is_representable(seen, dtype, spare)
@@ -98,13 +100,20 @@ def _find_raw(trace: Trace, keys: Sequence[TraceKey]) -> Array | None:
     return np.concatenate(found) if found else None
 
 
+def _count_share(values: Array, dtype: str) -> float:
+    """Which share of the numbers besides 0 are those of a narrow dtype as they are."""
+    found = values[values != 0]
+    return float(np.mean(round_to(found, dtype) == found)) if found.size else 0.0
+
+
 def is_representable(values: Array, dtype: str, spare: float) -> bool:
     """Whether all values are numbers of a narrow dtype, and that is no chance.
 
     Args:
         values: Numbers of a wider dtype.
         dtype: The narrow one.
-        spare: By how many bits it is narrower: so many are zeros in each number.
+        spare: How many bits are zeros in each number: by so many it is narrower, if
+            other numbers have no such zeros.
     """
     found = values[values != 0]
     is_chance = found.size * spare < _ENOUGH_BITS
