@@ -153,7 +153,9 @@ CODES = (
         meaning=(
             "Each replica clips its own gradient before the sum. The result can be N "
             "times longer than the limit and points in another direction, and it "
-            "changes with the number of replicas."
+            "changes with the number of replicas. The same goes for a sum that is "
+            "clipped by what the replicas' own norms come to together, such as the "
+            "root of their squares added up: that is not the norm of the sum."
         ),
         mathematics="expected: clip(Σ_r g_r)\nobserved: Σ_r clip(g_r)",
         wrong=(

@@ -10,9 +10,9 @@ from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.drift import name_drift
 from distbench.diagnose.explain import Explained
-from distbench.diagnose.hypotheses.register import list_hypotheses
+from distbench.diagnose.hypotheses.register import list_hypotheses, list_last
 from distbench.diagnose.own_shard import describe_alone
-from distbench.diagnose.rank import Ranked, find_best
+from distbench.diagnose.rank import ALL, Ranked, find_best
 
 _TOLD_APART = 3
 """So many variables are told apart in one finding."""
@@ -22,8 +22,17 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     """Find one cause for all wrong values of a phase, or one for each variable.
 
     One cause for everything comes first: it has the most numbers against it. If there
-    is none, a variable at a time is explained, and equal causes are joined again.
+    is none, a variable at a time is explained, and equal causes are joined again. Where
+    that leaves a part open, wide causes are asked that leave nothing.
     """
+    causes = _explain_narrowly(context)
+    if all(cause.confidence >= ALL for cause in causes):
+        return causes
+    last = find_best(context, list_last(context))
+    return (_adopt(context, last),) if last is not None and last.full else causes
+
+
+def _explain_narrowly(context: Context) -> tuple[Explained, ...]:
     best = _find_best(context)
     if best is not None and _is_named(context, best):
         return (_adopt(context, best),)

@@ -7,7 +7,7 @@ from distbench.samples.adaptive import clip_units
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import DENSE, TRAINED, OwnReduction, Program
-from distbench.samples.replicas import count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas, gather
 from distbench.unusual.stepping import InTurn
 
 EMBEDDING = ("table", "kernel", "bias")
@@ -44,6 +44,18 @@ class FirstOfTwoTurnsClipped(InTurn):
         gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 0.05)
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
+
+
+@fault(_CLIP, _PHASE, TRAINED, like="pytorch/pytorch#170862", clusters=WIDE)
+class ClippedByOwnNorms(OwnReduction):
+    """The sum is clipped by the root of the replicas' squared norms, added up."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        square = all_reduce("sum", tf.linalg.global_norm(dense) ** 2)
+        limit = 0.05
+        factor = limit / tf.maximum(tf.sqrt(square), limit)
+        return super().reduce([factor * gradient for gradient in dense])
 
 
 @fault(_CLIP, _PHASE, TRAINED, like="tensorflow/tensorflow#25806", clusters=WIDE)
@@ -148,6 +160,25 @@ class LargestElementsMadeEqual(Program):
     def transform(self, gradients):
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return [g / (tf.reduce_max(tf.abs(g)) + 1e-7) for g in dense]
+
+
+@fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786")
+class AddedByAngle(OwnReduction):
+    """Adasum: of two replicas' gradients, what they share counts once."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        if count_replicas() == 1:
+            return dense
+        return [self.add(*tf.unstack(gather(g[None]), num=2)) for g in dense]
+
+    def add(self, first, second):
+        """Each less half of its part along the other one."""
+        shared = tf.reduce_sum(first * second)
+        return sum(
+            (1 - shared / (2 * tf.reduce_sum(one * one))) * one
+            for one in (first, second)
+        )
 
 
 @fault(

@@ -23,7 +23,7 @@ from training_simulator import (
 )
 from wrong_steps import each
 
-from distbench.diagnose.hypotheses import clipping
+from distbench.diagnose.hypotheses import limits
 from distbench.diagnose.judge import judge
 from distbench.trace import WHOLE
 
@@ -119,7 +119,7 @@ def test_elements_of_slices_are_clipped_one_by_one(replicas, limit):
 @pytest.mark.parametrize("limit", [0.4, 0.1], ids=["few-clipped", "most-clipped"])
 def test_a_limit_is_found_by_few_elements(monkeypatch, limit):
     """Of a large value, those that a clip has changed and as many others do."""
-    monkeypatch.setattr(clipping, "_ENOUGH", 2)
+    monkeypatch.setattr(limits, "_ENOUGH", 2)
     clip = each(lambda v: map_values(v, lambda a: np.clip(a, -limit, limit)))
     evidence = observe(Fault(reduce=clip), replicas=2, steps=1, sparse=False)
     (finding,) = judge(evidence).findings
@@ -254,3 +254,132 @@ def test_a_clip_that_the_cluster_lacks_is_no_clip_before_the_sum(replicas, is_no
     (finding,) = judge(evidence).findings
     assert finding.phase == "reduced_gradient"
     assert finding.code == "hyperparameter-differs"
+
+
+def clip_jointly(join, limit):
+    """Every replica's share of a clip of the sum, by a norm that is none of it."""
+
+    def reduce(locals_, step):
+        size = join(np.array([measure_all(g) for g in locals_]))
+        total = {p: to_array(v) for p, v in add_up(locals_).items()}
+        factor = min(1.0, limit / size)
+        return [{p: scale(v, factor) for p, v in total.items()} for _ in locals_]
+
+    return reduce
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize(
+    ("join", "words"),
+    [
+        (np.linalg.norm, "the root of the sum of the squares of the replicas'"),
+        (np.max, "the largest of the replicas'"),
+        (np.mean, "a sum or mean of the replicas'"),
+    ],
+    ids=["root", "largest", "mean"],
+)
+def test_a_clip_by_a_norm_that_is_made_of_the_replicas_norms_is_named(
+    join, words, replicas, sparse
+):
+    limit = 0.3
+    evidence = observe(
+        Fault(reduce=clip_jointly(join, limit)),
+        alone=lambda g: clip_all({p: to_array(v) for p, v in g.items()}, limit),
+        replicas=replicas,
+        sparse=sparse,
+        steps=3,
+    )
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == (
+        "clip-before-reduction",
+        "reduced_gradient",
+    )
+    assert words in finding.explanation
+
+
+def test_another_factor_in_each_step_is_no_such_clip():
+    def reduce(locals_, step):
+        total = {p: to_array(v) for p, v in add_up(locals_).items()}
+        return [{p: scale(v, (0.7, 0.4)[step]) for p, v in total.items()}] * 2
+
+    (finding,) = judge(observe(Fault(reduce=reduce), sparse=False)).findings
+    assert finding.code == "scale-error"
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"), [(1.05, "clip-before-reduction"), (0.95, "scale-error")]
+)
+def test_one_clip_of_one_device_is_told_by_the_steps_that_it_leaves(limit, code):
+    """It clips one value of all steps: smaller ones have to be left as they are."""
+    setup = {"replicas": 2, "steps": 3, "sparse": False}
+    plain = observe(**setup)
+    norms = {
+        place: [
+            float(np.linalg.norm(value))
+            for _, value in plain.observed.select(
+                phase=phase, variable=KERNEL, replica=replica
+            )
+        ]
+        for place, (phase, replica) in {
+            "sum": ("reduced_gradient", 0),
+            "own": ("local_gradient", 0),
+            "other": ("local_gradient", 1),
+        }.items()
+    }
+    last = int(np.argmax(norms["sum"]))
+    rest = [n for step, n in enumerate(norms["sum"]) if step != last]
+    own = max(max(norms["own"]), max(norms["other"]), *rest)
+    assert limit * own < norms["sum"][last]
+
+    def clip(gradients):
+        size = np.linalg.norm(gradients[KERNEL])
+        is_clipped = abs(size - norms["sum"][last]) < 1e-2 * size
+        return {
+            p: clip_norm(g, limit * own) if is_clipped and p == KERNEL else g
+            for p, g in gradients.items()
+        }
+
+    (finding,) = judge(observe(Fault(), alone=clip, **setup)).findings
+    assert (finding.code, finding.variables) == (code, (KERNEL,))
+
+
+def add_like_adasum(locals_, step):
+    """Two replicas' gradients less what they share, variable by variable."""
+    total = {}
+    for path in locals_[0]:
+        a, b = (to_array(g[path]).astype(np.float64) for g in locals_)
+        dot = np.sum(a * b)
+        total[path] = (1 - dot / (2 * np.sum(a * a))) * a
+        total[path] += (1 - dot / (2 * np.sum(b * b))) * b
+    return [{p: v.astype(np.float32) for p, v in total.items()}] * 2
+
+
+@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
+def test_numbers_that_scale_each_replicas_gradient_are_told(sparse):
+    """Of small variables nothing else is said, whatever comes near it."""
+    evidence = observe(Fault(reduce=add_like_adasum), steps=3, sparse=sparse)
+    (finding,) = judge(evidence).findings
+    assert finding.code == "nonlinear-before-reduction"
+    assert set(finding.variables) == set(TRAINED)
+    assert "by a number that differs by variable or step" in finding.explanation
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_sum_of_some_that_is_clipped_lacks_the_others(replicas):
+    """Of what was left out the clip hides how much it was, and not whose."""
+
+    def lose_first(locals_, step):
+        total = {p: to_array(v) for p, v in add_up(locals_[1:]).items()}
+        return [clip_all(total, 0.3)] * len(locals_)
+
+    evidence = observe(
+        Fault(reduce=lose_first),
+        alone=lambda g: clip_all(g, 0.3),
+        replicas=replicas,
+        sparse=False,
+        steps=3,
+    )
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.replicas) == ("replica-dropped", (0,))

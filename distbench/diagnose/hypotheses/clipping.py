@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from distbench.compare.values import Array, densify, measure_size
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.values import Array, densify
 from distbench.diagnose.addends import (
     PHASES,
     Source,
@@ -17,8 +18,10 @@ from distbench.diagnose.addends import (
     split_slices,
 )
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
+from distbench.diagnose.hypotheses.limits import find_share, fit_limit, sum_clipped
 from distbench.diagnose.hypotheses.norms import (
     ElementNorm,
+    JointNorm,
     Norm,
     Ratio,
     SliceNorm,
@@ -28,10 +31,17 @@ from distbench.diagnose.hypotheses.norms import (
     measure_units,
 )
 from distbench.diagnose.hypotheses.reduction import name_missing_sum
+from distbench.trace import WHOLE
 
-_ENOUGH = 2048
-"""Elements of a large value that a limit is fitted to, twice: it is one number, and
-what it foretells is held against all."""
+_JOINED: tuple[tuple[str, Callable[[Array], Array]], ...] = (
+    (
+        "the root of the sum of the squares of",
+        lambda norms: np.sqrt(np.sum(norms**2, axis=0)),
+    ),
+    ("the largest of", lambda norms: np.max(norms, axis=0)),
+    ("a sum or mean of", lambda norms: np.sum(norms, axis=0)),
+)
+"""What may be taken for the norm of a sum, of those of its addends: [addends, ...]."""
 _DIFFERENT = 1.01
 """Norms that are closer than this tell a limit no better than one of them would."""
 
@@ -49,10 +59,10 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
     n = context.replicas
     for words, norm, sources in _list_norms(context, found):
         for mean in (1.0,) if n == 1 else (1.0, 1.0 / n):
-            limit = _fit_limit(sources, norm, mean)
+            limit = fit_limit(sources, norm, mean)
             if limit is None or _is_refuted(context, sources, norm, limit):
                 continue
-            predicted = {s.number: _sum_clipped(s, norm, limit, mean) for s in sources}
+            predicted = {s.number: sum_clipped(s, norm, limit, mean) for s in sources}
             yield Hypothesis(
                 code="clip-before-reduction",
                 predicted={
@@ -63,6 +73,52 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
                 "replicas' gradients are added up",
                 of_due=True,
             )
+
+
+def explain_by_joint_clip(context: Context) -> Iterator[Hypothesis]:
+    """The sum is clipped by a norm that is made of those of its addends.
+
+    All addends are scaled alike, so a factor would do where they were so once: several
+    norms have to lead to the same limit.
+    """
+    if context.phase not in PHASES or context.replicas == 1:
+        return
+    sources = list_sources(context)
+    if not all(_is_scaled_sum(context, source) for source in sources):
+        return
+    untouched = find_untouched(context)
+    norms: list[tuple[str, Norm]] = [("each variable's gradient", TensorNorm())]
+    norms += [("all gradients", norm) for norm in list_global_norms(context)]
+    for (of_what, norm), (made, join) in itertools.product(norms, _JOINED):
+        joint = JointNorm(norm, join)
+        limit = fit_limit(sources, joint)
+        if limit is None or not _are_apart(sources, joint, limit):
+            continue
+        yield Hypothesis(
+            code="clip-before-reduction",
+            predicted={
+                **{s.number: sum_clipped(s, joint, limit) for s in sources},
+                **_predict_small(context, untouched, joint, limit),
+            },
+            detail=f"the norm of {of_what} is clipped to {limit:.6g}, and taken for it "
+            f"is {made} the replicas' own norms, which is not that of their sum",
+            of_due=True,
+        )
+
+
+def _is_scaled_sum(context: Context, source: Source) -> bool:
+    """Whether a value is the sum of its addends times a number."""
+    total = np.sum(source.terms, axis=0)
+    fit = fit_ratio(source.case.observed, total)
+    rest = np.inf if fit is None else np.abs(source.case.observed - fit.ratio * total)
+    return bool(np.all(rest <= find_tolerance(source.case, context.replicas)))
+
+
+def _are_apart(sources: Sequence[Source], norm: Norm, limit: float) -> bool:
+    """Whether what is clipped has norms that differ by more than a rounding."""
+    sizes = np.concatenate([np.ravel(norm(one, 0)) for one in sources])
+    clipped = sizes[sizes > limit]
+    return clipped.size > 0 and bool(clipped.max() > _DIFFERENT * clipped.min())
 
 
 def _is_refuted(
@@ -101,23 +157,23 @@ def explain_by_clip_of_none(context: Context) -> Iterator[Hypothesis]:
         if any(norm.relate(one, one.terms[0]) is None for one in due):
             continue
         of_sum = _OfSum(norm)
-        limit = _fit_limit(due, of_sum)
+        limit = fit_limit(due, of_sum)
         if limit is None or not all(
             np.all(
-                np.abs(one.case.observed - _sum_clipped(one, of_sum, limit))
+                np.abs(one.case.observed - sum_clipped(one, of_sum, limit))
                 <= find_tolerance(one.case, context.replicas)
             )
             for one in due
         ):
             continue
-        sizes = np.concatenate([np.ravel(of_sum(one, 0)) for one in due])
-        clipped = sizes[sizes > limit]
-        if clipped.max() <= _DIFFERENT * clipped.min():
+        if not _are_apart(due, of_sum, limit) and not _clips_elsewhere(
+            context, due, norm, limit
+        ):
             continue
         clip = words.format(limit)
         yield Hypothesis(
             code="clip-before-reduction",
-            predicted={s.number: _sum_clipped(s, norm, limit) for s in plain},
+            predicted={s.number: sum_clipped(s, norm, limit) for s in plain},
             detail=f"every replica clips {clip} before the replicas' gradients are "
             "added up: none is so large, and their sum is",
             of_due=True,
@@ -128,6 +184,41 @@ def explain_by_clip_of_none(context: Context) -> Iterator[Hypothesis]:
             detail=f"one device clips {clip}, and the cluster clips nothing",
             of_due=True,
         )
+
+
+def _clips_elsewhere(
+    context: Context, due: Sequence[Source], norm: Norm, limit: float
+) -> bool:
+    """Whether one device handles its other gradients of the same variables like that.
+
+    Those are told by what it has before and after: smaller ones have to be left as they
+    are, and there must be some.
+    """
+    reference = context.evidence.reference
+    is_smaller = False
+    for source in due:
+        key = replace(source.case.key, phase="local_gradient", replica=WHOLE)
+        for step in range(reference.steps):
+            before = reference.get(replace(key, step=step))
+            after = reference.get(replace(key, step=step, phase="reduced_gradient"))
+            if step == source.case.key.step or before is None or after is None:
+                continue
+            case = replace(
+                source.case,
+                key=replace(source.case.key, step=step),
+                observed=densify(after),
+                expected=densify(before),
+                rows=None,
+            )
+            size = norm.relate(replace(source, case=case), case.expected)
+            share = 1.0 if size is None else find_share(size, limit)
+            rest = np.abs(case.observed - share * case.expected)
+            if size is None or not np.all(
+                rest <= find_tolerance(case, context.replicas)
+            ):
+                return False
+            is_smaller = is_smaller or bool(np.all(size <= limit) and np.any(size))
+    return is_smaller
 
 
 def _make_due(source: Source) -> Source:
@@ -161,11 +252,11 @@ def explain_by_own_clip(context: Context) -> Iterator[Hypothesis]:
     found = list_sources(context, own=True)
     code = name_missing_sum(context)
     for words, norm, sources in _list_norms(context, found):
-        limit = _fit_limit(sources, norm)
+        limit = fit_limit(sources, norm)
         if limit is not None:
             yield Hypothesis(
                 code=code,
-                predicted={s.number: _sum_clipped(s, norm, limit) for s in sources},
+                predicted={s.number: sum_clipped(s, norm, limit) for s in sources},
                 detail=f"each replica clips {words.format(limit)} and goes on with "
                 "what it has",
             )
@@ -204,137 +295,8 @@ def _predict_small(
     for number, source in untouched.items():
         total = np.sum(source.terms, axis=0)
         size = norm.relate(source, total)
-        clipped = total if size is None else total * _find_share(size, limit)
+        clipped = total if size is None else total * find_share(size, limit)
         rest = np.abs(source.case.expected - clipped)
         if np.all(rest <= find_tolerance(source.case, context.replicas)):
-            found[number] = _sum_clipped(source, norm, limit)
+            found[number] = sum_clipped(source, norm, limit)
     return found
-
-
-def _find_share(size: float | Array, limit: float) -> Array:
-    """What a clip leaves of values of a size: min(1, limit / size)."""
-    size = np.asarray(size)
-    return np.minimum(
-        1.0, np.divide(limit, size, out=np.ones(size.shape), where=size > 0)
-    )
-
-
-def _sum_clipped(source: Source, norm: Norm, limit: float, mean: float = 1.0) -> Array:
-    total = np.zeros_like(source.case.expected)
-    for place, term in enumerate(source.terms):
-        total = total + mean * _find_share(norm(source, place), limit) * term
-    return total
-
-
-def _fit_limit(
-    sources: Sequence[Source], norm: Norm, mean: float = 1.0
-) -> float | None:
-    """The limit that leaves least of what was observed; None if it would clip nothing.
-
-    Σ_r g_r min(1, c/‖g_r‖) is piecewise linear in c: Newton's iteration on the
-    least-squares error, from several starts. Every value weighs alike.
-    """
-    sums = _join_sums(
-        [_make_sum(source, norm, mean) for source in sources if source.arrived]
-    )
-    sizes = np.concatenate([one.norms.ravel() for one in sums] or [np.zeros(0)])
-    sizes = sizes[np.isfinite(sizes)]
-    if not np.any(sizes):
-        return None
-    starts = {0.0, *np.quantile(sizes, (0.3, 0.5, 0.7, 0.9, 0.97)).tolist()}
-    limits = [_refine(sums, start) for start in sorted(starts)]
-    best = min(limits, key=lambda limit: sum(one.measure_rest(limit) for one in sums))
-    return best if 0 < best < float(sizes.max()) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _ClippedSum:
-    """Σ_r g_r min(1, c/‖g_r‖) of elements, against what was observed of them.
-
-    Attributes:
-        observed: [elements].
-        terms: By addend: [addends, elements].
-        norms: What each element is clipped by: [addends, elements].
-    """
-
-    observed: Array
-    terms: Array
-    norms: Array
-
-    def find_rest(self, limit: float) -> Array:
-        """What is left of the observed value."""
-        shares = _find_share(self.norms, limit)
-        return np.asarray(self.observed - np.sum(shares * self.terms, axis=0))
-
-    def find_slope(self, limit: float) -> Array:
-        """By how much the sum grows with the limit."""
-        none = np.zeros(self.terms.shape)
-        clipped = self.norms > limit
-        return np.asarray(
-            np.sum(np.divide(self.terms, self.norms, out=none, where=clipped), axis=0)
-        )
-
-    def measure_rest(self, limit: float) -> float:
-        """Sum of the squares of what is left."""
-        return float(np.sum(self.find_rest(limit) ** 2))
-
-
-def _make_sum(source: Source, norm: Norm, mean: float) -> _ClippedSum:
-    """One value, scaled so that each weighs alike.
-
-    Of a large value some elements do: those in which it is furthest from the plain sum,
-    which a clip has changed, and as many others.
-    """
-    observed = source.case.observed
-    terms = [mean * term for term in source.terms]
-    scale = max(map(measure_size, (observed, *terms)))
-    picked = _pick_elements(np.abs(observed - sum(terms)))
-    norms = [
-        np.broadcast_to(norm(source, place), observed.shape).ravel()[picked]
-        for place in range(len(terms))
-    ]
-    return _ClippedSum(
-        observed=observed.ravel()[picked] / scale,
-        terms=np.stack([term.ravel()[picked] / scale for term in terms]),
-        norms=np.stack(norms),
-    )
-
-
-def _join_sums(sums: Sequence[_ClippedSum]) -> list[_ClippedSum]:
-    """Those of as many addends as one, so that a step takes few calls."""
-    groups: dict[int, list[_ClippedSum]] = {}
-    for one in sums:
-        groups.setdefault(len(one.terms), []).append(one)
-    return [
-        _ClippedSum(
-            observed=np.concatenate([one.observed for one in group]),
-            terms=np.concatenate([one.terms for one in group], axis=1),
-            norms=np.concatenate([one.norms for one in group], axis=1),
-        )
-        for group in groups.values()
-    ]
-
-
-def _pick_elements(rest: Array) -> npt.NDArray[np.int_]:
-    """Places of elements of a value, made flat: where most is left, and others."""
-    if rest.size <= 2 * _ENOUGH:
-        return np.arange(rest.size)
-    largest = np.argpartition(rest.ravel(), -_ENOUGH)[-_ENOUGH:]
-    others = np.random.default_rng(0).integers(0, rest.size, _ENOUGH)
-    return np.concatenate([largest, others])
-
-
-def _refine(sums: Sequence[_ClippedSum], limit: float) -> float:
-    for _ in range(25):
-        upper = lower = 0.0
-        for one in sums:
-            slope = one.find_slope(limit)
-            upper += float(np.sum(one.find_rest(limit) * slope))
-            lower += float(np.sum(slope * slope))
-        if lower == 0:
-            break
-        move = upper / lower
-        limit = max(limit + move, 0.0)
-        if abs(move) <= 1e-12 * limit:
-            break
-    return limit

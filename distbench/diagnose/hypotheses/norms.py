@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol
@@ -11,7 +12,7 @@ import numpy as np
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.addends import Source, find_gradient
 from distbench.diagnose.context import Context
-from distbench.trace import SparseRows, Trace, TraceKey
+from distbench.trace import SparseRows, Trace, TraceKey, Value
 
 Measure = Callable[[Source, int], float | Array]
 
@@ -102,11 +103,16 @@ class GlobalNorm:
         context: The wrong values.
         of_call: Whether of the variables that are updated with a value alone, where a
             step updates several times.
+        of_rows: Whether repeated rows of sparse gradients are added up. TensorFlow's
+            norm of such a gradient is that of its slices.
     """
 
-    def __init__(self, context: Context, *, of_call: bool = False) -> None:
+    def __init__(
+        self, context: Context, *, of_call: bool = False, of_rows: bool = False
+    ) -> None:
         self._context = context
         self._of_call = of_call
+        self._of_rows = of_rows
         self._known: dict[tuple[int, int, int], float] = {}
 
     def __call__(self, source: Source, place: int) -> float:
@@ -127,9 +133,8 @@ class GlobalNorm:
         return self._measure(self._context.evidence.observed, source.case.key)
 
     def _measure(self, trace: Trace, key: TraceKey) -> float:
-        # TensorFlow's norm of a sparse gradient is that of its slices.
         squares = [
-            measure_norm(np.asarray(getattr(value, "values", value), np.float64)) ** 2
+            measure_norm(self._list_numbers(value)) ** 2
             for place, value in trace.select(
                 step=key.step, phase=key.phase, replica=key.replica
             )
@@ -137,13 +142,46 @@ class GlobalNorm:
         ]
         return float(np.sqrt(sum(squares)))
 
+    def _list_numbers(self, value: Value) -> Array:
+        if isinstance(value, SparseRows) and not self._of_rows:
+            return np.asarray(value.values, np.float64)
+        return densify(value)
+
 
 def list_global_norms(context: Context) -> Iterator[GlobalNorm]:
-    """That over all of a step, and that of each update where a step has several."""
-    yield GlobalNorm(context)
-    places = context.evidence.observed.values
-    if any(key.call for key in places if key.phase == "local_gradient"):
-        yield GlobalNorm(context, of_call=True)
+    """That over all of a step, and that of each update where a step has several.
+
+    Where some gradients are sparse, also with their rows added up.
+    """
+    found = list(context.evidence.observed.select(phase="local_gradient"))
+    of_calls = (False, True) if any(key.call for key, _ in found) else (False,)
+    is_sparse = any(isinstance(value, SparseRows) for _, value in found)
+    for of_call, of_rows in itertools.product(
+        of_calls, (False, True) if is_sparse else (False,)
+    ):
+        yield GlobalNorm(context, of_call=of_call, of_rows=of_rows)
+
+
+class JointNorm:
+    """One norm of all replicas' gradients, made of the norm of each.
+
+    Args:
+        norm: That of one addend.
+        join: Makes one of those of all addends: [addends, ...].
+    """
+
+    def __init__(self, norm: Norm, join: Callable[[Array], Array]) -> None:
+        self._norm = norm
+        self._join = join
+
+    def __call__(self, source: Source, place: int) -> Array:  # noqa: ARG002  # as `Norm`
+        """The same for each addend."""
+        norms = [self._norm(source, other) for other in range(len(source.terms))]
+        return np.asarray(self._join(np.asarray(norms)))
+
+    def relate(self, source: Source, value: Array) -> float | Array | None:
+        """That of a value, which is one alone."""
+        return self._norm.relate(source, value)
 
 
 class Ratio:

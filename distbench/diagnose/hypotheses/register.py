@@ -21,6 +21,7 @@ from distbench.diagnose.hypotheses import (
     precision,
     reduction,
     repeated,
+    scaled,
     slot_rule,
     slot_statistic,
     slots,
@@ -75,6 +76,7 @@ CAUSES: tuple[Explain, ...] = (
     clipping.explain_by_clip,
     clipping.explain_by_clip_of_none,
     clipping.explain_by_own_clip,
+    clipping.explain_by_joint_clip,
     nonlinear.explain_by_sign,
     wires.explain_by_wire,
     nonlinear.explain_by_unit_norm,
@@ -109,9 +111,18 @@ _FITTED_APIECE: tuple[Explain, ...] = (
 """Fits with a factor for each step or replica. Beside a led statistic they name no
 cause: what it scales has such factors, whatever it is that leads it."""
 
+LAST: tuple[Explain, ...] = (scaled.explain_by_numbers_of_each,)
+"""Fits with numbers for each value apart, which any narrower cause has as well."""
+
 
 def list_hypotheses(context: Context) -> Iterator[Hypothesis]:
     """Ask every cause what the wrong values would be under it, in order."""
     for explain in CAUSES:
         if not (context.led and explain in _FITTED_APIECE):
             yield from explain(context)
+
+
+def list_last(context: Context) -> Iterator[Hypothesis]:
+    """The same of what is asked where the others leave something open."""
+    for explain in LAST:
+        yield from explain(context)

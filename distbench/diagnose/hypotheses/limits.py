@@ -1,0 +1,145 @@
+"""The limit of a clip that is taken of addends, fitted to what became of their sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from distbench.compare.values import Array, measure_size
+from distbench.diagnose.addends import Source
+from distbench.diagnose.hypotheses.norms import Norm
+
+_ENOUGH = 2048
+"""Elements of a large value that a limit is fitted to, twice: it is one number, and
+what it foretells is held against all."""
+
+
+def find_share(size: float | Array, limit: float) -> Array:
+    """What a clip leaves of values of a size: min(1, limit / size)."""
+    size = np.asarray(size)
+    return np.minimum(
+        1.0, np.divide(limit, size, out=np.ones(size.shape), where=size > 0)
+    )
+
+
+def sum_clipped(source: Source, norm: Norm, limit: float, mean: float = 1.0) -> Array:
+    """What is left of a sum whose addends are clipped first."""
+    total = np.zeros_like(source.case.expected)
+    for place, term in enumerate(source.terms):
+        total = total + mean * find_share(norm(source, place), limit) * term
+    return total
+
+
+def fit_limit(sources: Sequence[Source], norm: Norm, mean: float = 1.0) -> float | None:
+    """The limit that leaves least of what was observed; None if it would clip nothing.
+
+    Σ_r g_r min(1, c/‖g_r‖) is piecewise linear in c: Newton's iteration on the
+    least-squares error, from several starts. Every value weighs alike.
+    """
+    sums = _join_sums(
+        [_make_sum(source, norm, mean) for source in sources if source.arrived]
+    )
+    sizes = np.concatenate([one.norms.ravel() for one in sums] or [np.zeros(0)])
+    sizes = sizes[np.isfinite(sizes)]
+    if not np.any(sizes):
+        return None
+    starts = {0.0, *np.quantile(sizes, (0.3, 0.5, 0.7, 0.9, 0.97)).tolist()}
+    limits = [_refine(sums, start) for start in sorted(starts)]
+    best = min(limits, key=lambda limit: sum(one.measure_rest(limit) for one in sums))
+    return best if 0 < best < float(sizes.max()) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _ClippedSum:
+    """Σ_r g_r min(1, c/‖g_r‖) of elements, against what was observed of them.
+
+    Attributes:
+        observed: [elements].
+        terms: By addend: [addends, elements].
+        norms: What each element is clipped by: [addends, elements].
+    """
+
+    observed: Array
+    terms: Array
+    norms: Array
+
+    def find_rest(self, limit: float) -> Array:
+        """What is left of the observed value."""
+        shares = find_share(self.norms, limit)
+        return np.asarray(self.observed - np.sum(shares * self.terms, axis=0))
+
+    def find_slope(self, limit: float) -> Array:
+        """By how much the sum grows with the limit."""
+        none = np.zeros(self.terms.shape)
+        clipped = self.norms > limit
+        return np.asarray(
+            np.sum(np.divide(self.terms, self.norms, out=none, where=clipped), axis=0)
+        )
+
+    def measure_rest(self, limit: float) -> float:
+        """Sum of the squares of what is left."""
+        return float(np.sum(self.find_rest(limit) ** 2))
+
+
+def _make_sum(source: Source, norm: Norm, mean: float) -> _ClippedSum:
+    """One value, scaled so that each weighs alike.
+
+    Of a large value some elements do: those in which it is furthest from the plain sum,
+    which a clip has changed, and as many others.
+    """
+    observed = source.case.observed
+    terms = [mean * term for term in source.terms]
+    scale = max(map(measure_size, (observed, *terms)))
+    picked = _pick_elements(np.abs(observed - sum(terms)))
+    norms = [
+        np.broadcast_to(norm(source, place), observed.shape).ravel()[picked]
+        for place in range(len(terms))
+    ]
+    return _ClippedSum(
+        observed=observed.ravel()[picked] / scale,
+        terms=np.stack([term.ravel()[picked] / scale for term in terms]),
+        norms=np.stack(norms),
+    )
+
+
+def _join_sums(sums: Sequence[_ClippedSum]) -> list[_ClippedSum]:
+    """Those of as many addends as one, so that a step takes few calls."""
+    groups: dict[int, list[_ClippedSum]] = {}
+    for one in sums:
+        groups.setdefault(len(one.terms), []).append(one)
+    return [
+        _ClippedSum(
+            observed=np.concatenate([one.observed for one in group]),
+            terms=np.concatenate([one.terms for one in group], axis=1),
+            norms=np.concatenate([one.norms for one in group], axis=1),
+        )
+        for group in groups.values()
+    ]
+
+
+def _pick_elements(rest: Array) -> npt.NDArray[np.int_]:
+    """Places of elements of a value, made flat: where most is left, and others."""
+    if rest.size <= 2 * _ENOUGH:
+        return np.arange(rest.size)
+    largest = np.argpartition(rest.ravel(), -_ENOUGH)[-_ENOUGH:]
+    others = np.random.default_rng(0).integers(0, rest.size, _ENOUGH)
+    return np.concatenate([largest, others])
+
+
+def _refine(sums: Sequence[_ClippedSum], limit: float) -> float:
+    for _ in range(25):
+        upper = lower = 0.0
+        for one in sums:
+            slope = one.find_slope(limit)
+            upper += float(np.sum(one.find_rest(limit) * slope))
+            lower += float(np.sum(slope * slope))
+        if lower == 0:
+            break
+        move = upper / lower
+        limit = max(limit + move, 0.0)
+        if abs(move) <= 1e-12 * limit:
+            break
+    return limit
