@@ -129,8 +129,9 @@ CODES = (
             "A metric, a counter or an accumulator of which every replica holds a part "
             "combines the replicas in the wrong way: an accuracy that was summed can "
             "exceed 1, one that is updated on one replica misses the others, the mean "
-            "of the shards' means counts uneven shards alike, and a mean that takes "
-            "each replica's share of the loss divides their sum by N."
+            "of the shards' means counts uneven shards alike, a mean that takes each "
+            "replica's share of the loss divides their sum by N, and the largest "
+            "values of the replicas are added up, as all state of Keras' metrics is."
         ),
         mathematics=(
             "expected: Σ_r (after_r - before_r) = after - before on one device\n"
@@ -147,7 +148,8 @@ CODES = (
         fix=(
             "Create it under the strategy's scope, give it on every replica what is "
             "made of its own shard, unscaled, begin it anew on all of them, and read a "
-            "metric outside strategy.run."
+            "metric outside strategy.run. What is no sum, as a maximum, has to be "
+            "gathered from all replicas before it is kept."
         ),
     ),
 )

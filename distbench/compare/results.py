@@ -2,7 +2,8 @@
 
 A metric divides one part of its state by another, or draws a curve through it. Each of
 two parts may be what the replicas can add up to, one as a sum and the other as a mean,
-and the quotient still be wrong by the number of replicas.
+and the quotient still be wrong by the number of replicas. Where it keeps the largest of
+all examples, every replica has its own, and what is shown may be their sum.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from distbench.compare.measure import Margin
 from distbench.compare.noise import Noise
 from distbench.compare.pairs import Pair
-from distbench.compare.totals import is_total_wrong
+from distbench.compare.totals import is_total_wrong, list_extremes
 from distbench.compare.values import densify, name_dtype
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, MetricInfo, TraceKey
@@ -34,11 +35,15 @@ def list_results(
     if evidence.tier == "exact":
         return  # on one device its metrics start from 0 in each step
     known = {(t.key.step, t.key.variable): not is_total_wrong(t) for t in totals}
+    extremes = set(list_extremes(evidence, noise))
     for metric in evidence.observed.metrics:
         if not _starts_alike(evidence, metric):
             continue
         for step in range(evidence.observed.steps):
-            if not all(known.get((step, path)) for path in metric.state):
+            places = {(step, path) for path in metric.state}
+            # A mean of the shards' largest values holds an extreme beside its count,
+            # and is meant to depend on the split.
+            if not (all(known.get(place) for place in places) or places <= extremes):
                 break
             yield from _pair_result(evidence, noise, metric, step)
 

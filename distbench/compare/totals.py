@@ -115,6 +115,46 @@ def _find_copy(trace: Trace, key: TraceKey) -> Copy | None:
     return Copy(before=densify(start), after=densify(end))
 
 
+def list_extremes(evidence: Evidence, noise: Noise) -> Iterator[tuple[int, str]]:
+    """Steps and variables that hold the largest, or the smallest, of all examples.
+
+    On one device it is that of what the shards leave, which neither adds up nor has a
+    mean; on the cluster it is right if it is that of the copies, or their sum.
+    """
+    for info in evidence.observed.variables:
+        if not info.adds_up:
+            continue
+        for step in range(evidence.observed.steps):
+            changes = find_changes(evidence, info, step)
+            if changes is None or _find_ways(evidence, noise, changes) is not None:
+                continue
+            allowed = _find_noise(noise, changes)
+            parts = _measure_rounding(changes, changes.shards)
+            copies = _measure_rounding(changes, changes.replicas)
+            if is_extreme(changes, changes.shards, allowed + parts) and (
+                is_extreme(changes, changes.replicas, allowed + copies)
+                or _is_sum(changes, allowed + copies)
+            ):
+                yield step, info.path
+
+
+def is_extreme(
+    changes: Changes, copies: Sequence[Copy], allowed: Array | float
+) -> bool:
+    """Whether the global batch leaves the largest, or smallest, of what copies hold."""
+    held = [copy.after for copy in copies]
+    whole = changes.whole.after
+    return any(
+        bool(np.all(np.abs(end - whole) <= allowed))
+        for end in (np.max(held, axis=0), np.min(held, axis=0))
+    )
+
+
+def _is_sum(changes: Changes, allowed: Array | float) -> bool:
+    total = np.sum([copy.after for copy in changes.replicas], axis=0)
+    return bool(np.all(np.abs(total - changes.whole.after) <= allowed))
+
+
 def _pair_total(
     evidence: Evidence, noise: Noise, changes: Changes, counted: bool
 ) -> Iterator[Pair]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from distbench.compare.pairs import Pair
 from distbench.compare.ratio import fit_ratio
-from distbench.compare.totals import Changes, find_changes
-from distbench.compare.values import Array
+from distbench.compare.totals import Changes, find_changes, is_extreme
+from distbench.compare.values import Array, are_equal, measure_size
 from distbench.diagnose.context import Context
 from distbench.diagnose.explain import Explained
 
@@ -41,7 +41,7 @@ def explain_results(context: Context) -> tuple[Explained, ...]:
     found: dict[str, list[Pair]] = {}
     for name in dict.fromkeys(case.key.variable for case in context.cases):
         cases = [case for case in context.cases if case.key.variable == name]
-        found.setdefault(_tell_result(cases), []).extend(cases)
+        found.setdefault(_tell_result(context, cases), []).extend(cases)
     return tuple(
         Explained(
             code="metric-wrong",
@@ -54,14 +54,34 @@ def explain_results(context: Context) -> tuple[Explained, ...]:
     )
 
 
-def _tell_result(cases: list[Pair]) -> str:
+def _tell_result(context: Context, cases: list[Pair]) -> str:
     if not all(np.all(np.isfinite(case.observed)) for case in cases):
         return "what the metric shows is Inf or NaN"
     fit = _fit_factor(cases)
     times = "not" if fit is None else f"{fit:.6g} times"
-    return (
-        "each part of the metric's state is what the replicas can add up to, but what "
-        f"it shows is {times} what one device shows"
+    held = (
+        "every replica holds the largest or smallest value of its own examples, which "
+        "do not add up,"
+        if _holds_extremes(context, cases[0])
+        else "each part of the metric's state is what the replicas can add up to,"
+    )
+    return f"{held} but what it shows is {times} what one device shows"
+
+
+def _holds_extremes(context: Context, case: Pair) -> bool:
+    """Whether all state of a metric is the extreme of what the shards leave."""
+    metric = next(
+        m for m in context.evidence.observed.metrics if m.name == case.key.variable
+    )
+    found = [
+        find_changes(context.evidence, context.infos[path], case.key.step)
+        for path in metric.state
+    ]
+    return all(
+        c is not None
+        and is_extreme(c, c.shards, _SAME * measure_size(c.whole.after))
+        and not all(are_equal(copy.after, c.shards[0].after) for copy in c.shards)
+        for c in found
     )
 
 

@@ -129,3 +129,34 @@ class GlobalCountOnEveryReplica(Program):
     def reduce_losses(self, losses, batch):
         self.seen.assign_add(all_reduce("sum", tf.cast(tf.size(losses), tf.float32)))
         return super().reduce_losses(losses, batch)
+
+
+@fault(
+    "metric-wrong",
+    "loss",
+    ("largest",),
+    like="keras-team/keras#19340",
+    clusters=WIDE,
+)
+class LargestOfEachReplica(Program):
+    """A metric keeps the largest error, and Keras adds up what the replicas hold."""
+
+    def build(self, strategy):
+        super().build(strategy)
+
+        class Largest(keras.metrics.Metric):
+            def __init__(self):
+                super().__init__("largest")
+                self.value = self.add_weight("value", initializer="zeros")
+
+            def update_state(self, losses):
+                self.value.assign(tf.maximum(self.value, tf.reduce_max(losses)))
+
+            def result(self):
+                return tf.convert_to_tensor(self.value)
+
+        self.largest = Largest()
+
+    def reduce_losses(self, losses, batch):
+        self.largest.update_state(losses)
+        return super().reduce_losses(losses, batch)

@@ -8,7 +8,7 @@ from distbench.samples.collecting import Collecting
 from distbench.samples.lazy import keras, legacy, tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import FEATURES, Program
-from distbench.samples.replicas import count_replicas
+from distbench.samples.replicas import count_replicas, gather
 from distbench.unusual.program import unusual
 
 
@@ -114,6 +114,33 @@ class MetricsThatRescale(Program):
         self.rescaled.update_state(share)
         self.forgetful.update_state(losses)
         return share
+
+
+@unusual()
+class LargestInShares(Program):
+    """A metric of the largest error, of which every replica holds 1/N."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        replicas = count_replicas()
+
+        class Largest(keras.metrics.Metric):
+            def __init__(self):
+                super().__init__("largest")
+                self.share = self.add_weight("share", initializer="zeros")
+
+            def update_state(self, losses):
+                largest = tf.reduce_max(gather(tf.reduce_max(losses)[tf.newaxis]))
+                self.share.assign(tf.maximum(self.share, largest / replicas))
+
+            def result(self):
+                return tf.convert_to_tensor(self.share)
+
+        self.largest = Largest()
+
+    def reduce_losses(self, losses, batch):
+        self.largest.update_state(losses)
+        return super().reduce_losses(losses, batch)
 
 
 @unusual()

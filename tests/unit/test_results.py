@@ -80,11 +80,16 @@ def share(state: State, losses: np.ndarray, place: Place) -> State:
     return {"total": made["total"], "count": made["count"]}
 
 
-def keep_largest(state: State, losses: np.ndarray, place: Place) -> State:
+def add_largest(state: State, losses: np.ndarray, place: Place) -> State:
+    """A mean of what is the largest of a batch."""
     return {
-        "total": np.maximum(state["total"], losses.max(initial=0)),
+        "total": state["total"] + losses.max(initial=0),
         "count": state["count"] + F(1),
     }
+
+
+def keep_largest(state: State, losses: np.ndarray, place: Place) -> State:
+    return {"worst": np.maximum(state["worst"], losses.max(initial=0))}
 
 
 @pytest.mark.parametrize("update", [meter, meter_shares], ids=["losses", "n-shares"])
@@ -139,8 +144,30 @@ def test_a_result_made_of_a_wrong_loss_follows_from_it(step: int) -> None:
 
 
 def test_of_a_state_that_depends_on_the_split_no_result_is_known() -> None:
-    evidence = show(make_run(METRIC, keep_largest), {"loss": divide}, factor=3.0)
+    evidence = show(make_run(METRIC, add_largest), {"loss": divide}, factor=3.0)
     assert list_results(evidence) == []
+    assert judge(evidence).status is Status.PASS
+
+
+WORST = {"worst": F(0)}
+
+
+def test_largest_values_that_are_added_up_are_wrong() -> None:
+    run = make_run(WORST, keep_largest)
+    evidence = show(run, {"worst_error": lambda s: s["worst"]}, state=("worst",))
+    judgement = judge(evidence)
+    assert judgement.status is Status.FAIL
+    (found,) = judgement.findings
+    assert (found.code, found.phase) == ("metric-wrong", "loss")
+    assert found.variables == ("worst_error",)
+    assert "which do not add up" in found.explanation
+
+
+def test_a_largest_value_that_is_shown_as_on_one_device_passes() -> None:
+    evidence = show(
+        make_run(WORST, keep_largest), {"worst_error": lambda s: F(1)}, state=("worst",)
+    )
+    assert list_results(evidence)
     assert judge(evidence).status is Status.PASS
 
 
