@@ -39,7 +39,11 @@ def weigh_shards(evidence: Evidence, nature: Nature) -> Evidence:
         weight *= times if key.phase == "loss" else 1.0
         values[key] = _weigh(evidence, nature, key, value, weight)
         sums.setdefault(replace(key, replica=WHOLE), []).append(densify(values[key]))
-    totals = {key: np.sum(parts, axis=0) for key, parts in sums.items()}
+    totals = {
+        # Losses that are averaged are N times what adds up to that of all.
+        key: np.sum(parts, axis=0) / (times if key.phase == "loss" else 1.0)
+        for key, parts in sums.items()
+    }
     handed = {key: v for key, v in totals.items() if key.phase != "loss"}
     settled = find_settled(evidence, handed)
     made = Factors(reference)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import keras, keras3_base, tf
 from distbench.samples.program import FEATURES, HIDDEN, Program
-from distbench.samples.replicas import count_replicas, find_replica
+from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.program import unusual
 
 
@@ -36,6 +36,16 @@ class BatchStatisticsUnderMean(BatchStatistics):
         if count_replicas() == 1:
             return tf.reduce_mean(losses)
         return tf.reduce_mean(losses) * share
+
+
+@unusual()
+class LossOfAllReported(BatchStatistics):
+    """Trains on the own share; reports the loss of all, which every replica has."""
+
+    loss_reduction = "mean"
+
+    def report(self, loss):
+        return all_reduce("sum", loss)
 
 
 @unusual()

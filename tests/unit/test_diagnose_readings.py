@@ -751,3 +751,30 @@ def test_of_two_counts_the_wrong_one_is_told(
     assert (finding.code, finding.phase) == (code, "loss")
     assert finding.variables == ("", *sorted((wrong, "both"), reverse=wrong > "both"))
     assert finding.confidence > 0.999
+
+
+def test_losses_that_are_averaged_add_up_to_that_of_their_shards() -> None:
+    """Each replica reports the loss of all, and trains on its share."""
+    evidence = Simulator(by_statistics).make_evidence()
+    total = {
+        step: sum(
+            evidence.observed.values[key]
+            for key in evidence.observed.values
+            if (key.step, key.phase) == (step, "loss")
+        )
+        for step in range(3)
+    }
+    told = {
+        key: np.float32(total[key.step]) if key.phase == "loss" else value
+        for key, value in evidence.observed.values.items()
+    }
+    evidence = replace(
+        evidence,
+        observed=replace(evidence.observed, values=told),
+        loss_reduction="mean",
+    )
+    assert judge(evidence).status is Status.PASS
+    doubled = {k: 2 * v if k.phase == "loss" else v for k, v in told.items()}
+    observed = replace(evidence.observed, values=doubled)
+    judgement = judge(replace(evidence, observed=observed))
+    assert judgement.findings[0].code == "loss-misreported"
