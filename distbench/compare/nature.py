@@ -64,9 +64,9 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     if evidence.shards_known or regrouped is None:
         return Nature()
     replicas = range(evidence.reference.replicas)
-    whole = _take(evidence.reference, WHOLE)
-    shards = [_take(evidence.reference, r) for r in replicas]
-    others = [_take(regrouped, r) for r in replicas]
+    whole = take_gradients(evidence.reference, WHOLE)
+    shards = [take_gradients(evidence.reference, r) for r in replicas]
+    others = [take_gradients(regrouped, r) for r in replicas]
     if not whole or any(set(s) != set(whole) for s in (*shards, *others)):
         return Nature()
     lost = _measure_lost(evidence)
@@ -106,11 +106,10 @@ def _measure_lost(evidence: Evidence) -> float:
     return math.sqrt(u) if u > own else 0.0
 
 
-def _take(trace: Trace, replica: int) -> Places:
-    return {
-        (key.variable, key.call): densify(value)
-        for key, value in trace.select(step=0, phase="local_gradient", replica=replica)
-    }
+def take_gradients(trace: Trace, replica: int, step: int = 0) -> Places:
+    """The local gradients of a replica, or of `WHOLE`, in a step."""
+    found = trace.select(step=step, phase="local_gradient", replica=replica)
+    return {(key.variable, key.call): densify(value) for key, value in found}
 
 
 def _is_free_of_groups(
@@ -200,7 +199,7 @@ def _find_kind(
     doubled = evidence.probes.get("doubled")
     replica = int(np.argmax(evidence.reference.shards))
     once = shards[replica]
-    twice = {} if doubled is None else _take(doubled, replica)
+    twice = {} if doubled is None else take_gradients(doubled, replica)
     if set(twice) != set(once):
         return None
     if "once" in evidence.probes:
@@ -280,7 +279,7 @@ def _find_pulls(
     replica = int(np.argmax(evidence.reference.shards))
     doubled = evidence.probes.get("doubled")
     once = shards[replica]
-    twice = {} if doubled is None else _take(doubled, replica)
+    twice = {} if doubled is None else take_gradients(doubled, replica)
     if set(twice) != set(once):
         return None
     found: dict[str, tuple[float, float]] = {}

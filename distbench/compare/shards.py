@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from distbench.compare.factor import Factors
-from distbench.compare.nature import Nature
+from distbench.compare.nature import Nature, Places, take_gradients
 from distbench.compare.past_sum import find_settled, measure_slack
-from distbench.compare.values import Array, densify
+from distbench.compare.values import Array, densify, measure_norm
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value, Values
 
+Shares = Mapping[int, tuple[float, ...]]
+"""What each shard counts, by step."""
+_NEAR = 1e-4
+"""Only asks whether shards are weighed by one number each; the comparison decides."""
 _LATE: tuple[Phase, ...] = ("applied_gradient", "slot", "variable", "iterations")
 
 
-def weigh_shards(evidence: Evidence, nature: Nature) -> Evidence:
+def weigh_shards(
+    evidence: Evidence, nature: Nature, shares: Shares | None = None
+) -> Evidence:
     """Take each shard by itself for the reference, and their sum for the whole batch's.
 
     What comes after the reduction is known only if the single-device run went on with
@@ -26,6 +32,7 @@ def weigh_shards(evidence: Evidence, nature: Nature) -> Evidence:
     Args:
         evidence: With the whole batch as its reference.
         nature: How a replica's value follows from that of its shard.
+        shares: What each shard counts in a step, where no number of examples says.
     """
     reference = evidence.reference
     values = Values(reference.values)
@@ -35,7 +42,9 @@ def weigh_shards(evidence: Evidence, nature: Nature) -> Evidence:
         lambda key: key.phase in ("loss", "local_gradient") and key.replica != WHOLE
     )
     for key, value in alone.items():
-        weight = nature.weigh(reference.get_shards(key.step))[key.replica]
+        sizes = reference.get_shards(key.step)
+        counted = shares[key.step] if shares else nature.weigh(sizes)
+        weight = counted[key.replica]
         weight *= times if key.phase == "loss" else 1.0
         values[key] = _weigh(evidence, nature, key, value, weight)
         sums.setdefault(replace(key, replica=WHOLE), []).append(densify(values[key]))
@@ -73,6 +82,40 @@ def weigh_shards(evidence: Evidence, nature: Nature) -> Evidence:
         slack=slack,
         lost=0.0 if nature.grouped else nature.lost,
     )
+
+
+def find_shares(evidence: Evidence) -> Shares | None:
+    """What the shards count where each replica's mean has one weight in all gradients.
+
+    A replica that divides by what all of them count makes W_r / ΣW of its shard's own
+    mean. Nobody declares these: they are fitted to the sum of the gradients, of which
+    they must leave nothing, and made to add up to 1, so that a factor on all of them
+    shows. None where they do not fit, or are 1/N throughout: so count means of means.
+    """
+    shares: dict[int, tuple[float, ...]] = {}
+    replicas = range(evidence.reference.replicas)
+    for step in range(evidence.reference.steps):
+        shards = [take_gradients(evidence.reference, r, step) for r in replicas]
+        seen = [take_gradients(evidence.observed, r, step) for r in replicas]
+        if not seen[0] or any(set(p) != set(seen[0]) for p in (*shards, *seen)):
+            return None
+        # Not scaled: of what has no gradient there is rounding alone.
+        matrix = np.stack([_join(part, seen[0]) for part in shards], axis=1)
+        total = np.sum([_join(part, seen[0]) for part in seen], axis=0)
+        if len(total) < 4 * len(shards) or not np.all(np.isfinite(matrix)):
+            return None
+        fitted, *_ = np.linalg.lstsq(matrix, total, rcond=None)
+        rest = measure_norm(total - matrix @ fitted)
+        if rest > _NEAR * measure_norm(total) or min(fitted) < 0 or not any(fitted):
+            return None
+        shares[step] = tuple(map(float, fitted / np.sum(fitted)))
+    even = 1 / len(replicas)
+    found = [share for counted in shares.values() for share in counted]
+    return None if all(abs(share - even) <= _NEAR for share in found) else shares
+
+
+def _join(part: Places, order: Iterable[tuple[str, int]]) -> Array:
+    return np.concatenate([part[place].ravel() for place in order])
 
 
 def _weigh(

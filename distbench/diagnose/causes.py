@@ -9,6 +9,7 @@ from distbench.diagnose.addends import describe_untouched
 from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.drift import name_drift
+from distbench.diagnose.exchange import describe_exchange
 from distbench.diagnose.explain import Explained
 from distbench.diagnose.hypotheses.register import list_hypotheses, list_last
 from distbench.diagnose.own_shard import describe_alone
@@ -116,6 +117,7 @@ def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
     told = (
         describe_constraint(context)
         or describe_alone(context)
+        or describe_exchange(context)
         or describe_untouched(context)
     )
     return Explained(

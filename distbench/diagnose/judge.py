@@ -14,6 +14,7 @@ from distbench.compare.nature import find_row_sensitive
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.vacuity import find_uncompared, find_weak_phases
 from distbench.diagnose.examples import count_examples
+from distbench.diagnose.exchange import exchanges
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.links import Chain, judge_chain
 from distbench.diagnose.outcome import name_outcomes
@@ -116,7 +117,9 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
             is_rounding = _is_rounding(judgement, reading, other)
         if not reading.first_known:
             told = told or other
-    if told is None or (not is_rounding and _says_more(judgement, told)):
+    if told is None or _is_by_all(evidence, judgement):
+        return judgement
+    if not is_rounding and _says_more(judgement, told):
         return judgement
     # Where both find the same, the whole batch says better which replica is wrong.
     return judgement if _find_alike(judgement, told) else told
@@ -160,6 +163,18 @@ def _is_rounding(judgement: Judgement, reading: Reading, other: Judgement) -> bo
     of_gradients = judgement.findings[0].phase == "local_gradient"
     is_right = other.findings[0].phase not in ("loss", "local_gradient")
     return bool(reading.evidence.lost) and of_gradients and is_right
+
+
+def _is_by_all(evidence: Evidence, judgement: Judgement) -> bool:
+    """Whether the replicas count over all, and a known mistake in that is all of it.
+
+    A shard alone counts something else; nor does one odd factor prove anything.
+    """
+    if judgement.status is not Status.FAIL or not exchanges(evidence, "data"):
+        return False
+    first = judgement.findings[0]
+    is_odd = first.code == "scale-error"
+    return first.confidence >= ALL and _names_cause(judgement) and not is_odd
 
 
 def _find_alike(judgement: Judgement, other: Judgement) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from distbench.compare.nature import find_nature
+from distbench.compare.nature import Nature, find_nature
 from distbench.compare.noise import Noise
-from distbench.compare.shards import weigh_shards
+from distbench.compare.shards import find_shares, weigh_shards
+from distbench.diagnose.exchange import exchanges, means_whole
 from distbench.evidence import Evidence
 
 
@@ -34,9 +35,12 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     A program whose result depends on the grouping of its examples cannot arrive at it,
     and one that computes in a narrow dtype only within much rounding. Replicas are then
     held against their own shards, where bits repeat; where nothing says how these are
-    to be weighed, against what follows from their own gradients.
+    to be weighed, against what follows from their own gradients. Losses that are made
+    of the features of all replicas have no other meaning than the global batch.
     """
     nature = find_nature(evidence, noise)
+    if means_whole(evidence, nature):
+        return
     words = "note: rounding hides what one device makes of the global batch, so"
     if nature.grouped:
         words = (
@@ -46,14 +50,7 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     # A free run has left the reference behind after its first step.
     known = nature.kind is not None and evidence.tier != "free"
     if known and (nature.grouped or nature.lost):
-        weighed = weigh_shards(evidence, nature)
-        note = f"{words} each replica is compared with its own shard on one device"
-        yield Reading(evidence=weighed, note=note, decides=True)
-        yield Reading(
-            evidence=replace(weighed, summed=True),
-            note=f"{words} the replicas are compared with the sum of their shards on "
-            "one device",
-        )
+        yield from _weigh(evidence, nature, words)
     if nature.grouped:
         yield Reading(
             evidence=replace(evidence, known=()),
@@ -62,6 +59,19 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
             decides=True,
             first_known=False,
         )
+
+
+def _weigh(evidence: Evidence, nature: Nature, words: str) -> Iterator[Reading]:
+    """Each replica's own shard, by its size or by what all of them count."""
+    counted = nature.kind == "mean" and exchanges(evidence, "data")
+    weighed = weigh_shards(evidence, nature, find_shares(evidence) if counted else None)
+    note = f"{words} each replica is compared with its own shard on one device"
+    yield Reading(evidence=weighed, note=note, decides=True)
+    yield Reading(
+        evidence=replace(weighed, summed=True),
+        note=f"{words} the replicas are compared with the sum of their shards on "
+        "one device",
+    )
 
 
 def repeats(evidence: Evidence) -> bool:

@@ -11,6 +11,7 @@ from distbench.compare.comparison import Judged
 from distbench.compare.pairs import TOLD
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.context import Context, is_number
+from distbench.diagnose.exchange import tell_lost_gradient
 from distbench.diagnose.explain import (
     Explained,
     fit_cases,
@@ -117,6 +118,8 @@ def _explain_root(
     if losses:
         of_loss = leave_out_later(explain_cases(about_loss), chain)
     if not of_loss:
+        if not losses and _was_seen(chain, "loss"):
+            causes = tell_lost_gradient(context, causes)
         yield from _report(context, causes, gradients)
         return
     same = [cause for cause in causes if _is_same_factor(cause, of_loss)]
@@ -131,7 +134,7 @@ def _explain_root(
         )
         yield from _report(context, raised, gradients)
         return
-    unknown = all(cause.code == "unexplained" for cause in of_loss)
+    unknown = all(map(is_vague, of_loss))
     if causes and unknown and causes[0].code in ("unexplained", "scale-error"):
         # Of so few numbers nothing can be said but what is said of their gradients.
         raised = tuple(replace(cause, phase="loss") for cause in causes)

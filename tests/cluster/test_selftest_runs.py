@@ -27,6 +27,8 @@ LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
         ("first-replica-alone-begins-anew", "mirrored:2"),
         pytest.param("mean-of-means-under-statistics", "mwms:4", marks=LONG),
         pytest.param("scale-not-undone", "mirrored:2", marks=LONG),
+        ("statistics-of-others-are-constants", "mwms:2"),
+        pytest.param("places-in-the-own-shard", "central:2", marks=LONG),
     ],
 )
 def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
@@ -43,6 +45,9 @@ def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
         pytest.param("dropout", "mirrored:2", marks=LONG),
         ("overflow-on-one-replica", "mwms:2"),
         ("collects-own-gradients", "mirrored:2"),
+        # A feature travels with the count that scales what is trained.
+        ("count-of-all-under-statistics", "mwms:2"),
+        pytest.param("statistics-of-all", "central:2", marks=LONG),
     ],
 )
 def test_an_unusual_program_passes(name: str, cluster: str) -> None:

@@ -21,6 +21,7 @@ from distbench.worker.stepping.steps import Step
 from distbench.worker.subjects.batches import check_batches
 from distbench.worker.subjects.sizes import Sizes, find_sizes
 from distbench.worker.taps.draws import find_draws
+from distbench.worker.taps.exchange import Exchange, find_exchange
 from distbench.worker.taps.given import select_gradients, select_state
 
 
@@ -32,6 +33,7 @@ class TrainingJobs:
         self._session: Session | None = None
         self._prepared: tuple[Session, Step, Sizes] | None = None
         self._draws: Mapping[str, str] = {}
+        self._exchange: Exchange = ""
 
     @property
     def prepared(self) -> tuple[Session, Step, Sizes]:
@@ -71,6 +73,7 @@ class TrainingJobs:
         trained = session.make_step()
         graph = session.prepare(trained, list(sizes.cut(0, batch)))
         self._draws = find_draws(graph)
+        self._exchange = find_exchange(session.board, session.table)
         for step in range(late):
             self._task.report_progress(step=step, phase="before the restore")
             self.run_step(session, trained, step, sizes, {})
@@ -183,6 +186,7 @@ class TrainingJobs:
                 "tier": tier,
                 "micro_steps": session.board.count_gradients(),
                 "draws": self._draws,
+                "exchange": self._exchange,
             },
             metrics=session.metrics,
             resized=sizes.resized,

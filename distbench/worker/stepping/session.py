@@ -131,7 +131,7 @@ class Session:
         """What a replica runs, with an eye on which replica it is and what it did."""
 
         def watched(batch: Any) -> Any:
-            with self.board.enter_replica():
+            with self.board.enter_replica(batch):
                 try:
                     result = function(batch)
                 except Exception:

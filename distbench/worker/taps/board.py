@@ -86,6 +86,8 @@ class TapBoard:
         device: Where the taps live, such as `/job:chief/cpu:0`.
 
     Attributes:
+        given: The tensors that each replica's step was traced with, by replica.
+        trained_by: What tapes differentiated by variables of the subject, by replica.
         failed_replica: The first replica for which the subject's code raised.
         failed_phase: The last phase that it had reached; `loss` if it had none.
         find_shape: Gives the shape of the variable with a path.
@@ -108,6 +110,8 @@ class TapBoard:
         self._depth: dict[int, int] = {}
         self._seen: dict[tuple[int, str], list[Any]] = {}
         self._targets: dict[int, list[Any]] = {}
+        self.given: dict[int, list[Any]] = {}
+        self.trained_by: dict[int, list[Any]] = {}
         self._digests = Digests()
         self._is_between = False
         self._local = threading.local()
@@ -148,17 +152,23 @@ class TapBoard:
             self._is_between = False
 
     @contextmanager
-    def enter_replica(self) -> Iterator[None]:
-        """Around one replica's step: a new trace counts its calls from 0."""
+    def enter_replica(self, batch: Any) -> Iterator[None]:
+        """Around one replica's step: a new trace counts its calls from 0.
+
+        Args:
+            batch: What the step is given.
+        """
         replica = self.find_replica()
         self._reached.pop(replica, None)
         self._forget_trace(replica)
+        self.given[replica] = [t for t in tf.nest.flatten(batch) if tf.is_tensor(t)]
         yield
 
     def _forget_trace(self, replica: int) -> None:
         """Drop what was seen while another graph was traced."""
         self._calls[replica] = self._depth[replica] = 0
         self._targets.pop(replica, None)
+        self.trained_by.pop(replica, None)
         self._digests.forget(replica)
         for key in [key for key in self._seen if key[0] == replica]:
             del self._seen[key]
@@ -228,16 +238,20 @@ class TapBoard:
         seen = self._seen.get((self.find_replica(), variable), [])
         return seen[0] if len(seen) == 1 and is_in_reach(seen[0]) else None
 
-    def remember_target(self, target: Any, *, trains: bool) -> None:  # noqa: ARG002  # for those who watch what trains alone
+    def remember_target(self, target: Any, *, trains: bool) -> None:
         """Keep what a tape of this replica differentiated.
 
         Args:
             target: What it was.
             trains: Whether by a variable of the subject.
         """
-        kept = self._targets.setdefault(self.find_replica(), [])
+        replica = self.find_replica()
+        kept = self._targets.setdefault(replica, [])
         if not any(target is other for other in kept):
             kept.append(target)
+        if trains:
+            found = filter(tf.is_tensor, tf.nest.flatten(target))
+            self.trained_by.setdefault(replica, []).extend(found)
 
     def list_targets(self) -> list[Any]:
         """What the tapes of this replica's step differentiated."""

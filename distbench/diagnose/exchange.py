@@ -1,0 +1,88 @@
+"""Replicas whose losses are made of what other replicas computed before the gradient.
+
+Normalisation by statistics of all replicas and contrastive losses with gathered
+negatives are such. What a shard gives alone is then no part of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from distbench.compare.nature import Nature
+from distbench.diagnose.context import Context
+from distbench.diagnose.explain import Explained, is_vague
+from distbench.evidence import Evidence
+from distbench.trace import WHOLE
+
+
+def exchanges(evidence: Evidence, kind: str) -> bool:
+    """Whether the replicas' losses hold `data` or `features` of each other.
+
+    Args:
+        evidence: What was observed.
+        kind: See `distbench.worker.taps.exchange.Exchange`.
+    """
+    return evidence.observed.notes.get("exchange") == kind
+
+
+def means_whole(evidence: Evidence, nature: Nature) -> bool:
+    """Whether nothing but the global batch can be meant, and one device computes it.
+
+    Counts over all replicas scale what each makes of its own shard; features make a
+    loss that no shard has. One device has other random numbers than the replicas, and
+    rounds a narrow dtype in another way.
+    """
+    draws = evidence.reference.notes.get("draws")
+    return exchanges(evidence, "features") and not draws and not nature.lost
+
+
+def describe_exchange(context: Context) -> str:
+    """Says so of losses or local gradients that no cause explains, or `""`."""
+    is_first = context.phase in ("loss", "local_gradient")
+    if not (is_first and exchanges(context.evidence, "features")):
+        return ""
+    if any(case.key.replica != WHOLE for case in context.cases):
+        return ""
+    return (
+        "every replica's loss is made of what the others computed, so together they "
+        "have to give what one device gives for the global batch, and they do not: "
+        "look at what is exchanged before the gradient, and how it is used (means of "
+        "uneven or squared values, positions that count from the own first example)"
+    )
+
+
+def tell_lost_gradient(
+    context: Context, causes: Sequence[Explained]
+) -> tuple[Explained, ...]:
+    """Say of gradients that nothing explains what it means that all losses are right.
+
+    If the losses add up to L(θ) in every step, their gradients add up to dL/dθ, unless
+    what came from other replicas is taken for a constant.
+
+    Args:
+        context: Wrong local gradients, where no loss is wrong.
+        causes: What explains them so far.
+    """
+    steps = {case.key.step for case in context.cases}
+    if (
+        not describe_exchange(context)
+        or not any(map(is_vague, causes))
+        or len(steps) < context.evidence.reference.steps
+    ):
+        return tuple(causes)
+    lost = [cause for cause in causes if cause.code in ("unexplained", "scale-error")]
+    told = replace(
+        lost[0],
+        code="unexplained",
+        detail="the losses add up to that of the global batch, and their gradients not "
+        "to its gradient: what a replica takes from others before the gradient is a "
+        "constant to its tape. ReplicaContext.all_reduce and all_gather have a "
+        "gradient that goes back to all replicas; raw collective ops, merge_call and "
+        "stop_gradient have none",
+        confidence=0.0,
+        cases=tuple(case for cause in lost for case in cause.cases),
+        replicas=None,
+        ratio=None,
+    )
+    return (told, *(cause for cause in causes if cause not in lost))

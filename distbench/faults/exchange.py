@@ -1,0 +1,97 @@
+"""Mistakes in what replicas take of each other before the gradient."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.program import BIAS, FIRST, SECOND, TABLE
+from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.unusual.exchange import (
+    ALIKE,
+    CountOfAllUnderStatistics,
+    NegativesOfAll,
+    StatisticsOfAll,
+    TwoCounts,
+)
+
+NORMALISED = (TABLE, FIRST, SECOND, BIAS)
+"""What lies before the normalisation."""
+
+
+@fault("unexplained", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
+class VariancesAveraged(StatisticsOfAll):
+    """The replicas' variances are averaged, which leaves out how their means differ."""
+
+    def measure(self, x):
+        return all_reduce("mean", list(tf.nn.moments(x, axes=[0])))
+
+
+@fault(
+    "unexplained",
+    "local_gradient",
+    NORMALISED,
+    like="huggingface/accelerate#1154",
+    clusters=ALIKE,
+)
+class StatisticsOfOthersAreConstants(StatisticsOfAll):
+    """Only the own part of the statistics of all examples has a gradient."""
+
+    def add_up(self, parts):
+        sums = super().add_up(parts)
+        pairs = zip(parts, sums, strict=True)
+        return [own + tf.stop_gradient(total - own) for own, total in pairs]
+
+
+@fault(
+    "unexplained",
+    "local_gradient",
+    NORMALISED,
+    like="huggingface/accelerate#1154",
+    clusters=("mirrored:2", "mirrored:3"),
+)
+class SummedByMergeCall(StatisticsOfAll):
+    """Statistics are summed in cross-replica context, which has no gradient back."""
+
+    def add_up(self, parts):
+        def reduce(strategy, *parts):
+            add = strategy.extended.reduce_to
+            return [add("SUM", part, destinations=part) for part in parts]
+
+        return tf.distribute.get_replica_context().merge_call(reduce, args=parts)
+
+
+@fault("unexplained", "loss", like="nomewang/M3DM#7", clusters=ALIKE)
+class PlacesInTheOwnShard(NegativesOfAll):
+    """The right answers are numbered from 0 on every replica."""
+
+    def find_first(self, size):
+        del size
+        return 0
+
+
+@fault("loss-not-scaled", "loss", like="NVIDIA/Megatron-LM#673", clusters=WIDE)
+class SharesSummedToTheWhole(StatisticsOfAll):
+    """Every replica differentiates the sum of all shares, which then counts N times."""
+
+    def reduce_losses(self, losses, batch):
+        return all_reduce("sum", super().reduce_losses(losses, batch))
+
+
+@fault(
+    "loss-scaled-twice", "loss", like="huggingface/transformers#34191", clusters=WIDE
+)
+class OneCountTimesReplicas(TwoCounts):
+    """What all replicas count is multiplied by their number, for one of two tasks."""
+
+    def count_classes(self, weights):
+        return super().count_classes(weights) * count_replicas()
+
+
+@fault(
+    "loss-scaled-twice", "loss", like="huggingface/transformers#34191", clusters=WIDE
+)
+class CountTimesReplicasUnderStatistics(CountOfAllUnderStatistics):
+    """Statistics of the own examples; what all count is multiplied by their number."""
+
+    def reduce_losses(self, losses, batch):
+        return super().reduce_losses(losses, batch) / count_replicas()

@@ -1,0 +1,125 @@
+"""Correct steps in which replicas take something of each other before the gradient."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import tf
+from distbench.samples.program import HIDDEN, OUTPUTS, OwnReduction, Program
+from distbench.samples.replicas import all_reduce, find_replica, gather
+from distbench.unusual.grouping import BatchStatistics
+from distbench.unusual.program import unusual
+
+ALIKE = ("mirrored:2", "mwms:2", "central:2")
+
+
+@unusual(clusters=ALIKE)
+class StatisticsOfAll(Program):
+    """Normalises by the mean and variance of all replicas' examples, by hand."""
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        hidden = embedded @ self.first + features @ self.second + self.bias
+        mean, variance = self.measure(hidden)
+        return tf.tanh((hidden - mean) / tf.sqrt(variance + 1e-3)) @ self.head
+
+    def measure(self, x):
+        """Mean and variance of each column."""
+        count = tf.cast(tf.shape(x)[0], x.dtype)
+        parts = [tf.reduce_sum(x, axis=0), tf.reduce_sum(x**2, axis=0), count]
+        total, squares, count = self.add_up(parts)
+        mean = total / count
+        return mean, squares / count - mean**2
+
+    def add_up(self, parts):
+        """Sums over the replicas."""
+        return all_reduce("sum", parts)
+
+
+@unusual(clusters=ALIKE)
+class NegativesOfAll(Program):
+    """A contrastive loss: the examples of all replicas are the wrong answers."""
+
+    def compute_losses(self, batch):
+        words, features, _ = batch
+        queries = self.predict(batch)
+        keys = self.predict((words, 0.8 * features))
+        scores = queries @ tf.transpose(gather(keys))
+        size = tf.shape(queries)[0]
+        answers = tf.range(size) + self.find_first(size)
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(answers, scores)
+
+    def find_first(self, size):
+        """The place of the replica's first example among those of all."""
+        sizes = gather(tf.reshape(size, [1]))
+        return tf.reduce_sum(sizes[: find_replica()])
+
+
+@unusual(clusters=ALIKE)
+class TwoCounts(Program):
+    """Two tasks, each divided by what all replicas count of its own examples."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        initial = tf.random.stateless_normal(
+            [HIDDEN, OUTPUTS], [3, 5], dtype=self.dtype
+        )
+        self.classes = tf.Variable(initial, name="classes")
+
+    def trained(self):
+        return [*super().trained(), self.classes]
+
+    def replica_step(self, batch):
+        words, features, targets = batch
+        known = tf.cast(words[:, 0] > 1, self.dtype)
+        weights = tf.cast(1 + words[:, 1], self.dtype)
+        with tf.GradientTape() as tape:
+            embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+            hidden = tf.tanh(embedded @ self.first + features @ self.second + self.bias)
+            errors = tf.reduce_sum((hidden @ self.head - targets) ** 2, axis=1)
+            entropies = tf.nn.softmax_cross_entropy_with_logits(
+                tf.nn.softmax(targets), hidden @ self.classes
+            )
+            loss = tf.reduce_sum(known * errors) / self.count(known)
+            loss += tf.reduce_sum(weights * entropies) / self.count_classes(weights)
+        self.apply(tape.gradient(loss, self.trained()))
+        return loss
+
+    def count(self, weights):
+        """Their sum over all replicas."""
+        return all_reduce("sum", tf.reduce_sum(weights))
+
+    def count_classes(self, weights):
+        """The same for the second task."""
+        return self.count(weights)
+
+
+@unusual()
+class CountOfAllUnderStatistics(BatchStatistics):
+    """Statistics of the own examples, and a mean over what all replicas count."""
+
+    def reduce_losses(self, losses, batch):
+        words = tf.cast(tf.math.count_nonzero(batch[0], axis=1), self.dtype)
+        # Beside the count, all replicas' losses are added up to be shown.
+        parts = [tf.reduce_sum(words), tf.reduce_sum(losses)]
+        total, self.shown = all_reduce("sum", parts)
+        return tf.reduce_sum(losses * words) / total
+
+
+@unusual()
+class HardOnesCountedUnderStatistics(BatchStatistics):
+    """Divided by the number of hard examples of all replicas, as scores tell them."""
+
+    def reduce_losses(self, losses, batch):
+        del batch
+        hard = tf.cast(losses > 1.0, self.dtype)
+        total = all_reduce("sum", tf.reduce_sum(hard))
+        return tf.reduce_sum(hard * losses) / tf.maximum(total, 1.0)
+
+
+@unusual()
+class ClippedAfterSumUnderStatistics(BatchStatistics, OwnReduction):
+    """Statistics of the own examples; the sum is clipped by its global norm."""
+
+    def reduce(self, gradients):
+        reduced = super().reduce(gradients)
+        return list(tf.clip_by_global_norm(reduced, 0.05)[0])

@@ -1,0 +1,164 @@
+"""What of other replicas a replica differentiates: nothing, counts, or features.
+
+Read off the traced step and not off calls of `tf.distribute`: a batch normalisation
+that averages its moving statistics calls a collective before the gradient as well, and
+its loss is made of the own examples alone. What inner functions and conditionals
+exchange is not seen: on CPUs TensorFlow refuses a collective there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import tensorflow as tf
+
+from distbench.worker.state.variables import VariableTable
+from distbench.worker.taps.board import TapBoard
+
+Exchange = Literal["", "data", "features"]
+"""`data` follows from the examples alone, as a count does; `features` from what is
+trained as well."""
+
+_COLLECTIVE = re.compile(r"^(Collective(Reduce|Gather|Bcast|AllToAll)|Nccl)")
+
+_Place = tuple[int, str]
+
+
+def find_exchange(board: TapBoard, table: VariableTable) -> Exchange:
+    """What the losses of a traced step take of other replicas.
+
+    Args:
+        board: Knows what each replica was given, and what its tapes differentiated.
+        table: The subject's variables.
+    """
+    trained = {
+        id(component.handle)
+        for variable in table.state
+        if variable.info.role == "variable" and variable.info.trainable
+        for component in variable.components
+        if hasattr(component, "handle")
+    }
+    found = {
+        _find_of_replica(replica, targets, board.given, trained)
+        for replica, targets in board.trained_by.items()
+    }
+    kinds: tuple[Exchange, ...] = ("features", "data")
+    return next((kind for kind in kinds if kind in found), "")
+
+
+def _find_of_replica(
+    replica: int,
+    targets: Iterable[Any],
+    given: Mapping[int, list[Any]],
+    trained: set[int],
+) -> Exchange:
+    own = {_place(tensor) for tensor in given[replica]}
+    others = {_place(t) for number in given for t in given[number]} - own
+    flow = _Flow(trained=trained, ends=own | others)
+    flow.add([t for t in targets if not _is_eager(t)])
+    learned = flow.spread(flow.learned, smoothly=True)
+    # What other replicas alone have computed, where all are traced in one graph.
+    foreign = flow.spread(others) - flow.spread(own)
+    if learned & (foreign | flow.collectives):
+        return "features"
+    return "data" if foreign or flow.collectives else ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Flow:
+    """What some tensors are computed of, tensor by tensor.
+
+    Attributes:
+        trained: The variables that are trained, by identity of their handles.
+        ends: Where not to look any further back.
+        learned: Handles of trained variables among what was found.
+        collectives: What collectives gave.
+    """
+
+    trained: set[int]
+    ends: set[_Place]
+    learned: set[_Place] = field(default_factory=set)
+    collectives: set[_Place] = field(default_factory=set)
+    _used: dict[_Place, list[_Place]] = field(default_factory=dict)
+    _rounded: set[_Place] = field(default_factory=set)
+    _captured: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, tensors: Iterable[Any]) -> None:
+        """Follow tensors back to where they come from."""
+        waiting = list(tensors)
+        seen = {_place(tensor) for tensor in waiting}
+        while waiting:
+            tensor = waiting.pop()
+            place = _place(tensor)
+            if id(tensor) in self.trained:
+                self.learned.add(place)
+            if not (tensor.dtype.is_floating or tensor.dtype == tf.resource):
+                self._rounded.add(place)
+            if place in self.ends or _is_eager(tensor):
+                continue
+            for source in self._list_sources(tensor):
+                self._used.setdefault(_place(source), []).append(place)
+                if _place(source) not in seen:
+                    seen.add(_place(source))
+                    waiting.append(source)
+
+    def spread(self, start: Iterable[_Place], *, smoothly: bool = False) -> set[_Place]:
+        """All that is computed of some places, these included.
+
+        Args:
+            start: The places.
+            smoothly: Leave out what comes by way of whole numbers or conditions: how
+                many scores are above a limit is a count, and no feature.
+        """
+        waiting = [place for place in start if place in self._used]
+        found = set(waiting)
+        while waiting:
+            for place in self._used.get(waiting.pop(), ()):
+                if place not in found and not (smoothly and place in self._rounded):
+                    found.add(place)
+                    waiting.append(place)
+        return found
+
+    def _list_sources(self, tensor: Any) -> list[Any]:
+        op = tensor.op
+        graph = op.graph
+        captured = self._captured.get(id(graph))
+        if captured is None:
+            captured = {i.name: o for o, i in getattr(graph, "captures", ())}
+            self._captured[id(graph)] = captured
+        if tensor.name in captured:
+            return [captured[tensor.name]]
+        if op.type == "IdentityN":
+            # What a function with a gradient of its own gave, beside its arguments.
+            return [op.inputs[tensor.value_index]]
+        joined = _find_joined(op)
+        if joined is not None:
+            self.collectives.add(_place(tensor))
+            return [joined[tensor.value_index]]
+        if _COLLECTIVE.match(op.type):
+            self.collectives.add(_place(tensor))
+        return list(op.inputs)
+
+
+def _find_joined(op: Any) -> list[Any] | None:
+    """What a strategy joined to reduce it at once, where an op takes that apart."""
+    if op.type != "SplitV" or not _COLLECTIVE.match(op.inputs[0].op.type):
+        return None
+    joint = op.inputs[0].op.inputs[0].op
+    parts = list(joint.inputs)[:-1]
+    is_joint = joint.type == "ConcatV2" and len(parts) == len(op.outputs)
+    return parts if is_joint else None
+
+
+def _is_eager(tensor: Any) -> bool:
+    return not hasattr(tensor, "graph")
+
+
+def _place(tensor: Any) -> _Place:
+    """A tensor by its graph and name; what has neither, by itself."""
+    if _is_eager(tensor):
+        return id(tensor), ""
+    return id(tensor.graph), tensor.name

@@ -1,0 +1,145 @@
+"""Judging programs whose replicas take something of each other before the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from grouped_training import (
+    RATE,
+    SHARDS,
+    WIDTH,
+    Batch,
+    Shards,
+    Simulator,
+    against_the_others,
+    by_share,
+    by_statistics,
+    mean_by_statistics,
+    put,
+)
+
+from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence
+from distbench.trace import TraceKey, Value
+from distbench.verdict import Status
+
+COUNTED = (0.5, 0.3, 0.2)
+"""What the shards hold of what is counted; their sizes say something else."""
+
+
+class Exchanging(Simulator):
+    """Together the replicas compute the global batch, each its share of it.
+
+    Args:
+        scale: Factor of every replica's loss and gradient.
+        bent: Which elements of the gradient get a wrong factor.
+    """
+
+    def __init__(self, *, scale: float = 1.0, bent: slice = slice(0)) -> None:
+        super().__init__(against_the_others)
+        self.scale = scale
+        self.bent = bent
+
+    def put_cluster(
+        self,
+        observed: dict[TraceKey, Value],
+        replay: dict[TraceKey, Value],
+        step: int,
+        batch: Batch,
+        theta: Batch,
+    ) -> None:
+        """See `Simulator`."""
+        loss, gradient = self.run(batch, theta)
+        gradient[self.bent] *= np.linspace(0.5, 0.9, WIDTH)[self.bent]
+        parts = [np.float32(self.scale * by_share(r, SHARDS)) for r in range(3)]
+        reduced = np.float32(sum(part * gradient for part in parts))
+        for replica, part in enumerate(parts):
+            put(observed, step, "loss", loss * part, replica)
+            put(observed, step, "local_gradient", gradient * part, replica)
+            put(observed, step, "reduced_gradient", reduced, replica)
+            for values in (observed, replay):
+                put(values, step, "applied_gradient", reduced, replica)
+                put(values, step, "variable", theta - RATE * reduced, replica)
+
+
+def note(evidence: Evidence, exchange: str, **of_reference: object) -> Evidence:
+    """With what the replicas exchanged, and notes about the single-device run."""
+    drawn = {"draws": {}, **of_reference}
+    notes: Mapping[str, object] = {**evidence.reference.notes, **drawn}
+    return replace(
+        evidence,
+        observed=replace(evidence.observed, notes={"draws": {}, "exchange": exchange}),
+        reference=replace(evidence.reference, notes=notes),
+    )
+
+
+def by_count(replica: int, _: Shards) -> float:
+    return COUNTED[replica]
+
+
+def test_features_of_others_leave_no_meaning_to_a_shard_alone() -> None:
+    evidence = Simulator(by_statistics).make_evidence()
+    assert judge(note(evidence, "")).status is Status.PASS
+    assert judge(note(evidence, "data")).status is Status.PASS
+    judgement = judge(note(evidence, "features"))
+    assert judgement.status is Status.FAIL
+    (finding,) = judgement.findings
+    assert (finding.code, finding.phase) == ("unexplained", "loss")
+    assert "global batch" in finding.explanation
+
+
+@pytest.mark.parametrize(
+    "of_reference",
+    [{"draws": {"model.py:3": "subject"}}, {"narrowest": "float16"}],
+    ids=["draws", "half"],
+)
+def test_where_one_device_is_no_measure_nothing_is_made_of_it(
+    of_reference: dict[str, object],
+) -> None:
+    evidence = Simulator(by_statistics).make_evidence()
+    assert judge(note(evidence, "features", **of_reference)).status is Status.PASS
+
+
+def test_what_arrives_at_the_global_batch_passes() -> None:
+    for exchange in ("data", "features"):
+        assert judge(note(Exchanging().make_evidence(), exchange)).status is Status.PASS
+
+
+def test_a_known_mistake_in_the_global_batch_is_told_of_those_who_count() -> None:
+    """To one device the replicas' loss is neither sum nor mean."""
+    evidence = Exchanging(scale=1 / 3).make_evidence()
+    assert judge(note(evidence, "")).status is Status.PASS
+    for exchange in ("data", "features"):
+        first = judge(note(evidence, exchange)).findings[0]
+        assert (first.code, first.phase) == ("loss-scaled-twice", "loss")
+
+
+def test_right_losses_with_wrong_gradients_tell_what_the_tape_lost() -> None:
+    evidence = Exchanging(bent=slice(2, 11)).make_evidence()
+    judgement = judge(note(evidence, "features"))
+    (finding,) = judgement.findings
+    assert (finding.code, finding.phase) == ("unexplained", "local_gradient")
+    assert "constant to its tape" in finding.explanation
+    other = judge(note(Exchanging(scale=1.3).make_evidence(), "features"))
+    assert "constant to its tape" not in other.findings[0].explanation
+
+
+@pytest.mark.parametrize(
+    ("times", "code"), [(1.0, ""), (1 / 3, "loss-scaled-twice"), (3, "loss-not-scaled")]
+)
+def test_shards_may_weigh_what_all_replicas_count(times: float, code: str) -> None:
+    simulator = Simulator(mean_by_statistics, lambda r, s: times * by_count(r, s))
+    evidence = simulator.make_evidence()
+    assert judge(note(evidence, "")).status is Status.FAIL
+    judgement = judge(note(evidence, "data"))
+    found = [(finding.code, finding.phase) for finding in judgement.findings]
+    assert found == ([(code, "loss")] if code else []), judgement
+
+
+def test_a_mean_of_means_counts_nothing() -> None:
+    simulator = Simulator(mean_by_statistics, lambda *_: 1 / len(SHARDS))
+    judgement = judge(note(simulator.make_evidence(), "data"))
+    assert judgement.findings[0].code == "mean-of-means"
