@@ -19,6 +19,7 @@ from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.links import Chain, judge_chain
 from distbench.diagnose.outcome import name_outcomes
 from distbench.diagnose.owners import name_owners
+from distbench.diagnose.pipelines import describe_pipeline
 from distbench.diagnose.randomness import find_shared_randomness
 from distbench.diagnose.rank import ALL
 from distbench.diagnose.readings import Reading, list_readings, repeats
@@ -53,6 +54,7 @@ def judge(evidence: Evidence) -> Judgement:
         judgement.message,
         _note_sizes(evidence.reference),
         _note_left_out(evidence.reference),
+        *describe_pipeline(evidence.examples),
     ]
     if rows:
         notes.append(

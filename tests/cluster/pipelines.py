@@ -163,6 +163,39 @@ class EndlesslyOneTooMany(OneShardTooMany):
         return super().dataset_fn(context).repeat()
 
 
+class WholeBatchesForAll(Sharded):
+    """Every pipeline makes batches of the global size."""
+
+    def dataset_fn(self, context: Any) -> Any:
+        return super().dataset_fn(context).unbatch().batch(GLOBAL_BATCH)
+
+
+class EndlessUnevenParts(Sharded):
+    """Two thirds of the examples are for the first pipeline, without an end."""
+
+    def order(self, examples: Any, context: Any) -> Any:
+        if context.num_input_pipelines == 1:
+            return examples
+        part = EXAMPLES * 2 // 3
+        first = context.input_pipeline_id == 0
+        return examples.take(part) if first else examples.skip(part)
+
+    def dataset_fn(self, context: Any) -> Any:
+        return super().dataset_fn(context).repeat()
+
+
+class PaddedToTheOwnLongest(Sharded):
+    """Sequences are padded to the longest of the replica's own batch."""
+
+    def dataset_fn(self, context: Any) -> Any:
+        import tensorflow as tf
+
+        numbers = self.order(tf.data.Dataset.range(1, EXAMPLES + 1), context)
+        words = numbers.map(lambda n: tf.ones([n]))
+        size = context.get_per_replica_batch_size(GLOBAL_BATCH)
+        return words.padded_batch(size, padded_shapes=[None])
+
+
 class ShuffledBeforeSharded(Sharded):
     """Every process shuffles in an order of its own, and then takes its part."""
 

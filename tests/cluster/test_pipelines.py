@@ -143,3 +143,21 @@ def test_orders_that_no_seed_makes_alike_lose_and_repeat_examples() -> None:
 def test_a_pipeline_that_ends_too_early_says_so() -> None:
     with pytest.raises(BadInputError, match="an epoch of 3 batches"):
         _check("Sharded", "mwms:2", steps=4)
+
+
+def test_shapes_that_are_no_global_batch_are_told_of_the_pipeline() -> None:
+    with pytest.raises(BadInputError, match=r"shapes \(7,\), \(8,\).*padded_shapes"):
+        _check("PaddedToTheOwnLongest", "mwms:2")
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("WholeBatchesForAll", "together read 16 examples, where one device reads 8"),
+        pytest.param("EndlessUnevenParts", "each of the former counts 2 ", marks=LONG),
+    ],
+)
+def test_what_may_be_meant_is_noted(name: str, note: str) -> None:
+    (run,) = _check(name, "mwms:2", steps=2, tier="bounded").runs
+    assert run.status is Status.PASS, run
+    assert note in run.message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from distbench.diagnose.examples import count_examples
+from distbench.diagnose.pipelines import describe_pipeline
 from distbench.evidence import Examples
 
 EPOCH = (("a", "b", "c"), ("d", "e", "f"))
@@ -119,3 +120,43 @@ def test_endless_workers_apart_may_read_alike_but_nothing_less() -> None:
         )
     )
     assert [(f.code, f.ratio) for f in found] == [("examples-missed", 2 / 6)]
+
+
+@pytest.mark.parametrize(
+    ("seen", "note"),
+    [
+        (((("a", "b"),), (("c",), ("d",))), ""),
+        (((("a", "b"), ("c",)), (("d", "e"), ("f",))), "together read 4 examples"),
+        (((("a",), ("b",)), (("c",), ("d",))), "together read 2 examples"),
+    ],
+    ids=["same", "more", "less"],
+)
+def test_another_global_batch_than_that_of_one_device_is_told(
+    seen: tuple, note: str
+) -> None:
+    examples = Examples(expected=EPOCH, seen=seen, is_whole=True)
+    assert len(describe_pipeline(examples)) == bool(note)
+    assert note in "".join(describe_pipeline(examples))
+    apart = Examples(expected=EPOCH, seen=seen, is_whole=True, apart=True)
+    assert not describe_pipeline(apart)
+    lone = Examples(expected=EPOCH[:1], seen=seen, is_whole=True)
+    assert not describe_pipeline(lone)
+
+
+@pytest.mark.parametrize(
+    ("few", "told"), [("ab", True), ("abcd", True), ("abcde", False), ("ax", False)]
+)
+def test_parts_of_an_endless_data_set_that_come_round_unevenly_are_told(
+    few: str, told: bool
+) -> None:
+    """Parts that overlap are no parts: each replica reads all, say."""
+    rest = "uvwxyz" if "x" not in few else "xuvwyz"
+    own = tuple((few[n % len(few)],) for n in range(24))
+    other = tuple((rest[n % 6], rest[n % 6]) for n in range(24))
+    endless = Examples(expected=EPOCH, seen=(own, other), is_whole=False)
+    assert len(describe_pipeline(endless)) == told
+    if told:
+        words = f"replica 0 reads {len(few)} examples over and over where replica 1"
+        assert words in describe_pipeline(endless)[0]
+    whole = Examples(expected=EPOCH, seen=(own, other), is_whole=True)
+    assert not describe_pipeline(whole)

@@ -157,6 +157,9 @@ def read_batches(
         names: Of the tasks, in their order.
         like: A nest of the structure of a batch.
         steps: How many batches are needed. Fewer come back of a shorter epoch.
+
+    Raises:
+        BadInputError: What the replicas got in a step has other shapes for each.
     """
     by_place: dict[int, list[list[Any]]] = {}
     readers: Counter[int] = Counter()
@@ -169,7 +172,7 @@ def read_batches(
         GlobalBatch(
             place=place,
             batch=tf.nest.pack_sequence_as(
-                like, [np.concatenate(p) for p in zip(*parts, strict=True)]
+                like, [_join(place, p) for p in zip(*parts, strict=True)]
             ),
             shards=tuple(map(count_batch, parts)),
         )
@@ -182,6 +185,20 @@ def read_batches(
     if others and steps > 1:
         first[-1] = others[0]
     return tuple(first)
+
+
+def _join(place: int, parts: Sequence[Any]) -> Any:
+    """The replicas' shards of one array, as a global batch."""
+    shapes = [part.shape[1:] for part in parts]
+    if len(set(shapes)) > 1:
+        raise BadInputError(
+            f"In batch {place} the replicas got examples of the shapes "
+            f"{', '.join(map(str, shapes))}, which are no global batch that one device "
+            "could train on. Expected: one shape. Pad to the same length on all "
+            "replicas, as padded_batch(..., padded_shapes=[LENGTH]) does; an open "
+            "length becomes that of the longest example of each replica's own batch."
+        )
+    return np.concatenate(parts)
 
 
 def _group(arrays: Any) -> dict[int, list[list[Any]]]:

@@ -1,0 +1,51 @@
+"""What the user should know of an input pipeline, though it may be meant."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from distbench.evidence import Examples
+
+_UNEVEN = 1.25
+"""Parts of a data set that differ by less are those of a remainder."""
+
+
+def describe_pipeline(examples: Examples | None) -> tuple[str, ...]:
+    """Notes about how much the replicas read; none where each trains by itself."""
+    if examples is None or examples.apart:
+        return ()
+    notes = (_note_sizes(examples), _note_rounds(examples))
+    return tuple(filter(None, notes))
+
+
+def _note_sizes(examples: Examples) -> str:
+    """Whether all replicas together read another global batch than one device."""
+    if len(examples.expected) < 2:
+        return ""  # a lone batch is a remainder
+    due = len(examples.expected[0])
+    read = sum(len(own[0]) for own in examples.seen if own)
+    if read == due:
+        return ""
+    return (
+        f"note: in the first step all replicas together read {read} examples, where "
+        f"one device reads {due}; a pipeline's part of a global batch is "
+        "input_context.get_per_replica_batch_size(global_batch_size)"
+    )
+
+
+def _note_rounds(examples: Examples) -> str:
+    """Whether an endless data set comes round more often for some than for others."""
+    if examples.is_whole:
+        return ""
+    parts = [Counter(e for batch in own for e in batch) for own in examples.seen]
+    sizes = [len(part) for part in parts]
+    is_apart = len(set().union(*parts)) == sum(sizes)
+    came_round = all(part and min(part.values()) > 1 for part in parts)
+    if not (is_apart and came_round) or max(sizes) < _UNEVEN * min(sizes):
+        return ""
+    few, many = sizes.index(min(sizes)), sizes.index(max(sizes))
+    return (
+        f"note: the pipeline has no end, and replica {few} reads {sizes[few]} examples "
+        f"over and over where replica {many} has {sizes[many]}: each of the former "
+        f"counts {sizes[many] / sizes[few]:.3g} times as much"
+    )
