@@ -244,13 +244,16 @@ class Group:
         everyone = self._members.values()
         while True:
             self._halt.check()
+            # Settled before the look: where the bench itself stood still, after Ctrl-Z
+            # say, what has come meanwhile came in time.
+            is_late = self._clock() >= deadline
             self._events.pump(deadline - self._clock(), on_progress)
             if self._events.broken:
                 raise self._blame(job, tasks)
             waiting = self._list_waiting(tasks)
             if not waiting:
                 return
-            if self._clock() >= deadline:
+            if is_late:
                 stacks = ask_for_stacks(everyone)()
                 self._ask_to_give_up(waiting)
                 raise make_timeout(

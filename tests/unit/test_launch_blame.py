@@ -122,6 +122,23 @@ _COMPLAINT = {
 }
 
 
+def test_what_came_while_the_bench_stood_still_came_in_time(
+    make_scripted: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, now = ScriptedProcess(None), [0.0]
+    group = make_scripted(answers, clock=lambda: now[0])
+    selector = group._events.selector
+
+    def stand_still(timeout: float) -> list[Any]:
+        monkeypatch.undo()
+        answers.say(event="finished", result={"steps": 3})
+        now[0] += 100 * timeout + 100
+        return []  # a wait that was interrupted looks no more than that
+
+    monkeypatch.setattr(selector, "select", stand_still)
+    assert group.call("train", {}, timeout_s=10.0)[FIRST] == {"steps": 3}
+
+
 def test_a_death_that_comes_in_after_the_complaint_is_the_cause(
     make_scripted: Maker,
 ) -> None:
