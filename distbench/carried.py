@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 import sys
 from hashlib import sha256
@@ -48,7 +49,8 @@ def import_file(path: Path, copy: str = "") -> ModuleType:
             f"'{path}' on {platform.node()} is another file than that of the bench. "
             "Copy it there again, or remove it"
         )
-    name = f"distbench_target_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
+    # A folder's name need not be text.
+    name = f"distbench_target_{path.stem}_{sha256(os.fsencode(path)).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)

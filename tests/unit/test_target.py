@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
 import subprocess
 import sys
@@ -115,6 +116,14 @@ def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
         write(tmp_path, f"value = {value}", f"{name}/train.py")
     refs = [parse_target(f"{name}/train.py:value", tmp_path) for name in "ab"]
     assert [load_target(ref) for ref in refs] == [1, 2]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are text elsewhere")
+def test_a_folder_may_have_a_name_that_is_no_text(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    write(tmp_path, "value = 5", f"{folder.name}/train.py")
+    ref = parse_target("train.py:value", folder)
+    assert load_target(target_from_json(target_to_json(ref))) == 5
 
 
 def test_a_module_of_the_current_folder_is_loaded(tmp_path: Path) -> None:
