@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence
 from distbench.trace.files import write_trace
 
@@ -30,6 +30,9 @@ def keep_traces(folder: Path, scenario: str, evidence: Evidence) -> None:
         folder: Gets a subfolder for the scenario, and in it one for the tier.
         scenario: Its id.
         evidence: What was recorded.
+
+    Raises:
+        ClusterError: The machine could not write it, for lack of space for instance.
     """
     for name, trace in (
         ("observed", evidence.observed),
@@ -37,4 +40,7 @@ def keep_traces(folder: Path, scenario: str, evidence: Evidence) -> None:
     ):
         place = folder / scenario / evidence.tier / name
         make_place(place)
-        write_trace(trace, place, "trace")
+        try:
+            write_trace(trace, place, "trace")
+        except OSError as error:
+            raise ClusterError(f"'{place}' could not be written: {error}.") from error

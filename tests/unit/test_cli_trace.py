@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from typer.testing import CliRunner, Result
 from distbench.checking.kept import keep_traces, make_place
 from distbench.cli import app
 from distbench.compare.offline import Selection, compare_traces
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence
 from distbench.report.traces import render_comparison, render_trace
 from distbench.trace.folder import read_folder
@@ -140,3 +141,15 @@ def test_a_place_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInputError, match="cannot be made"):
         make_place(tmp_path / "file" / "below")
+
+
+def test_traces_that_cannot_be_kept_are_the_machines_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_disk(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("distbench.checking.kept.write_trace", fill_disk)
+    evidence = Evidence(tier="bounded", observed=train(2), reference=train(1))
+    with pytest.raises(ClusterError, match=r"observed' could not be written: .*space"):
+        keep_traces(tmp_path / "kept", "adam", evidence)
