@@ -47,8 +47,9 @@ def describe_exchange(context: Context) -> str:
     return (
         "every replica's loss is made of what the others computed, so together they "
         "have to give what one device gives for the global batch, and they do not: "
-        "look at what is exchanged before the gradient, and how it is used (means of "
-        "uneven or squared values, positions that count from the own first example)"
+        "look at what is exchanged before the gradient (means of uneven or squared "
+        "values), how it is used (positions that count from the own first example), "
+        "and what is taken of the own examples alone beside it (their statistics)"
     )
 
 
@@ -78,8 +79,7 @@ def tell_lost_gradient(
         detail="the losses add up to that of the global batch, and their gradients not "
         "to its gradient: what a replica takes from others before the gradient is a "
         "constant to its tape. ReplicaContext.all_reduce and all_gather have a "
-        "gradient that goes back to all replicas; raw collective ops, merge_call and "
-        "stop_gradient have none",
+        "gradient that goes back to all replicas; merge_call and stop_gradient do not",
         confidence=0.0,
         cases=tuple(case for cause in lost for case in cause.cases),
         replicas=None,

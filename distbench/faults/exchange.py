@@ -13,6 +13,7 @@ from distbench.unusual.exchange import (
     StatisticsOfAll,
     TwoCounts,
 )
+from distbench.unusual.grouping import BatchStatistics
 
 NORMALISED = (TABLE, FIRST, SECOND, BIAS)
 """What lies before the normalisation."""
@@ -67,6 +68,11 @@ class PlacesInTheOwnShard(NegativesOfAll):
     def find_first(self, size):
         del size
         return 0
+
+
+@fault("unexplained", "loss", like="tensorflow/tensorflow#18222", clusters=ALIKE)
+class NegativesBehindOwnStatistics(NegativesOfAll, BatchStatistics):
+    """Negatives of all replicas, each normalised by statistics of its own examples."""
 
 
 @fault("loss-not-scaled", "loss", like="NVIDIA/Megatron-LM#673", clusters=WIDE)
