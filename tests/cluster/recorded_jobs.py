@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -192,7 +193,7 @@ def list_refusals(folder: Path) -> dict[str, str]:
     def refused(name: str):
         try:
             yield
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:
             said[name] = f"{type(error).__name__}: {error}"
 
     strategy = make_strategy(2)
@@ -228,6 +229,14 @@ def list_refusals(folder: Path) -> dict[str, str]:
             job = Job(strategy)
             with distbench.record(strategy, job.optimizer, folder=folder / "twice"):
                 job.loop(steps=1)
+    job = Job(strategy)
+    with (
+        refused("disk"),
+        distbench.record(strategy, job.optimizer, folder=folder / "lost"),
+    ):
+        job.loop(steps=1)
+        shutil.rmtree(folder / "lost")
+        job.loop(steps=1)
     with refused("optimizer"):
         distbench.record(strategy, "adam")
     with refused("strategy"):

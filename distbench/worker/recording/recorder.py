@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, ClusterError
 from distbench.trace import (
     DIGESTS,
     INITIAL,
@@ -308,7 +308,14 @@ class Recorder:
                 **({DIGESTS: True} if self._board.digested else {}),
             },
         )
-        write_trace(trace, self.folder, name_part(self._task, step, kind))
+        try:
+            write_trace(trace, self.folder, name_part(self._task, step, kind))
+        except OSError as error:
+            raise ClusterError(
+                f"distbench.record could not write step {step} to '{self.folder}': "
+                f"{error}. What was written before can be read. Make room there, or "
+                "record less: steps=10, every=100, digests=True."
+            ) from error
 
 
 def _check_strategy(strategy: Any) -> tf.distribute.Strategy:
