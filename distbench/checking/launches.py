@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
+from distbench.errors import BadInputError
 from distbench.launch.engine import Engine
 from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
 from distbench.observe import Launch
 from distbench.options import CheckOptions
+
+_COMPILES = "TF_FUNCTION_JIT_COMPILE_DEFAULT"
 
 
 def make_launch(
@@ -24,7 +28,16 @@ def make_launch(
         options: What is checked, and how.
         engine: Who finds places for tasks; None takes this machine.
         log: Told what the user should know.
+
+    Raises:
+        BadInputError: The bench could see nothing of what its tasks compute.
     """
+    if os.environ.get(_COMPILES, "").lower() in ("1", "true"):
+        raise BadInputError(
+            f"{_COMPILES} has XLA compile every function as a whole, and such a step "
+            "keeps none of the values that the bench looks at. Unset it. Expected: "
+            "jit_compile=True where it is meant, or '--jit on'."
+        )
     return Launch(
         engine=engine or LocalEngine(),
         log=log,

@@ -189,7 +189,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.races",
     },
     "checking.lanes": {"launch"},
-    "checking.launches": {"launch", "observe", "options"},
+    "checking.launches": {"errors", "launch", "observe", "options"},
     "checking.telling": {"options", "scenario", "verdict"},
     "checking.debugging": {*_TOP, "checking.launches", "checking.plan", "stop"},
     "checking.judging": {
