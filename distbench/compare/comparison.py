@@ -132,10 +132,23 @@ def judge_pair(pair: Pair, evidence: Evidence) -> Judged:
 
 def _test(pair: Pair, evidence: Evidence) -> Comparison:
     measure = measure_error(pair.observed, pair.expected, pair.margin)
-    effective, hidden = True, False
-    if not measure.wrong and pair.relation != "replicas" and pair.key.step != INITIAL:
+    effective, hidden = measure.wrong, False
+    if not measure.wrong and _may_lack(pair, evidence):
         effective, hidden = prove_effect(pair, evidence)
     return _make(pair, measure, effective, hidden)
+
+
+def _may_lack(pair: Pair, evidence: Evidence) -> bool:
+    """Whether an example or a replica can be lost here.
+
+    Replicas that all lost it would still agree, and neither what is there before the
+    first step has any, nor what a step that is left out makes of the state.
+    """
+    if pair.relation == "replicas" or pair.key.step == INITIAL:
+        return False
+    is_left = pair.key.step in evidence.settled
+    is_first = pair.key.phase in ("loss", "local_gradient")
+    return is_first or not (is_left and pair.relation == "reference")
 
 
 def prove_effect(pair: Pair, evidence: Evidence) -> tuple[bool, bool]:
@@ -209,9 +222,6 @@ def _is_of_one_shard(pair: Pair) -> bool:
 
 def _make(pair: Pair, measure: Measure, effective: bool, hidden: bool) -> Comparison:
     key = pair.key
-    if pair.relation == "replicas" or key.step == INITIAL:
-        # Nothing can be lost here: replicas that all lost it would still agree.
-        effective = measure.wrong
     return Comparison(
         step=key.step,
         call=key.call,

@@ -70,13 +70,19 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     if not whole or any(set(s) != set(whole) for s in (*shards, *others)):
         return Nature()
     lost = _measure_lost(evidence)
+    fine = {place: _find_margin(noise, place, array) for place, array in whole.items()}
     margins = {
-        place: max(_find_margin(noise, place, array), lost * measure_size(array))
+        place: max(fine[place], lost * measure_size(array))
         for place, array in whole.items()
     }
     sizes = evidence.reference.shards
     kind = _find_kind(evidence, noise, margins, shards)
-    pulls = None if kind is not None else _find_pulls(evidence, margins, shards)
+    pulls = None
+    if kind is None:
+        pulls = _find_pulls(evidence, margins, shards)
+    elif kind == "sum" and lost:
+        # A penalty may be less than what is lost, and doubling loses nothing.
+        pulls = _find_pulls(evidence, fine, shards)
     grouped = not (
         _is_free_of_groups(sizes, margins, whole, shards, others)
         or _is_of_parts(evidence, margins, whole)

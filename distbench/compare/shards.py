@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.compare.factor import Factors
 from distbench.compare.nature import Nature, Places, take_gradients
+from distbench.compare.parts import split_parts
 from distbench.compare.past_sum import find_settled, measure_slack
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.evidence import Evidence
@@ -123,18 +124,33 @@ def _weigh(
 ) -> Value:
     """What a replica has to compute, given what its shard alone gives."""
     excess = 1 - 1 / evidence.reference.replicas
-    if key.phase == "loss" and nature.pulls:
-        penalty = _measure_penalty(evidence, nature, key.step)
+    if nature.pulls and (key.phase == "loss" or key.variable in nature.pulls):
+        penalty = _find_penalty(evidence, nature, key)
         value = np.asarray(densify(value) - excess * penalty)
-    elif key.variable in nature.pulls:
-        pull = _pull(evidence, nature, key.variable, key.step)
-        value = np.asarray(densify(value) - excess * pull)
     if weight == 1.0:
         return value
     if isinstance(value, SparseRows):
         slices = value.values.astype(np.float64) * weight
         return replace(value, values=np.asarray(slices, dtype=value.values.dtype))
     return np.asarray(value.astype(np.float64) * weight, dtype=value.dtype)
+
+
+def _find_penalty(evidence: Evidence, nature: Nature, key: TraceKey) -> Array | float:
+    """What a shard alone has of the penalty: in its loss, or in a gradient.
+
+    A loss scale may be on the gradients and not on the loss, and change by the step. So
+    it is taken from what the shard with its examples twice does not have twice, unless
+    that draws other random numbers.
+    """
+    if key.phase == "loss":
+        made: Array | float = _measure_penalty(evidence, nature, key.step)
+    else:
+        made = _pull(evidence, nature, key.variable, key.step)
+    parts = () if "once" in evidence.probes else split_parts(evidence, key)
+    if not parts:
+        return made
+    kept = parts[key.replica].mean
+    return np.where(np.isfinite(kept), kept, made)  # what overflows is not doubled
 
 
 def _find_theta(evidence: Evidence, variable: str, step: int) -> Array:

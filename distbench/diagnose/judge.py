@@ -109,22 +109,24 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     if judgement.status not in (Status.FAIL, Status.UNDECIDABLE):
         return judgement
     told: Judgement | None = None
-    is_rounding = False
+    is_rounding = is_lost = False
     for reading in list_readings(evidence, noise):
         other = _judge_reading(reading, noise)
         if reading.first_known and other.status is Status.PASS:
             return other
         if told is None and _tells(reading, other):
             told = other
-            is_rounding = _is_rounding(judgement, reading, other)
+            is_lost = bool(reading.evidence.lost)
+            is_rounding = is_lost and _is_beyond(judgement, other)
         if not reading.first_known:
             told = told or other
     if told is None or _is_by_all(evidence, judgement):
         return judgement
     if not is_rounding and _says_more(judgement, told):
         return judgement
-    # Where both find the same, the whole batch says better which replica is wrong.
-    return judgement if _find_alike(judgement, told) else told
+    # Where both find the same, the whole batch says better which replica is wrong,
+    # unless its rounding is not that of its shards.
+    return judgement if not is_lost and _find_alike(judgement, told) else told
 
 
 def _says_more(judgement: Judgement, other: Judgement) -> bool:
@@ -156,15 +158,13 @@ def _is_clear(judgement: Judgement) -> bool:
     return is_whole and _names_cause(judgement)
 
 
-def _is_rounding(judgement: Judgement, reading: Reading, other: Judgement) -> bool:
-    """Whether gradients are wrong beside the global batch by rounding alone.
+def _is_beyond(judgement: Judgement, other: Judgement) -> bool:
+    """Whether the global batch has gradients wrong that shards alone find right.
 
-    In a narrow dtype its sum is rounded in another way than that of its shards, which
-    another reading finds right.
+    In a narrow dtype its sum is rounded in another way than theirs.
     """
     of_gradients = judgement.findings[0].phase == "local_gradient"
-    is_right = other.findings[0].phase not in ("loss", "local_gradient")
-    return bool(reading.evidence.lost) and of_gradients and is_right
+    return of_gradients and other.findings[0].phase not in ("loss", "local_gradient")
 
 
 def _is_by_all(evidence: Evidence, judgement: Judgement) -> bool:

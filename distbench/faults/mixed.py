@@ -5,7 +5,9 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.mixed import (
+    KERNEL,
     MIXED,
+    Decayed,
     MixedProgram,
     SkippedByHand,
     SummedByHand,
@@ -109,3 +111,17 @@ class ClipsInHalf(SummedByHand):
 
     def make_addends(self, gradients):
         return tf.clip_by_global_norm(gradients, 0.5 * self.scale)[0]
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    (KERNEL,),
+    like="keras-team/keras#19891",
+    clusters=WIDE,
+)
+class WholePenaltyInHalf(Decayed):
+    """In float16 every replica has the whole penalty, less than rounding may take."""
+
+    def count_penalty(self):
+        return 1.0

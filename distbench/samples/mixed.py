@@ -137,6 +137,25 @@ class SkippedByHand(SummedByHand):
         return clear_overflow(gradients)
 
 
+class Decayed(SkippedByHand):
+    """The loss has a penalty on a kernel that is computed with in float16.
+
+    Attributes:
+        penalty: Its weight.
+    """
+
+    penalty = 0.01
+
+    def compute_loss(self, batch: Any) -> Any:
+        """The replica's share of the global batch's loss, and what it has of it."""
+        part = self.penalty * self.count_penalty()
+        return super().compute_loss(batch) + part * tf.nn.l2_loss(self.layer.kernel)
+
+    def count_penalty(self) -> float:
+        """How often a replica has the penalty."""
+        return 1 / count_replicas()
+
+
 def clear_overflow(gradients: list[Any]) -> list[Any]:
     """Gradients, or zeros if one of them is not finite."""
     finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import legacy, tf
-from distbench.samples.mixed import MixedProgram, SkippedByHand, SummedByHand
+from distbench.samples.mixed import Decayed, MixedProgram, SkippedByHand, SummedByHand
 from distbench.unusual.program import unusual
 
 
@@ -50,3 +50,8 @@ class HalfClippedSum(SummedByHand):
 
     def make_update(self, gradients):
         return tf.clip_by_global_norm(gradients, 0.5)[0]
+
+
+@unusual()
+class HalfDecayed(Decayed):
+    """A penalty that is less than what float16 may lose, shared by the replicas."""

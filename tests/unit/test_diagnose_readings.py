@@ -32,8 +32,10 @@ from grouped_training import (
 )
 from training_simulator import Rule, observe
 
+from distbench.compare.comparison import compare_evidence
 from distbench.compare.nature import find_nature
 from distbench.compare.noise import measure_noise
+from distbench.compare.shards import weigh_shards
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value
@@ -120,6 +122,10 @@ def skip_overflow(total: Batch) -> Batch:
     return total if np.isfinite(total).all() else np.zeros_like(total)
 
 
+def lose_last(parts: list[Batch], _: int) -> Batch:
+    return np.asarray(sum(parts[:-1]))
+
+
 def lose_overflow(parts: list[Batch], _: int) -> Batch:
     return np.asarray(sum(map(skip_overflow, parts)))
 
@@ -156,6 +162,46 @@ def test_what_does_not_is_named(simulator: Simulator, code: str, step: int) -> N
     assert (first.code, first.phase, first.step) == (code, "reduced_gradient", step)
 
 
+def test_a_step_that_is_left_out_is_no_proof_of_the_others() -> None:
+    """All lose it there, so a lost example or replica would not show."""
+    simulator = Simulator(squares_in_half, hand_on=skip_overflow, spoilt=0)
+    evidence = compute_in_half(simulator)
+    noise = measure_noise(evidence)
+    weighed = weigh_shards(evidence, find_nature(evidence, noise))
+    assert weighed.settled == {1}
+    with np.errstate(all="ignore"):
+        found = [item.comparison for item in compare_evidence(weighed, noise)]
+    told = [(c.step, c.phase) for c in found if c.relation == "reference"]
+    proof = {
+        (c.step, c.phase) for c in found if c.relation == "reference" and c.effective
+    }
+    assert {(1, "reduced_gradient"), (1, "variable")} <= {*told} - proof
+    assert (0, "reduced_gradient") in proof
+
+
+@pytest.mark.parametrize(
+    ("part", "code"),
+    [(1 / len(SHARDS), None), (1.0, "regularizer-not-scaled")],
+    ids=["share", "whole"],
+)
+def test_a_small_penalty_beside_what_is_lost_is_known(
+    part: float, code: str | None
+) -> None:
+    """Less than rounding may take of a gradient; a doubled shard has it once."""
+
+    def compute(batch: Batch, theta: Batch, part: float = 1.0) -> tuple[float, Batch]:
+        loss, gradient = squares_in_half(batch, theta)
+        weight = np.float32(0.01 * part)
+        return loss + float(weight * (theta @ theta)) / 2, gradient + weight * theta
+
+    simulator = Simulator(compute, on_cluster=lambda b, t: compute(b, t, part))
+    judgement = judge(compute_in_half(simulator))
+    if code is None:
+        assert judgement.status is Status.PASS, judgement.findings
+    else:
+        assert judgement.findings[0].code == code
+
+
 def test_what_is_neither_a_sum_nor_a_mean_is_not_taken_apart() -> None:
     """Replicas that hand over what their shards alone give, and no sum it is."""
     evidence = Simulator(against_the_others).make_evidence()
@@ -175,10 +221,6 @@ def test_what_is_neither_a_sum_nor_a_mean_is_not_taken_apart() -> None:
 
 def lose_sum(parts: list[Batch], replica: int) -> Batch:
     return parts[replica]
-
-
-def lose_last(parts: list[Batch], _: int) -> Batch:
-    return np.asarray(sum(parts[:-1]))
 
 
 @pytest.mark.first(5)
