@@ -57,8 +57,8 @@ def run(
         What each task's call returned, by role and index; nothing of a lost one.
 
     Raises:
-        BadInputError: The spec is none, the function cannot be pickled, or a fault has
-            not happened, since nobody told of its step.
+        BadInputError: The spec is none, the function or what it returns cannot be
+            pickled, or a fault has not happened, since nobody told of its step.
         ClusterError: A task raised, died or gave no answer; the first one is named.
     """
     if memory_gib is not None and memory_gib <= 0:
@@ -119,10 +119,12 @@ def _check_faults(faults: tuple[Fault, ...], spec: ClusterSpec) -> None:
 
 @contextmanager
 def _told_what_was_done() -> Iterator[None]:
-    """Failures say what was done on purpose before."""
+    """Failures say what was done on purpose before; bad input is the caller's."""
     try:
         yield
     except TaskFailedError as error:
+        if error.kind == "input":
+            raise BadInputError(error.message) from error
         if not error.injury:
             raise
         raise ClusterError(

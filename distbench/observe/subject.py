@@ -69,9 +69,10 @@ def _translate_failure(error: TaskFailedError, target: TargetRef) -> Exception:
         return BadInputError(error.message)
     if error.kind == "subject":
         where = f" in {error.phase}" if error.phase else ""
+        at = f", at {error.frame}" if error.frame else ""
         return BadInputError(
             f"Subject '{target.describe()}' fails on one device already{where}: "
-            f"{error.exception}: {error.message.rstrip('.')}. A cluster can only be "
-            "compared with a single-device run that works."
+            f"{error.exception}: {error.message.rstrip('.')}{at}. A cluster can only "
+            "be compared with a single-device run that works."
         )
     return ClusterError(str(error), detail=error.detail)

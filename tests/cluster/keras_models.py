@@ -108,6 +108,17 @@ def make_keras3() -> Any:
     return model
 
 
+def make_keras3_several_steps() -> Any:
+    """Steps that Keras 3 is to take several of at once, which raises on two devices."""
+    import keras
+
+    layers = [keras.layers.Input((3,)), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    nadam = keras.optimizers.Nadam(0.1)
+    model.compile(nadam, "mse", jit_compile=False, steps_per_execution=3)
+    return model
+
+
 def make_keras3_statistics() -> Any:
     """Batch normalisation of Keras 3, each of whose replicas keeps its own averages."""
     import keras

@@ -76,6 +76,11 @@ def test_the_worker_that_raises_is_named_and_nobody_waits_for_it() -> None:
         distbench.run(fail_on_the_second, "mwms:2", timeout_s=60)
 
 
+def test_what_cannot_be_sent_back_is_named() -> None:
+    with pytest.raises(BadInputError, match=r"worker-0.*sent back.*'generator'"):
+        distbench.run(lambda: (n for n in range(3)), "one", timeout_s=60)
+
+
 def test_the_worker_that_dies_is_named() -> None:
     def die_on_the_first():
         if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:

@@ -90,6 +90,15 @@ def test_of_several_losses_in_a_step_none_is_taken_for_the_replicas(name: str) -
             marks=LONG,
         ),
         ("make_keras3", "mwms:2", "raises", "first step", "", "framework"),
+        pytest.param(
+            "make_keras3_several_steps",
+            "mirrored:2",
+            "raises",
+            "step",
+            "",
+            "framework",
+            marks=LONG,
+        ),
         (
             "make_rate_of_workers",
             "ps:2+1",

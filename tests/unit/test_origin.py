@@ -103,9 +103,12 @@ def fail(message: str, exception: str = "InvalidArgumentError") -> TaskFailedErr
             False,
         ),
         (fail("no"), fail("no", "ValueError"), False),
+        (fail("feed 'a/b/cond' [[{{node a/c..."), fail("feed 'a/long..."), True),
+        (fail("feed 'a/b/cond' [[{{node a/c..."), fail("run 'a/long..."), False),
+        (fail("feed 'a/b' twice"), fail("feed 'a/c"), False),
         (fail("Incompatible shapes: [3] vs. [5]"), fail("No such op"), False),
     ],
-    ids=["names", "words", "types", "others"],
+    ids=["names", "words", "types", "cut", "cut-others", "whole", "others"],
 )
 def test_two_failures_are_alike_if_names_alone_tell_them_apart(
     ours: TaskFailedError, theirs: TaskFailedError, expected: bool

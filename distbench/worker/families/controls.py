@@ -66,6 +66,7 @@ class ModelControl:
         examples: Sizes of the global batches, by step.
         normalised: Whether a layer keeps statistics of its inputs.
         compiled: Whether XLA compiles the step.
+        at_once: How many steps a call of the train function may take.
     """
 
     def __init__(
@@ -79,12 +80,14 @@ class ModelControl:
         examples: Sequence[int],
         normalised: bool,
         compiled: bool,
+        at_once: int,
     ) -> None:
         self._make_optimizer = partial(make_control, name, options, stock, wrap)
         self._keras = keras
         self._examples = examples
         self._normalised = normalised
         self._compiled = compiled
+        self._at_once = at_once
 
     def __call__(self) -> Any:
         """Make and compile the model."""
@@ -93,7 +96,12 @@ class ModelControl:
         if self._normalised:
             layers.append(keras.layers.BatchNormalization())
         model = keras.Sequential(layers)
-        model.compile(self._make_optimizer(), "mse", jit_compile=self._compiled)
+        model.compile(
+            self._make_optimizer(),
+            "mse",
+            jit_compile=self._compiled,
+            steps_per_execution=self._at_once,
+        )
         return model
 
     def data(self, step: int) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 
+from distbench.errors import BadInputError
 from distbench.progress import listen
 from distbench.worker.jobs.task import Task
 from distbench.worker.process.failures import SubjectError, has_lost_port
@@ -37,7 +38,14 @@ def call(task: Task, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         raise SubjectError("call", None) from error
     path = folder / f"result-{task.name}.pkl"
     temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(cloudpickle.dumps(value))
+    try:
+        temporary.write_bytes(cloudpickle.dumps(value))
+    except Exception as error:  # a user's object may raise anything
+        raise BadInputError(
+            f"What the function returned in {task.name} cannot be sent back. Expected: "
+            "what pickle takes, such as numbers, arrays and containers of them. "
+            f"Received: an object of type '{type(value).__name__}' ({error})."
+        ) from error
     temporary.replace(path)
     return {}
 

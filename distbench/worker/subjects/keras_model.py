@@ -216,6 +216,7 @@ class KerasModelProgram(Program):
             examples=[count_batch(self.data(s)) for s in range(self._steps)],
             normalised=bool(self._model.non_trainable_weights),
             compiled=self.is_compiled,
+            at_once=int(getattr(self._model, "steps_per_execution", None) or 1),
         )
 
 
