@@ -21,6 +21,11 @@ _NEEDED_BYTES = SERVER_BYTES + 2 * TASK_BYTES
 _FREE_DISK_BYTES = 200 * 2**20
 _TRY_S = 60.0
 _TOLD = 200
+_SPACE_BYTES = 3 * 2**30
+"""Address space of a task: TensorFlow maps 2.5 GB, and touches little of it."""
+_THREADS = 500
+"""What a cluster of two workers and the task of one device start together: a worker has
+110 on two cores."""
 _MINOR_VERSIONS = range(10, 14)
 
 
@@ -122,6 +127,25 @@ def check_resources() -> Iterator[Check]:
     )
 
 
+def check_limits() -> Iterator[Check]:
+    """What a process of this user may take; TensorFlow aborts where it gets no more."""
+    try:
+        import resource
+    except ImportError:
+        return  # there are none on such a system
+    limits = {
+        "ulimit -v": (resource.RLIMIT_AS, 2**10, _SPACE_BYTES),
+        "ulimit -u": (resource.RLIMIT_NPROC, 1, 0 if os.geteuid() == 0 else _THREADS),
+    }
+    lacks = []
+    for name, (number, unit, needed) in limits.items():
+        given, _ = resource.getrlimit(number)
+        if given != resource.RLIM_INFINITY and given < needed:
+            lacks.append(f"'{name}' is {given // unit}; need {needed // unit}")
+    found = "; ".join(lacks) or "leave room for the tasks of a cluster"
+    yield Check(name="limits", ok=not lacks, found=found)
+
+
 def check_ports() -> Iterator[Check]:
     """Whether a server can listen on the loopback interface."""
     try:
@@ -186,6 +210,7 @@ PROBES: tuple[Probe, ...] = (
     check_system,
     check_packages,
     check_resources,
+    check_limits,
     check_ports,
     check_listening,
     check_fork_server,

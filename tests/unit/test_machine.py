@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import sys
 from pathlib import Path
 
@@ -148,6 +150,28 @@ def test_a_missing_package_says_how_to_install_it(
     missing = play_versions(monkeypatch, keras="3.1", numpy="2", tf_keras="2.20")
     assert list(missing) == ["tensorflow"]
     assert "pip install tensorflow" in missing["tensorflow"]
+
+
+@pytest.mark.parametrize(
+    ("space", "processes", "user", "lacks"),
+    [
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 1, ""),
+        (3 << 30, 500, 1, ""),
+        (2 << 30, 4096, 1, "'ulimit -v' is 2097152; need 3145728"),
+        (resource.RLIM_INFINITY, 60, 1, "'ulimit -u' is 60; need 500"),
+        (resource.RLIM_INFINITY, 60, 0, ""),
+    ],
+    ids=["none", "enough", "space", "processes", "root"],
+)
+def test_limits_that_have_tensorflow_abort_are_found(
+    monkeypatch: pytest.MonkeyPatch, space: int, processes: int, user: int, lacks: str
+) -> None:
+    given = {resource.RLIMIT_AS: space, resource.RLIMIT_NPROC: processes}
+    monkeypatch.setattr(resource, "getrlimit", lambda number: (given[number], -1))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    [check] = doctor.check_limits()
+    assert check.ok is not bool(lacks)
+    assert lacks in check.found
 
 
 def test_ports_that_are_forbidden_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
