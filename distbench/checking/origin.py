@@ -46,6 +46,8 @@ _PATH = re.compile(r"/?\b[\w.:]+(/[\w.:]+)+")
 """Variables, ops and devices: those of a stock model have other names."""
 _CUT = "..."
 """What a message ends with that was too long."""
+_UNFED = "You must feed a value for placeholder"
+"""What the runtime says of a graph that was made wrong: nobody refuses anything."""
 _OP_MAKER = "_create_c_op"
 """Where TensorFlow says that the shapes of an op do not fit, whoever put it there."""
 
@@ -141,7 +143,7 @@ def is_deliberate(traceback: str) -> bool:
         return False
     last = frames[-1]
     if _RUNTIME.search(last["file"]) is not None:
-        return True
+        return _UNFED not in traceback
     if _STANDARD.search(last["file"]) is not None:
         return _OP_ERROR.search(traceback) is not None
     is_framework = _FRAMEWORK.search(last["file"]) is not None

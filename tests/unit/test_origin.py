@@ -138,6 +138,27 @@ def test_what_an_op_refuses_in_another_thread_is_deliberate(
     assert is_deliberate(THREAD.format(file=file, error=error)) is expected
 
 
+RUN = """Traceback (most recent call last, the framework's frames left out):
+  File "/opt/lib/python3.11/site-packages/tensorflow/python/eager/execute.py", line 53, in quick_execute
+    tensors = pywrap_tfe.TFE_Py_Execute(ctx._handle, device_name, op_name)
+InvalidArgumentError: {words}
+"""  # noqa: E501  # a line of a traceback
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("Trying to access resource kernel", True),
+        ("You must feed a value for placeholder tensor 'while/cond/x'", False),
+    ],
+    ids=["refused", "made-wrong"],
+)
+def test_a_graph_that_was_made_wrong_refuses_nothing(
+    words: str, expected: bool
+) -> None:
+    assert is_deliberate(RUN.format(words=words)) is expected
+
+
 RAISED = """Traceback (most recent call last, the framework's frames left out):
   File "{file}", line 12, in call
     raise ValueError("no")
