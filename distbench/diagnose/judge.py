@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from distbench.compare.comparison import Judged, compare_evidence
+from distbench.compare.comparison import Comparison, Judged, compare_evidence
 from distbench.compare.nature import find_row_sensitive
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.vacuity import find_uncompared, find_weak_phases
@@ -236,14 +236,15 @@ def _decide(
     if any(not finding.warning for finding in findings):
         return Status.FAIL, ""
     notes = [f"warning: {finding.code}" for finding in findings]
+    comparisons = [item.comparison for item in judged]
     texts = (
         reading.note,
+        _note_reduction(reading, comparisons),
         _note_forgiven(chain),
         _note_start(reading.evidence),
         _note_compiled(reading.evidence),
     )
     notes += [text for text in texts if text]
-    comparisons = [item.comparison for item in judged]
     weak = find_weak_phases(comparisons, first_known=reading.first_known)
     if weak and not repeats(reading.evidence):
         rest = find_weak_phases(comparisons, first_known=False)
@@ -275,6 +276,18 @@ def _decide(
             "example or replica; use fewer examples or a wider dtype"
         )
     return Status.PASS, "; ".join(notes)
+
+
+def _note_reduction(reading: Reading, comparisons: Sequence[Comparison]) -> str:
+    """Says so where neither gradients nor what they are added up to can be judged."""
+    seen = reading.evidence.observed.select(phase="reduced_gradient")
+    is_compared = any(c.phase == "reduced_gradient" for c in comparisons)
+    if reading.first_known or is_compared or next(seen, None) is None:
+        return ""
+    return (
+        "note: the reduction was not compared either, since the step makes something "
+        "else of its gradients than a multiple before it, as by a clip"
+    )
 
 
 def _note_compiled(evidence: Evidence) -> str:

@@ -118,6 +118,15 @@ def clip(total: Batch) -> Batch:
     return total * np.float32(0.25 / max(np.linalg.norm(total), 0.25))
 
 
+def test_that_no_sum_was_compared_is_said() -> None:
+    """Of a norm that one device clips nothing says what the shards' sum comes to."""
+    simulator = Simulator(against_the_others, hand_on=clip)
+    judgement = judge(simulator.make_evidence())
+    assert "the reduction was not compared" in judgement.message
+    plain = judge(Simulator(against_the_others).make_evidence())
+    assert "the reduction was not compared" not in plain.message
+
+
 def skip_overflow(total: Batch) -> Batch:
     return total if np.isfinite(total).all() else np.zeros_like(total)
 
