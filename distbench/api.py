@@ -22,6 +22,7 @@ def check(
     workload: str | None = None,
     tier: str | None = None,
     faults: Iterable[Fault | str] = (),
+    expect: str | Sequence[str] = (),
     progress: Progress | None = None,
     **options: Any,
 ) -> Verdict:
@@ -36,6 +37,7 @@ def check(
         workload: The workload for an optimizer; None takes the default ones.
         tier: The tier; None takes the default ones.
         faults: What befalls tasks and replicas, and when; see `distbench.Fault`.
+        expect: The finding code that is meant to be found, or several.
         progress: Who wants to know how far it is.
         **options: Further fields of `distbench.options.CheckOptions`.
 
@@ -50,6 +52,7 @@ def check(
     if tier is not None:
         options["tiers"] = (tier,)
     options["faults"] = tuple(map(str, faults))
+    options["expect"] = (expect,) if isinstance(expect, str) else tuple(expect)
     clusters = (cluster,) if isinstance(cluster, str) else tuple(cluster)
     chosen = CheckOptions(clusters=clusters, paths=(path,), **options)
     if isinstance(subject, TargetRef):
