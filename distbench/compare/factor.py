@@ -50,6 +50,14 @@ class Factors:
         ]
         return factor if alike and all(alike) else None
 
+    def scales(self, key: TraceKey) -> bool:
+        """Whether one device multiplies a gradient by some number in every step.
+
+        A clip by a norm does, by another number each time.
+        """
+        found = (self._find_at(key), *self._list_others(key))
+        return all(factor is not None for factor in found)
+
     def _list_others(self, key: TraceKey) -> Iterator[float | None]:
         return (
             self._find_at(replace(key, step=step))

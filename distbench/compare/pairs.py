@@ -16,6 +16,7 @@ from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.factor import Factors, is_power_of_two
 from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.noise import STATE, Noise
+from distbench.compare.ratio import fit_ratio
 from distbench.compare.sums import bound_reduction
 from distbench.compare.values import (
     Aligned,
@@ -54,6 +55,7 @@ GLOBAL = "one device, the global batch"
 START = "one device, before the first step"
 SAVED = "what was saved"
 SUM = "sum of the observed local gradients"
+DIRECTION = "direction of the sum of the observed local gradients"
 UPDATES: dict[Phase, str] = {
     "reduced_gradient": "one-device update with the observed reduced gradient",
     "applied_gradient": "one-device update with the observed applied gradient",
@@ -229,6 +231,8 @@ class Pairs:
             if parts is not None and factor is not None:
                 known = value, self._make_sum(key, value, parts, factor, known)
                 yield known[1]
+            elif parts is not None and self._has_direction(whole):
+                yield from self._pair_direction(key, value, parts)
             yield from self._pair_whole(key, value)
 
     def _make_sum(
@@ -271,6 +275,46 @@ class Pairs:
                 find_roundoff(dtype),
                 factor_rounds=not is_power_of_two(factor),
             ),
+            dtype=dtype,
+            terms=Widened(addends.totals),
+            rows=_rows(seen),
+        )
+
+    def _has_direction(self, key: TraceKey) -> bool:
+        """Whether all that is known of a sum is that it is scaled afterwards."""
+        is_known = key.phase in self.evidence.known
+        return not is_known and self._factors.scales(key)
+
+    def _pair_direction(
+        self, key: TraceKey, value: Value, parts: tuple[Value, ...]
+    ) -> Iterator[Pair]:
+        """A reduced gradient against the sum of what went in, times what fits best."""
+        rows = join_rows((value, *parts))
+        seen = align_value(value, rows)
+        total = collect_addends(parts, rows, 1.0).add_up()
+        fit = fit_ratio(seen.total, total)
+        if fit is None or total.size == 1:
+            return  # one number is a multiple of any other
+        factor = fit.ratio
+        if factor <= 0:
+            factor = measure_norm(seen.total) / measure_norm(total)
+        addends = collect_addends(parts, rows, factor)
+        expected = addends.add_up()
+        dtype = self._name_dtype(key, value)
+        margin = bound_reduction(
+            addends, expected, find_roundoff(dtype), factor_rounds=True
+        )
+        bound = np.broadcast_to(margin.bound, expected.shape)
+        # The errors of all elements move the number that fits them.
+        square = float(np.sum(expected**2))
+        moved = float(np.sum(np.abs(expected) * bound)) / square if square else 0.0
+        yield Pair(
+            key=key,
+            relation="follows",
+            against=DIRECTION,
+            observed=seen.total,
+            expected=expected,
+            margin=Margin(bound=bound + moved * np.abs(expected)),
             dtype=dtype,
             terms=Widened(addends.totals),
             rows=_rows(seen),

@@ -26,15 +26,17 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     is none, a variable at a time is explained, and equal causes are joined again. Where
     that leaves a part open, wide causes are asked that leave nothing.
     """
-    causes = _explain_narrowly(context)
+    best = _find_best(context)
+    if best is not None and best.full and _is_named(context, best):
+        return (_adopt(context, best),)
+    causes = _explain_narrowly(context, best)
     if all(cause.confidence >= ALL for cause in causes):
         return causes
     last = find_best(context, list_last(context))
     return (_adopt(context, last),) if last is not None and last.full else causes
 
 
-def _explain_narrowly(context: Context) -> tuple[Explained, ...]:
-    best = _find_best(context)
+def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained, ...]:
     if best is not None and _is_named(context, best):
         return (_adopt(context, best),)
     if describe_constraint(context):

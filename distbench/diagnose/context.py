@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
-from distbench.compare.pairs import Pair
+from distbench.compare.pairs import DIRECTION, Pair
 from distbench.compare.values import Array, align_values, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, SparseRows, TraceKey, Value, VariableInfo
@@ -87,7 +87,7 @@ class Context:
 
         Observed ones if they were seen, else those of the reference's shards.
         """
-        if case.terms:
+        if case.terms and case.against != DIRECTION:
             return tuple(case.terms)
         return self.find_terms_of(case, case.key.variable)
 

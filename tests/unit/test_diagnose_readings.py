@@ -119,8 +119,8 @@ def clip(total: Batch) -> Batch:
 
 
 def test_that_no_sum_was_compared_is_said() -> None:
-    """Of a norm that one device clips nothing says what the shards' sum comes to."""
-    simulator = Simulator(against_the_others, hand_on=clip)
+    """Of a rule that is no scaling nothing says what the shards' sum comes to."""
+    simulator = Simulator(against_the_others, hand_on=np.sign)
     judgement = judge(simulator.make_evidence())
     assert "the reduction was not compared" in judgement.message
     plain = judge(Simulator(against_the_others).make_evidence())
@@ -169,6 +169,18 @@ def test_what_does_not_is_named(simulator: Simulator, code: str, step: int) -> N
     assert judgement.status is Status.FAIL, judgement
     first = judgement.findings[0]
     assert (first.code, first.phase, first.step) == (code, "reduced_gradient", step)
+
+
+@pytest.mark.parametrize("compute", [by_statistics, against_the_others])
+def test_a_sum_that_is_scaled_afterwards_has_its_direction(compute: Compute) -> None:
+    """One device shows a factor in each step, and of groups it says no more."""
+    assert judge(Simulator(compute, hand_on=clip).make_evidence()).status is Status.PASS
+    judgement = judge(
+        Simulator(compute, reduce=lose_last, hand_on=clip).make_evidence()
+    )
+    first = judgement.findings[0]
+    assert (first.code, first.phase) == ("replica-dropped", "reduced_gradient")
+    assert first.replicas == (len(SHARDS) - 1,)
 
 
 def test_a_step_that_is_left_out_is_no_proof_of_the_others() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
+from distbench.compare.pairs import DIRECTION
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.addends import PHASES, Source, list_sources
@@ -274,6 +275,8 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase not in PHASES or _draws_nothing(context):
         return
+    if any(case.against == DIRECTION for case in context.cases):
+        return  # no ratio is left where one was fitted
     predicted: dict[int, Array] = {}
     earlier: dict[tuple[int, str], Array] = {}
     for source in list_sources(context):

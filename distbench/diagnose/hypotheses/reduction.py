@@ -56,7 +56,9 @@ def explain_by_missing_sum(context: Context) -> Iterator[Hypothesis]:
 
 def name_missing_sum(context: Context) -> str:
     """The code of gradients that nobody sums: of all variables, or of some."""
-    some = any(_shows_sum(context, key.variable) for key in context.right)
+    wrong = {case.key.variable for case in context.cases}
+    right = {key.variable for key in context.right} - wrong
+    some = any(_shows_sum(context, variable) for variable in right)
     return "variable-not-reduced" if some else "missing-reduction"
 
 
