@@ -83,6 +83,24 @@ def list_led(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
                     yield from _pair_led(evidence, led, info.dtype)
 
 
+def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
+    """A variable that holds what shards alone make of it, and not the whole batch.
+
+    A moving average of batch statistics that nobody synchronises is such.
+    """
+    for info in evidence.observed.variables:
+        if info.role != "variable" or is_trained(evidence, info.path):
+            continue
+        key = TraceKey(step=0, phase="variable", variable=info.path)
+        whole, led = evidence.reference.get(key), _find_led(evidence, noise, key)
+        if whole is None or led is None or led.are_near(densify(whole)):
+            continue
+        ways = _list_ways(led, evidence.reference.get_shards(key.step))
+        if led.find_leaders() or any(map(led.are_near, ways)):
+            return info.path
+    return None
+
+
 def is_trained(evidence: Evidence, variable: str) -> bool:
     """Whether a gradient of a variable was seen, on one device or on the cluster."""
     return any(

@@ -37,6 +37,16 @@ def means_whole(evidence: Evidence, nature: Nature) -> bool:
     return exchanges(evidence, "features") and not draws and not nature.lost
 
 
+def describe_own_statistic(variable: str) -> str:
+    """Why neither the global batch nor a shard is a measure of such losses."""
+    return (
+        "every replica's loss is made of what the others computed, so the global batch "
+        f"would be its measure, but '{variable}' is a statistic of the own examples "
+        "alone, with which one device does not get there; synchronise it "
+        "(synchronized=True), or check the step without the exchange"
+    )
+
+
 def describe_exchange(context: Context) -> str:
     """Says so of losses or local gradients that no cause explains, or `""`."""
     is_first = context.phase in ("loss", "local_gradient")

@@ -275,6 +275,8 @@ def _decide(
             f"in {', '.join(hidden)} the noise of correct runs is as large as one lost "
             "example or replica; use fewer examples or a wider dtype"
         )
+    if reading.undecided:
+        return Status.UNDECIDABLE, "; ".join([*notes, reading.undecided])
     return Status.PASS, "; ".join(notes)
 
 

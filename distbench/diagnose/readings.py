@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from distbench.compare.led import find_own_statistic
 from distbench.compare.nature import Nature, find_nature
 from distbench.compare.noise import Noise
 from distbench.compare.shards import find_shares, weigh_shards
-from distbench.diagnose.exchange import exchanges, means_whole
+from distbench.diagnose.exchange import (
+    describe_own_statistic,
+    exchanges,
+    means_whole,
+)
 from distbench.evidence import Evidence
 
 
@@ -21,12 +26,15 @@ class Reading:
         note: What the user should know of it; empty where all is known.
         decides: Whether what it says of a wrong run counts, too.
         first_known: Whether loss and local gradients can be judged at all.
+        undecided: Why nobody can tell whether a run is right that is so by this; else
+            empty.
     """
 
     evidence: Evidence
     note: str = ""
     decides: bool = False
     first_known: bool = True
+    undecided: str = ""
 
 
 def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
@@ -36,10 +44,19 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     and one that computes in a narrow dtype only within much rounding. Replicas are then
     held against their own shards, where bits repeat; where nothing says how these are
     to be weighed, against what follows from their own gradients. Losses that are made
-    of the features of all replicas have no other meaning than the global batch.
+    of the features of all replicas have no other meaning than the global batch, and
+    none at all where these depend on statistics of the own examples.
     """
     nature = find_nature(evidence, noise)
     if means_whole(evidence, nature):
+        own = find_own_statistic(evidence, noise)
+        if own is not None:
+            yield Reading(
+                evidence=replace(evidence, known=()),
+                decides=True,
+                first_known=False,
+                undecided=describe_own_statistic(own),
+            )
         return
     words = "note: rounding hides what one device makes of the global batch, so"
     if nature.grouped:

@@ -23,7 +23,7 @@ from grouped_training import (
 
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
-from distbench.trace import TraceKey, Value
+from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value, VariableInfo
 from distbench.verdict import Status
 
 COUNTED = (0.5, 0.3, 0.2)
@@ -74,6 +74,43 @@ def note(evidence: Evidence, exchange: str, **of_reference: object) -> Evidence:
         observed=replace(evidence.observed, notes={"draws": {}, "exchange": exchange}),
         reference=replace(evidence.reference, notes=notes),
     )
+
+
+def keep_statistic(evidence: Evidence, copies: tuple[float, ...]) -> Evidence:
+    """Give the model a moving mean: on one device 4, and of the shards 1, 3 and 5."""
+    moving = VariableInfo(
+        path="moving", role="variable", shape=(1,), dtype="float32", trainable=False
+    )
+
+    def keep(trace: Trace, numbers: Mapping[int, float]) -> Trace:
+        values = dict(trace.values)
+        for step in (INITIAL, *range(trace.steps)):
+            for replica, number in numbers.items():
+                key = TraceKey(
+                    step=step, phase="variable", variable="moving", replica=replica
+                )
+                now = 0.0 if step == INITIAL else number
+                values[key] = np.array([now], np.float32)
+        return replace(trace, values=values, variables=(*trace.variables, moving))
+
+    whole = {WHOLE: 4.0}
+    return replace(
+        evidence,
+        reference=keep(evidence.reference, {**whole, 0: 1.0, 1: 3.0, 2: 5.0}),
+        observed=keep(evidence.observed, dict(enumerate(copies))),
+        twins=tuple(keep(twin, whole) for twin in evidence.twins),
+    )
+
+
+def test_statistics_of_the_own_examples_leave_features_no_measure() -> None:
+    evidence = note(Simulator(by_statistics).make_evidence(), "features")
+    judgement = judge(keep_statistic(evidence, (3.0, 3.0, 3.0)))
+    assert judgement.status is Status.UNDECIDABLE
+    assert "'moving' is a statistic of the own examples" in judgement.message
+    synchronised = judge(keep_statistic(evidence, (4.0, 4.0, 4.0)))
+    assert synchronised.status is Status.FAIL
+    right = note(Exchanging().make_evidence(), "features")
+    assert judge(keep_statistic(right, (4.0, 4.0, 4.0))).status is Status.PASS
 
 
 def by_count(replica: int, _: Shards) -> float:
