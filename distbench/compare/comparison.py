@@ -13,7 +13,8 @@ from distbench.compare.bounds import find_roundoff
 from distbench.compare.led import list_led
 from distbench.compare.measure import BITWISE, Margin, Measure, is_wrong, measure_error
 from distbench.compare.noise import Noise, measure_noise
-from distbench.compare.pairs import Pair, Pairs, Relation
+from distbench.compare.pair import Pair, Relation
+from distbench.compare.pairs import Pairs
 from distbench.compare.results import list_results
 from distbench.compare.totals import list_totals
 from distbench.compare.values import (

@@ -16,7 +16,7 @@ import numpy as np
 
 from distbench.compare.measure import Margin, measure_error
 from distbench.compare.noise import Noise
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, TraceKey

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
-from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from distbench.compare.addends import Widened, collect_addends
 from distbench.compare.bounds import bound_sum, find_roundoff
-from distbench.compare.factor import Factors, is_power_of_two
+from distbench.compare.copies import are_copies, are_same, have_same_rows
+from distbench.compare.factor import Factors
 from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.noise import STATE, Noise
-from distbench.compare.ratio import fit_ratio
-from distbench.compare.sums import bound_reduction
+from distbench.compare.pair import (
+    GLOBAL,
+    SAVED,
+    SHARD,
+    START,
+    UPDATES,
+    Pair,
+    Relation,
+)
+from distbench.compare.reduced import pair_direction, pair_sum
 from distbench.compare.values import (
-    Aligned,
     Array,
     align_value,
     align_values,
-    are_equal,
     densify,
     join_rows,
     measure_norm,
@@ -34,68 +39,14 @@ from distbench.trace import (
     INITIAL,
     WHOLE,
     Phase,
-    SparseRows,
     Trace,
     TraceKey,
     Value,
     VariableInfo,
 )
-from distbench.trace.shelf import LARGE_BYTES
-
-Relation = Literal["reference", "follows", "replicas", "led", "total", "result"]
-
-TOLD: tuple[Relation, ...] = ("total", "result")
-"""Relations of what is told of a step, and trains nothing."""
 
 Members = tuple[tuple[TraceKey, Value], ...]
 """What the replicas hold of one value, in their order."""
-
-SHARD = "one device, the same shard"
-GLOBAL = "one device, the global batch"
-START = "one device, before the first step"
-SAVED = "what was saved"
-SUM = "sum of the observed local gradients"
-DIRECTION = "direction of the sum of the observed local gradients"
-UPDATES: dict[Phase, str] = {
-    "reduced_gradient": "one-device update with the observed reduced gradient",
-    "applied_gradient": "one-device update with the observed applied gradient",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pair:
-    """An observed value and what it ought to be.
-
-    Attributes:
-        key: Where it was observed; replica `WHOLE` for a sum over the replicas.
-        relation: Against the reference, against what follows from the observed phase
-            before it, against another replica, what all replicas' examples make of it,
-            what all replicas add together, or what a metric makes of that.
-        against: Name of what it is compared with.
-        observed: Observed value; of sparse gradients only the rows that occur.
-        expected: Expected value, of the same shape.
-        margin: How far apart the two may lie.
-        dtype: Dtype in which the observed value was computed.
-        base: State before the step; 0 for gradients and losses.
-        terms: The addends of a sum, one for each replica.
-        rows: Row numbers of a sparse value.
-        repeats: Whether both come from the same ops on the same numbers.
-        tested: What came of testing it, once it was; the pairs of several replicas that
-            hold the very same numbers share this list.
-    """
-
-    key: TraceKey
-    relation: Relation
-    against: str
-    observed: Array
-    expected: Array
-    margin: Margin
-    dtype: str
-    base: Array | float = 0.0
-    terms: Sequence[Array] = ()
-    rows: Array | None = None
-    repeats: bool = False
-    tested: list[Any] = field(default_factory=list, repr=False)
 
 
 class Pairs:
@@ -195,7 +146,7 @@ class Pairs:
             margin=self.noise.find_margin(key, expected.total),
             dtype=self._name_dtype(key, whole),
             terms=terms,
-            rows=_rows(expected),
+            rows=expected.places,
             repeats=evidence.summed,
         )
 
@@ -229,96 +180,21 @@ class Pairs:
         known: tuple[Value, Pair] | None = None
         for key, value in members:
             if parts is not None and factor is not None:
-                known = value, self._make_sum(key, value, parts, factor, known)
-                yield known[1]
+                dtype = self._name_dtype(key, value)
+                pair = pair_sum(
+                    key, value, parts, factor, dtype, known, exact=self._exact
+                )
+                known = value, pair
+                yield pair
             elif parts is not None and self._has_direction(whole):
-                yield from self._pair_direction(key, value, parts)
+                dtype = self._name_dtype(key, value)
+                yield from pair_direction(key, value, parts, dtype)
             yield from self._pair_whole(key, value)
-
-    def _make_sum(
-        self,
-        key: TraceKey,
-        value: Value,
-        parts: tuple[Value, ...],
-        factor: float,
-        known: tuple[Value, Pair] | None,
-    ) -> Pair:
-        """A reduced gradient against the sum of what went in.
-
-        That is the same for all replicas which hold the same rows, so that it is taken
-        from what is `known` of another replica: its value, and the pair.
-        """
-        if known is not None and _are_copies((value,), known[:1]):
-            return replace(known[1], key=key)
-        rows = join_rows((value, *parts))
-        seen = align_value(value, rows)
-        dtype = self._name_dtype(key, value)
-        if (
-            known is not None
-            and known[1].dtype == dtype
-            and _have_equal_rows(rows, known[1].rows)
-        ):
-            return replace(known[1], key=key, observed=seen.total, tested=[])
-        addends = collect_addends(parts, rows, factor)
-        expected = addends.add_up()
-        return Pair(
-            key=key,
-            relation="follows",
-            against=SUM,
-            observed=seen.total,
-            expected=expected,
-            margin=BITWISE
-            if self._exact
-            else bound_reduction(
-                addends,
-                expected,
-                find_roundoff(dtype),
-                factor_rounds=not is_power_of_two(factor),
-            ),
-            dtype=dtype,
-            terms=Widened(addends.totals),
-            rows=_rows(seen),
-        )
 
     def _has_direction(self, key: TraceKey) -> bool:
         """Whether all that is known of a sum is that it is scaled afterwards."""
         is_known = key.phase in self.evidence.known
         return not is_known and self._factors.scales(key)
-
-    def _pair_direction(
-        self, key: TraceKey, value: Value, parts: tuple[Value, ...]
-    ) -> Iterator[Pair]:
-        """A reduced gradient against the sum of what went in, times what fits best."""
-        rows = join_rows((value, *parts))
-        seen = align_value(value, rows)
-        total = collect_addends(parts, rows, 1.0).add_up()
-        fit = fit_ratio(seen.total, total)
-        if fit is None or total.size == 1:
-            return  # one number is a multiple of any other
-        factor = fit.ratio
-        if factor <= 0:
-            factor = measure_norm(seen.total) / measure_norm(total)
-        addends = collect_addends(parts, rows, factor)
-        expected = addends.add_up()
-        dtype = self._name_dtype(key, value)
-        margin = bound_reduction(
-            addends, expected, find_roundoff(dtype), factor_rounds=True
-        )
-        bound = np.broadcast_to(margin.bound, expected.shape)
-        # The errors of all elements move the number that fits them.
-        square = float(np.sum(expected**2))
-        moved = float(np.sum(np.abs(expected) * bound)) / square if square else 0.0
-        yield Pair(
-            key=key,
-            relation="follows",
-            against=DIRECTION,
-            observed=seen.total,
-            expected=expected,
-            margin=Margin(bound=bound + moved * np.abs(expected)),
-            dtype=dtype,
-            terms=Widened(addends.totals),
-            rows=_rows(seen),
-        )
 
     def _pair_whole(self, key: TraceKey, value: Value) -> Iterator[Pair]:
         expected = self._find_reference(key.at(WHOLE))
@@ -358,7 +234,7 @@ class Pairs:
             self._astray[step] = any(
                 info.synchronised
                 and not self._is_fed(key)
-                and not _are_same(value, expected)
+                and not are_same(value, expected)
                 for key, value in found
                 if (info := self.infos.get(key.variable)) is not None
                 and (expected := self._find_reference(key.at(WHOLE))) is not None
@@ -367,7 +243,7 @@ class Pairs:
 
     def _bound_rows(self, key: TraceKey, value: Value, expected: Value) -> Margin:
         """Bitwise, but for rows that one side has added up and the other has not."""
-        if self._exact or _have_same_rows(value, expected):
+        if self._exact or have_same_rows(value, expected):
             return BITWISE
         left, right = align_values((value, expected))
         most = max(
@@ -416,7 +292,7 @@ class Pairs:
             return True
         whole = self.evidence.reference.get(replace(key, replica=WHOLE))
         before = self.evidence.get_before(key.step, key.phase, key.variable)
-        if whole is None or (before is not None and _are_same(whole, before)):
+        if whole is None or (before is not None and are_same(whole, before)):
             return True
         replays = self.evidence.replays
         fed = [replays.get("reduced_gradient"), replays.get("local_gradient")]
@@ -427,7 +303,7 @@ class Pairs:
         ]
         if len(values) < 2 or self.evidence.observed.replicas == 1:
             return True
-        return not all(_are_same(value, whole) for value in values)
+        return not all(are_same(value, whole) for value in values)
 
     def _make(
         self,
@@ -441,7 +317,7 @@ class Pairs:
         repeats: bool = False,
     ) -> Pair:
         known = self._known.get((relation, against))
-        if known is not None and _are_copies((value, expected), (known[0], known[1])):
+        if known is not None and are_copies((value, expected), (known[0], known[1])):
             # What is true of one copy is true of all.
             return replace(known[2], key=key)
         pair = self._align(key, relation, against, value, expected, margin, repeats)
@@ -478,48 +354,9 @@ class Pairs:
             margin=margin,
             dtype=self._name_dtype(key, value),
             base=base,
-            rows=_rows(seen),
+            rows=seen.places,
             repeats=repeats,
         )
 
     def _name_dtype(self, key: TraceKey, value: Value) -> str:
         return name_dtype(value, self._dtypes.get(key.variable))
-
-
-def _rows(aligned: Aligned) -> Array | None:
-    return None if aligned.rows is None else aligned.rows.astype(np.float64)
-
-
-def _are_copies(left: Sequence[Value], right: Sequence[Value]) -> bool:
-    """Whether values have the same bits; large ones have if they are one object."""
-    return all(map(_is_copy, left, right))
-
-
-def _is_copy(left: Value, right: Value) -> bool:
-    if left is right:
-        return True
-    if isinstance(left, SparseRows) or isinstance(right, SparseRows):
-        return False
-    return (
-        left.nbytes == right.nbytes < LARGE_BYTES
-        and (left.dtype, left.shape) == (right.dtype, right.shape)
-        and left.tobytes() == right.tobytes()
-    )
-
-
-def _are_same(left: Value, right: Value) -> bool:
-    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        return are_equal(left, right)
-    return are_equal(densify(left), densify(right))
-
-
-def _have_equal_rows(rows: npt.NDArray[np.int64] | None, others: Array | None) -> bool:
-    if rows is None or others is None:
-        return rows is None and others is None
-    return bool(np.array_equal(rows, others))
-
-
-def _have_same_rows(left: Value, right: Value) -> bool:
-    if isinstance(left, SparseRows) and isinstance(right, SparseRows):
-        return bool(np.array_equal(np.sort(left.indices), np.sort(right.indices)))
-    return not isinstance(left, SparseRows) and not isinstance(right, SparseRows)

@@ -15,7 +15,7 @@ import numpy as np
 
 from distbench.compare.measure import Margin
 from distbench.compare.noise import Noise
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.totals import is_total_wrong, list_extremes
 from distbench.compare.values import densify, name_dtype
 from distbench.evidence import Evidence

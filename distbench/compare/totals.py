@@ -17,7 +17,7 @@ import numpy as np
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.measure import BITWISE, Margin, measure_error
 from distbench.compare.noise import Noise
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, are_equal, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from distbench.compare.comparison import Comparison
-from distbench.compare.pairs import TOLD
+from distbench.compare.pair import TOLD
 from distbench.compare.values import are_equal, densify
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, Phase, Trace

@@ -44,6 +44,11 @@ class Aligned:
         """Σ|x| of what was added up for each element."""
         return np.abs(self.total) if self.slices is None else self.slices
 
+    @property
+    def places(self) -> Array | None:
+        """Row numbers, as numbers that a pair can hold."""
+        return None if self.rows is None else self.rows.astype(np.float64)
+
 
 def align_values(values: Sequence[Value]) -> tuple[Aligned, ...]:
     """Bring values of one variable into the same form.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.pairs import SUM, Pair
+from distbench.compare.pair import SUM, Pair
 from distbench.compare.values import Array
 from distbench.diagnose.context import (
     Context,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context
 

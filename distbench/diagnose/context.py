@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
-from distbench.compare.pairs import DIRECTION, Pair
+from distbench.compare.pair import DIRECTION, Pair
 from distbench.compare.values import Array, align_values, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, SparseRows, TraceKey, Value, VariableInfo

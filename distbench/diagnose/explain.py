@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.codes import CODES
 from distbench.compare.comparison import Comparison
-from distbench.compare.pairs import TOLD, Pair
+from distbench.compare.pair import TOLD, Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.diagnose.context import Context
 from distbench.diagnose.hypotheses.alone import list_wrong

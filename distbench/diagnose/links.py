@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from distbench.compare.comparison import Comparison, Judged
-from distbench.compare.pairs import TOLD
+from distbench.compare.pair import TOLD
 from distbench.trace import INITIAL, PHASES, WHOLE, Phase, TraceKey, VariableInfo
 
 Outcomes = Mapping[tuple[int, str, str], Sequence[Judged]]

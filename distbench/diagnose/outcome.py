@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.comparison import Judged
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import densify
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, TraceKey

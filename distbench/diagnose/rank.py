@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, are_equal, measure_norm
 from distbench.diagnose.addends import find_untouched
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.comparison import Judged
-from distbench.compare.pairs import TOLD
+from distbench.compare.pair import TOLD
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.exchange import tell_lost_gradient

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.totals import Changes, find_changes, is_extreme
 from distbench.compare.values import Array, are_equal, measure_size

@@ -12,7 +12,7 @@ from training_simulator import RIGHT, Fault, observe, reduce_with, scale, to_arr
 
 from distbench.compare import bounds, comparison, values
 from distbench.compare.comparison import Judged, compare_evidence
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.diagnose.judge import judge
 from distbench.trace import Trace, Values, shelf
 from distbench.verdict import Status

@@ -11,7 +11,7 @@ from training_simulator import KERNEL, TABLE, Fault, observe, reduce_with, to_ar
 from distbench.compare.comparison import compare_evidence, judge_pair
 from distbench.compare.measure import Margin
 from distbench.compare.noise import measure_noise
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.vacuity import find_weak_phases
 from distbench.compare.values import (
     align_values,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.addends import list_known
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance, take_rows

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.trace import WHOLE

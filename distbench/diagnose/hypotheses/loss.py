@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_shards, take_rows

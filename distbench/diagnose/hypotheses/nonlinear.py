@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
-from distbench.compare.pairs import DIRECTION
+from distbench.compare.pair import DIRECTION
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.addends import PHASES, Source, list_sources

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, align_value, are_equal, densify
 from distbench.diagnose.context import Context, Hypothesis, is_number

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_size, round_to
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.trace import WHOLE, SparseRows, Trace, TraceKey

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm, measure_size
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import solve_least_squares

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, is_number
 from distbench.diagnose.fit import Row, fit_weights, predict_rows

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import (
     Context,

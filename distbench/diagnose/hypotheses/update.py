@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 import numpy as np
 
 from distbench.compare.led import find_leader, is_trained
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import (

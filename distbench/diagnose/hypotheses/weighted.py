@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.nature import Nature
-from distbench.compare.pairs import Pair
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.fit import (

@@ -1,0 +1,117 @@
+"""A reduced gradient against the sum of what went in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.addends import Widened, collect_addends
+from distbench.compare.bounds import find_roundoff
+from distbench.compare.copies import are_copies, have_equal_rows
+from distbench.compare.factor import is_power_of_two
+from distbench.compare.measure import BITWISE, Margin
+from distbench.compare.pair import DIRECTION, SUM, Pair
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.sums import bound_reduction
+from distbench.compare.values import align_value, join_rows, measure_norm
+from distbench.trace import TraceKey, Value
+
+
+def pair_sum(
+    key: TraceKey,
+    value: Value,
+    parts: tuple[Value, ...],
+    factor: float,
+    dtype: str,
+    known: tuple[Value, Pair] | None,
+    *,
+    exact: bool,
+) -> Pair:
+    """The sum times a known factor.
+
+    That is the same for all replicas which hold the same rows, so that it is taken from
+    what is known of another replica.
+
+    Args:
+        key: Where the reduced gradient was observed.
+        value: It.
+        parts: What each replica handed over.
+        factor: What one device multiplies the sum by.
+        dtype: In which was added up.
+        known: The value of another replica, and its pair.
+        exact: Whether no sum may round.
+    """
+    if known is not None and are_copies((value,), known[:1]):
+        return replace(known[1], key=key)
+    rows = join_rows((value, *parts))
+    seen = align_value(value, rows)
+    if (
+        known is not None
+        and known[1].dtype == dtype
+        and have_equal_rows(rows, known[1].rows)
+    ):
+        return replace(known[1], key=key, observed=seen.total, tested=[])
+    addends = collect_addends(parts, rows, factor)
+    expected = addends.add_up()
+    return Pair(
+        key=key,
+        relation="follows",
+        against=SUM,
+        observed=seen.total,
+        expected=expected,
+        margin=BITWISE
+        if exact
+        else bound_reduction(
+            addends,
+            expected,
+            find_roundoff(dtype),
+            factor_rounds=not is_power_of_two(factor),
+        ),
+        dtype=dtype,
+        terms=Widened(addends.totals),
+        rows=seen.places,
+    )
+
+
+def pair_direction(
+    key: TraceKey, value: Value, parts: tuple[Value, ...], dtype: str
+) -> Iterator[Pair]:
+    """The sum times the factor that fits best; nothing where any value is a multiple.
+
+    Args:
+        key: Where the reduced gradient was observed.
+        value: It.
+        parts: What each replica handed over.
+        dtype: In which was added up.
+    """
+    rows = join_rows((value, *parts))
+    seen = align_value(value, rows)
+    total = collect_addends(parts, rows, 1.0).add_up()
+    fit = fit_ratio(seen.total, total)
+    if fit is None or total.size == 1:
+        return
+    factor = fit.ratio
+    if factor <= 0:
+        factor = measure_norm(seen.total) / measure_norm(total)
+    addends = collect_addends(parts, rows, factor)
+    expected = addends.add_up()
+    margin = bound_reduction(
+        addends, expected, find_roundoff(dtype), factor_rounds=True
+    )
+    bound = np.broadcast_to(margin.bound, expected.shape)
+    # The errors of all elements move the number that fits them.
+    square = float(np.sum(expected**2))
+    moved = float(np.sum(np.abs(expected) * bound)) / square if square else 0.0
+    yield Pair(
+        key=key,
+        relation="follows",
+        against=DIRECTION,
+        observed=seen.total,
+        expected=expected,
+        margin=Margin(bound=bound + moved * np.abs(expected)),
+        dtype=dtype,
+        terms=Widened(addends.totals),
+        rows=seen.places,
+    )
