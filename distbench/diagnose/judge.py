@@ -109,24 +109,22 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     if judgement.status not in (Status.FAIL, Status.UNDECIDABLE):
         return judgement
     told: Judgement | None = None
-    is_rounding = is_lost = False
+    is_rounding = False
     for reading in list_readings(evidence, noise):
         other = _judge_reading(reading, noise)
         if reading.first_known and other.status is Status.PASS:
             return other
         if told is None and _tells(reading, other):
             told = other
-            is_lost = bool(reading.evidence.lost)
-            is_rounding = is_lost and _is_beyond(judgement, other)
+            is_rounding = reading.evidence.lost > 0 and _is_beyond(judgement, other)
         if not reading.first_known:
             told = told or other
     if told is None or _is_by_all(evidence, judgement):
         return judgement
     if not is_rounding and _says_more(judgement, told):
         return judgement
-    # Where both find the same, the whole batch says better which replica is wrong,
-    # unless its rounding is not that of its shards.
-    return judgement if not is_lost and _find_alike(judgement, told) else told
+    # Where both find the same, the whole batch says better which replica is wrong.
+    return judgement if not is_rounding and _find_alike(judgement, told) else told
 
 
 def _says_more(judgement: Judgement, other: Judgement) -> bool:

@@ -51,7 +51,10 @@ def _observe(
         ("LossPerExample", r"one number.*float32 tensor of shape \(8,\).*reduce_sum"),
         ("LossAsText", "one number.*Received: a string tensor"),
         ("LossInDictionary", "one number.*Received: an object of type 'dict'"),
-        ("DataRunsOut", r"in data: EOFError: no more data\. A cluster"),
+        (
+            "DataRunsOut",
+            r"in data: EOFError: no more data, at .*py:\d+: raise EOFError",
+        ),
         ("DataAsLists", r"NumPy arrays.*\(\), \(\), \(\), \.\.\.\]"),
         ("RaisesInBetween", "in before_step: LookupError: nothing to do before step 0"),
         ("ExitsInBuild", "in build: SystemExit: usage: train.py"),
