@@ -222,23 +222,26 @@ def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
         return
     for words, fed_back in (("", False), (", and adds them to its next one", True)):
         predicted: dict[int, Array] = {}
-        kept_back: dict[tuple[int, str], list[Array]] = {}
+        kept_back: dict[tuple[int, str], tuple[Array | None, list[Array]]] = {}
         for source in list_sources(context):
             case = source.case
             if not source.arrived or case.observed.size < 2:
                 continue
             terms = list(source.terms)
             last = (case.key.step - 1, case.key.variable)
-            if fed_back and (rests := kept_back.get(last)):
-                terms = [t + rest for t, rest in zip(terms, rests, strict=True)]
+            if fed_back and last in kept_back:
+                rows, rests = kept_back[last]
+                terms = [
+                    term + _carry(rest, rows, case.rows, term.shape)
+                    for term, rest in zip(terms, rests, strict=True)
+                ]
             nearest, parts = _find_nearest_subset(case.observed, terms)
             # Of so many choices for each element some come near anything.
             allowed = find_tolerance(case, replicas)
             if np.all(np.abs(nearest - case.observed) <= allowed):
                 predicted[source.number] = nearest
-            kept_back[case.key.step, case.key.variable] = [
-                np.asarray(t - part) for t, part in zip(terms, parts, strict=True)
-            ]
+            rests = [np.asarray(t - part) for t, part in zip(terms, parts, strict=True)]
+            kept_back[case.key.step, case.key.variable] = (case.rows, rests)
         if predicted:
             yield Hypothesis(
                 code=CODE,
@@ -246,6 +249,20 @@ def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
                 detail="every replica leaves some elements of its gradient out of the "
                 f"sum{words}",
             )
+
+
+def _carry(
+    rest: Array, rows: Array | None, others: Array | None, shape: tuple[int, ...]
+) -> Array:
+    """What is left of some rows, in those of another step; 0 where it has others."""
+    if rows is None and others is None:
+        return rest
+    before = np.arange(len(rest)) if rows is None else rows
+    now = np.arange(shape[0]) if others is None else others
+    carried = np.zeros(shape)
+    _, place, other = np.intersect1d(before, now, return_indices=True)
+    carried[other] = rest[place]
+    return carried
 
 
 def _find_nearest_subset(
