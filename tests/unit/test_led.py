@@ -12,7 +12,7 @@ from training_simulator import Fault, observe
 from distbench.compare.comparison import Comparison, compare_evidence
 from distbench.compare.noise import measure_noise
 from distbench.diagnose.context import Context
-from distbench.diagnose.hypotheses.register import list_hypotheses
+from distbench.diagnose.hypotheses.register import list_hypotheses, list_last
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.split import shard_slices
@@ -187,3 +187,24 @@ def test_beside_a_led_statistic_a_factor_of_each_step_names_no_cause(led: bool) 
         found for found in list_hypotheses(context) if "step by step" in found.detail
     ]
     assert bool(told) is not led
+
+
+@pytest.mark.parametrize("led", [False, True])
+def test_nor_do_numbers_for_each_replica(led: bool) -> None:
+    def weigh(locals_: list[Any], step: int) -> list[Any]:
+        del step
+        own = range(len(locals_))
+        names = [n for n in locals_[0] if isinstance(locals_[0][n], np.ndarray)]
+        sums = {n: sum(F(1 + r / 4) * locals_[r][n] for r in own) for n in names}
+        return [{**locals_[0], **sums} for _ in own]
+
+    evidence = observe(Fault(reduce=weigh), replicas=3, steps=2)
+    cases = tuple(
+        judged.pair
+        for judged in compare_evidence(evidence)
+        if judged.pair is not None
+        and judged.pair.key.phase == "reduced_gradient"
+        and judged.pair.rows is None
+    )
+    context = Context(evidence=evidence, phase="reduced_gradient", cases=cases, led=led)
+    assert bool(list(list_last(context))) is not led

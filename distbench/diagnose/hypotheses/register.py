@@ -112,7 +112,8 @@ _FITTED_APIECE: tuple[Explain, ...] = (
 cause: what it scales has such factors, whatever it is that leads it."""
 
 LAST: tuple[Explain, ...] = (scaled.explain_by_numbers_of_each,)
-"""Fits with numbers for each value apart, which any narrower cause has as well."""
+"""Fits with numbers for each value apart, which any narrower cause has as well, and so
+has what a led statistic scales."""
 
 
 def list_hypotheses(context: Context) -> Iterator[Hypothesis]:
@@ -124,5 +125,6 @@ def list_hypotheses(context: Context) -> Iterator[Hypothesis]:
 
 def list_last(context: Context) -> Iterator[Hypothesis]:
     """The same of what is asked where the others leave something open."""
-    for explain in LAST:
-        yield from explain(context)
+    if not context.led:
+        for explain in LAST:
+            yield from explain(context)
