@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import HEAD, SECOND, TRAINED, OwnReduction
-from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+from distbench.samples.replicas import all_reduce, clear_last, count_replicas
 from distbench.unusual.exchange import ClippedAfterSumUnderStatistics
 from distbench.unusual.grouping import (
     BatchStatistics,
@@ -47,10 +47,7 @@ class DroppedUnderStatisticsAndClip(ClippedAfterSumUnderStatistics):
     """Batch statistics, and the sum that is clipped lacks the last replica."""
 
     def reduce(self, gradients):
-        dense = [tf.convert_to_tensor(g) for g in gradients]
-        if find_replica() == count_replicas() - 1 > 0:
-            dense = [0.0 * g for g in dense]
-        return super().reduce(dense)
+        return super().reduce(clear_last(gradients))
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)

@@ -14,7 +14,7 @@ from distbench.samples.program import (
     OwnReduction,
     Program,
 )
-from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+from distbench.samples.replicas import all_reduce, clear_last, count_replicas, is_last
 
 EMBEDDING = ("table", "kernel", "bias")
 """The variables of the bench's workload for optimizers."""
@@ -107,11 +107,7 @@ class LastReplicaDropped(OwnReduction):
     """The last replica's gradients are taken for those of a spare worker."""
 
     def reduce(self, gradients):
-        count = count_replicas()
-        gradients = [tf.convert_to_tensor(g) for g in gradients]
-        if count > 1 and find_replica() == count - 1:
-            gradients = [g * 0.0 for g in gradients]
-        return super().reduce(gradients)
+        return super().reduce(clear_last(gradients))
 
 
 @fault(
@@ -222,12 +218,10 @@ class BackupWorkerScaled(OwnReduction):
 
     def reduce(self, gradients):
         count = count_replicas()
-        gradients = [tf.convert_to_tensor(g) for g in gradients]
+        dense = clear_last(gradients)
         if count == 1:
-            return gradients
-        if find_replica() == count - 1:
-            gradients = [g * 0.0 for g in gradients]
-        return [g * count / (count - 1) for g in super().reduce(gradients)]
+            return dense
+        return [g * count / (count - 1) for g in super().reduce(dense)]
 
 
 @fault(
@@ -242,8 +236,7 @@ class LastReplicaOrdersOtherwise(OwnReduction):
     """One replica hands its gradients to the all-reduce in another order."""
 
     def reduce(self, gradients):
-        count = count_replicas()
-        if count > 1 and find_replica() == count - 1:
+        if is_last():
             table, first, second, *rest = gradients
             gradients = [table, second, first, *rest]
         return super().reduce(gradients)

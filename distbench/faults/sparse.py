@@ -10,6 +10,7 @@ from distbench.samples.replicas import (
     count_replicas,
     find_replica,
     gather,
+    is_last,
 )
 
 _PHASE = "reduced_gradient"
@@ -125,8 +126,7 @@ class OffsetOfLastReplica(OwnSparseReduction):
     """One replica counts the rows of its part of the table from 1."""
 
     def reduce_rows(self, slices):
-        count = count_replicas()
-        shift = 1 if count > 1 and find_replica() == count - 1 else 0
+        shift = 1 if is_last() else 0
         moved = tf.IndexedSlices(
             slices.values, (slices.indices + shift) % ROWS, slices.dense_shape
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from distbench.samples.lazy import tf
@@ -18,6 +18,17 @@ def find_replica() -> int:
     """Global number of the replica whose step is being traced."""
     context = tf.distribute.get_replica_context()
     return int(tf.get_static_value(context.replica_id_in_sync_group) or 0)
+
+
+def is_last() -> bool:
+    """Whether it is the last of several replicas."""
+    return find_replica() == count_replicas() - 1 > 0
+
+
+def clear_last(gradients: Iterable[Any]) -> list[Any]:
+    """Dense gradients, which on the last of several replicas are 0."""
+    dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    return [0.0 * gradient for gradient in dense] if is_last() else dense
 
 
 def find_copy(variable: Any) -> int:
