@@ -179,15 +179,14 @@ class Pairs:
         factor = None if parts is None else self._factors.find(whole)
         known: tuple[Value, Pair] | None = None
         for key, value in members:
+            dtype = self._name_dtype(key, value)
             if parts is not None and factor is not None:
-                dtype = self._name_dtype(key, value)
                 pair = pair_sum(
                     key, value, parts, factor, dtype, known, exact=self._exact
                 )
                 known = value, pair
                 yield pair
             elif parts is not None and self._has_direction(whole):
-                dtype = self._name_dtype(key, value)
                 yield from pair_direction(key, value, parts, dtype)
             yield from self._pair_whole(key, value)
 

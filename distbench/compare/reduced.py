@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.addends import Widened, collect_addends
+from distbench.compare.addends import Addends, Widened, collect_addends
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.copies import are_copies, have_equal_rows
 from distbench.compare.factor import is_power_of_two
@@ -15,7 +15,13 @@ from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.pair import DIRECTION, SUM, Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.sums import bound_reduction
-from distbench.compare.values import align_value, join_rows, measure_norm
+from distbench.compare.values import (
+    Aligned,
+    Array,
+    align_value,
+    join_rows,
+    measure_norm,
+)
 from distbench.trace import TraceKey, Value
 
 
@@ -55,24 +61,13 @@ def pair_sum(
         return replace(known[1], key=key, observed=seen.total, tested=[])
     addends = collect_addends(parts, rows, factor)
     expected = addends.add_up()
-    return Pair(
-        key=key,
-        relation="follows",
-        against=SUM,
-        observed=seen.total,
-        expected=expected,
-        margin=BITWISE
-        if exact
-        else bound_reduction(
-            addends,
-            expected,
-            find_roundoff(dtype),
-            factor_rounds=not is_power_of_two(factor),
-        ),
-        dtype=dtype,
-        terms=Widened(addends.totals),
-        rows=seen.places,
-    )
+    margin = BITWISE
+    if not exact:
+        rounds = not is_power_of_two(factor)
+        margin = bound_reduction(
+            addends, expected, find_roundoff(dtype), factor_rounds=rounds
+        )
+    return _make_pair(key, SUM, seen, addends, expected, margin, dtype)
 
 
 def pair_direction(
@@ -104,13 +99,26 @@ def pair_direction(
     # The errors of all elements move the number that fits them.
     square = float(np.sum(expected**2))
     moved = float(np.sum(np.abs(expected) * bound)) / square if square else 0.0
-    yield Pair(
+    margin = Margin(bound=bound + moved * np.abs(expected))
+    yield _make_pair(key, DIRECTION, seen, addends, expected, margin, dtype)
+
+
+def _make_pair(
+    key: TraceKey,
+    against: str,
+    seen: Aligned,
+    addends: Addends,
+    expected: Array,
+    margin: Margin,
+    dtype: str,
+) -> Pair:
+    return Pair(
         key=key,
         relation="follows",
-        against=DIRECTION,
+        against=against,
         observed=seen.total,
         expected=expected,
-        margin=Margin(bound=bound + moved * np.abs(expected)),
+        margin=margin,
         dtype=dtype,
         terms=Widened(addends.totals),
         rows=seen.places,

@@ -41,10 +41,10 @@ class Explained:
     ratio: float | None = None
 
 
-def is_vague(explained: Explained) -> bool:
+def is_vague(told: Explained | Finding) -> bool:
     """Whether no cause is named, or a factor that leaves a part of the error."""
-    odd = explained.code == "scale-error" and explained.confidence < ALL
-    return odd or explained.code == "unexplained"
+    odd = told.code == "scale-error" and told.confidence < ALL
+    return odd or told.code == "unexplained"
 
 
 def make_finding(

@@ -15,6 +15,7 @@ from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.vacuity import find_uncompared, find_weak_phases
 from distbench.diagnose.examples import count_examples
 from distbench.diagnose.exchange import exchanges
+from distbench.diagnose.explain import is_vague
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.links import Chain, judge_chain
 from distbench.diagnose.outcome import name_outcomes
@@ -203,8 +204,7 @@ def _tells(reading: Reading, judgement: Judgement) -> bool:
     if first.phase not in ("loss", "local_gradient"):
         return True
     # One odd factor explains all of the error, or nothing does.
-    odd = first.code == "scale-error" and first.confidence < ALL
-    return first.code != "unexplained" and not odd
+    return not is_vague(first)
 
 
 def _judge_reading(reading: Reading, noise: Noise) -> Judgement:

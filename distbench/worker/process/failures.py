@@ -220,9 +220,8 @@ def clean_message(error: BaseException) -> str:
     Python frames of every op that it names. Of one without words, as of a method that
     a subclass has to define, the function that raised it says most.
     """
-    text = _COLOURS.sub(
-        "", read_message(error)
-    ).strip()  # Keras 3 colours its own words
+    # Keras 3 colours its own words.
+    text = _COLOURS.sub("", read_message(error)).strip()
     if text.startswith("in user code:"):
         paragraphs = [part for part in re.split(r"\n\s*\n", text) if part.strip()]
         text = re.sub(rf"^\s*{type(error).__name__}: ", "", paragraphs[-1])
