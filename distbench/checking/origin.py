@@ -16,10 +16,9 @@ from distbench.evidence import Evidence, Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.scenario import PIPELINE, PROGRAM, Scenario
 from distbench.target import TargetRef
-from distbench.trace import SparseRows
+from distbench.trace import COMPUTED, SparseRows
 from distbench.verdict import Finding
 
-_OF_THE_USER = ("loss", "local_gradient")
 """Phases that a train program computes by itself."""
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 """Where an object lies in memory differs from process to process."""
@@ -71,7 +70,7 @@ class Control:
 def may_be_framework(scenario: Scenario, findings: Sequence[Finding]) -> bool:
     """Whether a control could show any of the findings."""
     if scenario.workload in (PROGRAM, PIPELINE):
-        return any(finding.phase not in _OF_THE_USER for finding in findings)
+        return any(finding.phase not in COMPUTED for finding in findings)
     # On the path `none` the bench itself leaves the reduction out, in the user's
     # place: any optimizer shows it, and it is not the framework's fault.
     return scenario.path != "none"

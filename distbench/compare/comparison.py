@@ -28,7 +28,7 @@ from distbench.compare.values import (
 )
 from distbench.details import Compared
 from distbench.evidence import Evidence
-from distbench.trace import INITIAL, WHOLE, Phase, TraceKey
+from distbench.trace import COMPUTED, INITIAL, WHOLE, Phase, TraceKey
 
 _MOST_HELD_BYTES = 1 << 28
 Plant = Callable[[Array, Array | float, slice], Array]
@@ -148,7 +148,7 @@ def _may_lack(pair: Pair, evidence: Evidence) -> bool:
     if pair.relation == "replicas" or pair.key.step == INITIAL:
         return False
     is_left = pair.key.step in evidence.settled
-    is_first = pair.key.phase in ("loss", "local_gradient")
+    is_first = pair.key.phase in COMPUTED
     return is_first or not (is_left and pair.relation == "reference")
 
 
@@ -218,7 +218,7 @@ def _flatten(numbers: Array | float, shape: tuple[int, ...]) -> Array | float:
 
 def _is_of_one_shard(pair: Pair) -> bool:
     key = pair.key
-    return key.phase in ("loss", "local_gradient") and key.replica != WHOLE
+    return key.phase in COMPUTED and key.replica != WHOLE
 
 
 def _make(pair: Pair, measure: Measure, effective: bool, hidden: bool) -> Comparison:

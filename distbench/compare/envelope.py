@@ -9,9 +9,7 @@ import numpy as np
 
 from distbench.compare.values import Array, densify
 from distbench.flight import Flight
-from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey
-
-_STATE: tuple[Phase, ...] = ("slot", "variable", "iterations")
+from distbench.trace import INITIAL, STATE, WHOLE, Phase, Trace, TraceKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,7 +65,7 @@ class Envelope:
 def list_envelopes(flight: Flight) -> Iterator[Envelope]:
     """An envelope for each variable and round, in causal order within a round."""
     for number in range(flight.observed.steps):
-        for phase in _STATE:
+        for phase in STATE:
             for key, value in flight.observed.select(step=number, phase=phase):
                 orders = np.stack([find_end(order, key) for order in flight.orders])
                 low, high = orders.min(axis=0), orders.max(axis=0)

@@ -21,10 +21,7 @@ from distbench.compare.values import (
     name_dtype,
 )
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value
-
-STATE: tuple[Phase, ...] = ("slot", "variable", "iterations")
-"""Phases that hold what a step leaves behind."""
+from distbench.trace import COMPUTED, STATE, WHOLE, Phase, Trace, TraceKey, Value
 
 Place = tuple[Phase, str, int]
 """Phase, variable and call: noise is pooled over the steps of a place."""
@@ -241,7 +238,7 @@ def _depends_on_order(permuted: Samples, limits: Limits) -> bool:
     return any(
         sample.error > max(math.sqrt(sample.u), limits[place, None][0])
         for place, found in permuted.items()
-        if place[0] in ("loss", "local_gradient") and (place, None) in limits
+        if place[0] in COMPUTED and (place, None) in limits
         for sample in found
     )
 

@@ -22,7 +22,6 @@ from distbench.compare.likeness import (
     find_noise,
     measure_likeness,
 )
-from distbench.compare.noise import STATE
 from distbench.compare.values import (
     Array,
     align_values,
@@ -34,6 +33,8 @@ from distbench.compare.values import (
 from distbench.errors import BadInputError
 from distbench.trace import (
     INITIAL,
+    STATE,
+    SUMMED,
     WHOLE,
     Phase,
     Selection,
@@ -239,7 +240,7 @@ class _Offline:
         place = key.variable, key.replica
         if is_state:
             self._near[place] = likeness.status != "different"
-        elif key.phase in ("reduced_gradient", "applied_gradient"):
+        elif key.phase in SUMMED:
             self._note_noise(key, left, right, likeness, half)
         return Place(key=key, how=how, likeness=likeness)
 

@@ -14,7 +14,7 @@ from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.copies import are_copies, are_same, have_same_rows
 from distbench.compare.factor import Factors
 from distbench.compare.measure import BITWISE, Margin
-from distbench.compare.noise import STATE, Noise
+from distbench.compare.noise import Noise
 from distbench.compare.pair import (
     GLOBAL,
     SAVED,
@@ -36,7 +36,10 @@ from distbench.compare.values import (
 )
 from distbench.evidence import Evidence
 from distbench.trace import (
+    COMPUTED,
     INITIAL,
+    STATE,
+    SUMMED,
     WHOLE,
     Phase,
     Trace,
@@ -71,7 +74,7 @@ class Pairs:
         self._fed = {
             (key.step, key.variable)
             for key in evidence.observed.values
-            if key.phase in ("reduced_gradient", "applied_gradient")
+            if key.phase in SUMMED
         }
 
     def list_all(self) -> Iterator[Pair]:
@@ -86,7 +89,7 @@ class Pairs:
         """The pairs of what all replicas have at one place."""
         if whole.phase == "loss" and whole.variable:
             return  # what a metric shows
-        if whole.phase in ("loss", "local_gradient"):
+        if whole.phase in COMPUTED:
             if self.evidence.shards_known and not self.evidence.summed:
                 yield from self._pair_shards(members)
             else:

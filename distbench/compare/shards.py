@@ -13,13 +13,21 @@ from distbench.compare.parts import split_parts
 from distbench.compare.past_sum import find_settled, measure_slack
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value, Values
+from distbench.trace import (
+    COMPUTED,
+    STATE,
+    WHOLE,
+    SparseRows,
+    Trace,
+    TraceKey,
+    Value,
+    Values,
+)
 
 Shares = Mapping[int, tuple[float, ...]]
 """What each shard counts, by step."""
 _NEAR = 1e-4
 """Only asks whether shards are weighed by one number each; the comparison decides."""
-_LATE: tuple[Phase, ...] = ("applied_gradient", "slot", "variable", "iterations")
 
 
 def weigh_shards(
@@ -40,7 +48,7 @@ def weigh_shards(
     sums: dict[TraceKey, list[Array]] = {}
     times = _count_loss(evidence, nature)
     alone = Values(reference.values).keep(
-        lambda key: key.phase in ("loss", "local_gradient") and key.replica != WHOLE
+        lambda key: key.phase in COMPUTED and key.replica != WHOLE
     )
     for key, value in alone.items():
         sizes = reference.get_shards(key.step)
@@ -58,9 +66,9 @@ def weigh_shards(
     settled = find_settled(evidence, handed)
     made = Factors(reference)
     factors = {key: made.find(key) for key in handed if key.step not in settled}
-    known: tuple[Phase, ...] = ("loss", "local_gradient")
+    known = COMPUTED
     if not (nature.grouped or nature.lost):
-        known = (*known, *_LATE)
+        known = (*known, "applied_gradient", *STATE)
     slack: Mapping[TraceKey, float] = {}
     is_scaled = None not in factors.values()
     if is_scaled or not nature.grouped:

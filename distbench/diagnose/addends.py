@@ -15,9 +15,9 @@ from distbench.diagnose.context import (
     find_tolerance,
     take_rows,
 )
-from distbench.trace import WHOLE, SparseRows, Value
+from distbench.trace import SUMMED, WHOLE, SparseRows, Value
 
-PHASES = ("local_gradient", "reduced_gradient")
+ADDED = ("local_gradient", "reduced_gradient")
 """Phases in which something may be done to addends before they are summed."""
 
 
@@ -124,7 +124,7 @@ def find_untouched(context: Context) -> dict[int, Source]:
     Nothing was done to their addends, so none of that is the cause: one device makes
     something else of its own gradient.
     """
-    if context.phase not in ("reduced_gradient", "applied_gradient"):
+    if context.phase not in SUMMED:
         return {}
     if context.root and not context.evidence.shards_known:
         return {}  # what a program makes of a shard alone is not always its part

@@ -13,7 +13,7 @@ from distbench.compare.nature import Nature
 from distbench.diagnose.context import Context
 from distbench.diagnose.explain import Explained, is_vague
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE
+from distbench.trace import COMPUTED, WHOLE
 
 
 def exchanges(evidence: Evidence, kind: str) -> bool:
@@ -49,7 +49,7 @@ def describe_own_statistic(variable: str) -> str:
 
 def describe_exchange(context: Context) -> str:
     """Says so of losses or local gradients that no cause explains, or `""`."""
-    is_first = context.phase in ("loss", "local_gradient")
+    is_first = context.phase in COMPUTED
     if not (is_first and exchanges(context.evidence, "features")):
         return ""
     if any(case.key.replica != WHOLE for case in context.cases):

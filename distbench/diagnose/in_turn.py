@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from distbench.diagnose.explain import Explained, is_vague
-from distbench.diagnose.links import GRADIENTS, Chain
-from distbench.trace import PHASES, Phase, TraceKey
+from distbench.diagnose.links import Chain
+from distbench.trace import GRADIENTS, PHASES, Phase, TraceKey
 
 
 def leave_out_later(causes: Sequence[Explained], chain: Chain) -> tuple[Explained, ...]:

@@ -27,7 +27,7 @@ from distbench.diagnose.readings import Reading, list_readings, repeats
 from distbench.diagnose.stages import explain_chain
 from distbench.diagnose.turns import leave_out_turns
 from distbench.evidence import Evidence
-from distbench.trace import PHASES, Trace
+from distbench.trace import COMPUTED, PHASES, Trace
 from distbench.verdict import Finding, Status, Worst
 
 _GENERIC = ("unexplained", "replicas-diverged")
@@ -163,7 +163,7 @@ def _is_beyond(judgement: Judgement, other: Judgement) -> bool:
     In a narrow dtype its sum is rounded in another way than theirs.
     """
     of_gradients = judgement.findings[0].phase == "local_gradient"
-    return of_gradients and other.findings[0].phase not in ("loss", "local_gradient")
+    return of_gradients and other.findings[0].phase not in COMPUTED
 
 
 def _is_by_all(evidence: Evidence, judgement: Judgement) -> bool:
@@ -201,7 +201,7 @@ def _tells(reading: Reading, judgement: Judgement) -> bool:
     if judgement.status is not Status.FAIL or not reading.decides:
         return False
     first = judgement.findings[0]
-    if first.phase not in ("loss", "local_gradient"):
+    if first.phase not in COMPUTED:
         return True
     # One odd factor explains all of the error, or nothing does.
     return not is_vague(first)

@@ -12,10 +12,8 @@ from distbench.compare.nature import Nature, find_nature
 from distbench.compare.noise import measure_noise
 from distbench.compare.values import densify
 from distbench.evidence import Evidence
-from distbench.trace import Phase
+from distbench.trace import COMPUTED
 from distbench.verdict import Finding
-
-_ROOTS: tuple[Phase, ...] = ("loss", "local_gradient")
 
 
 def leave_out_led(
@@ -44,7 +42,7 @@ def leave_out_led(
         f
         for f in findings
         if f.step < step
-        or not (f.code == "unexplained" or (is_excused and f.phase in _ROOTS))
+        or not (f.code == "unexplained" or (is_excused and f.phase in COMPUTED))
     ]
 
 
@@ -57,7 +55,7 @@ def _are_right_alone(evidence: Evidence, replicas: Collection[int], step: int) -
     weights = nature.weigh(evidence.reference.get_shards(step))
     found = [
         (key, densify(value), alone)
-        for phase in _ROOTS
+        for phase in COMPUTED
         for key, value in evidence.observed.select(step=step, phase=phase)
         if key.replica in replicas
         and (alone := evidence.reference.get(key)) is not None

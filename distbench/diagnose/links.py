@@ -9,19 +9,20 @@ import numpy as np
 
 from distbench.compare.comparison import Comparison, Judged
 from distbench.compare.pair import TOLD
-from distbench.trace import INITIAL, PHASES, WHOLE, Phase, TraceKey, VariableInfo
+from distbench.trace import (
+    COMPUTED,
+    GRADIENTS,
+    INITIAL,
+    PHASES,
+    SUMMED,
+    WHOLE,
+    TraceKey,
+    VariableInfo,
+)
 
 Outcomes = Mapping[tuple[int, str, str], Sequence[Judged]]
 """Comparisons with the reference's whole batch, by step, phase and variable."""
 
-GRADIENTS: tuple[Phase, ...] = (
-    "local_gradient",
-    "reduced_gradient",
-    "applied_gradient",
-)
-"""Phases that a step goes through once for each of its updates."""
-
-_ROOTS = ("loss", "local_gradient")
 _SAME = 1e-3
 """Two fitted factors that are no farther apart are taken for one number."""
 
@@ -116,7 +117,7 @@ def _follows_from(
     """Whether a wrong value is explained by one that was wrong before it."""
     c = link.comparison
     # What one replica's examples lead is wrong, whatever else the step is made of.
-    is_first = c.phase in _ROOTS and not free
+    is_first = c.phase in COMPUTED and not free
     if c.step == INITIAL or is_first or c.relation == "led":
         return False
     for other in broken:
@@ -171,7 +172,7 @@ def _collect_outcomes(
     found: dict[tuple[int, str, str], list[Judged]] = {}
     for item in judged:
         c = item.comparison
-        if c.relation == "reference" and c.phase not in _ROOTS:
+        if c.relation == "reference" and c.phase not in COMPUTED:
             found.setdefault((c.step, c.phase, c.variable), []).append(item)
     return found
 
@@ -209,7 +210,7 @@ def _is_forgiven(
         size = max((j.comparison.change for j in sums), default=0.0)
         if size > 0:
             relative = min(relative, errors[c.key.at(WHOLE)] / size)
-    for phase in ("reduced_gradient", "applied_gradient"):
+    for phase in SUMMED:
         seen = outcomes.get((c.step, phase, c.variable), ())
         if PHASES.index(phase) > place and _are_right(seen, relative):
             return True

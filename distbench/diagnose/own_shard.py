@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.diagnose.context import Context, find_shards, find_tolerance
-from distbench.trace import WHOLE
+from distbench.trace import COMPUTED, WHOLE
 
 
 def describe_alone(context: Context) -> str:
@@ -18,7 +18,7 @@ def describe_alone(context: Context) -> str:
         return ""
     for case in context.cases:
         terms = find_shards(context, case)
-        is_first = case.key.phase in ("loss", "local_gradient")
+        is_first = case.key.phase in COMPUTED
         if not is_first or case.key.replica != WHOLE or not terms:
             return ""
         rest = np.abs(case.observed - np.sum(terms, axis=0))

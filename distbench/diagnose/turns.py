@@ -11,10 +11,7 @@ from collections.abc import Sequence
 from distbench.compare.comparison import Judged
 from distbench.compare.values import are_equal, densify
 from distbench.evidence import Evidence
-from distbench.trace import Phase, Trace
-
-_COMPUTED = ("loss", "local_gradient")
-_STATE: tuple[Phase, ...] = ("slot", "variable", "iterations")
+from distbench.trace import COMPUTED, STATE, Trace
 
 
 def leave_out_turns(judged: Sequence[Judged], evidence: Evidence) -> tuple[Judged, ...]:
@@ -39,7 +36,7 @@ def leave_out_turns(judged: Sequence[Judged], evidence: Evidence) -> tuple[Judge
 
 
 def _took_turns(turns: Trace, observed: Trace, step: int) -> bool:
-    left = [item for phase in _STATE for item in turns.select(step=step, phase=phase)]
+    left = [item for phase in STATE for item in turns.select(step=step, phase=phase)]
     seen = [(value, observed.get(key)) for key, value in left]
     return bool(seen) and all(
         other is not None and are_equal(densify(value), densify(other))
@@ -49,4 +46,4 @@ def _took_turns(turns: Trace, observed: Trace, step: int) -> bool:
 
 def _follows(judged: Judged) -> bool:
     c = judged.comparison
-    return c.wrong and (c.phase in _STATE or c.phase in _COMPUTED)
+    return c.wrong and (c.phase in STATE or c.phase in COMPUTED)

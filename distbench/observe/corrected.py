@@ -18,10 +18,8 @@ from distbench.observe.reading import list_reads
 from distbench.observe.saved import SAVED
 from distbench.scenario import Scenario
 from distbench.target import TargetRef
-from distbench.trace import Phase, Values, merge_traces
+from distbench.trace import STATE, Phase, Values, merge_traces
 from distbench.trace.files import read_trace
-
-_LEFT_BEHIND = ("slot", "variable", "iterations")
 
 
 def observe_corrected(
@@ -75,6 +73,6 @@ def observe_corrected(
             cluster.call(job, payload, timeout_s=left_s, tasks=trainers)
     parts = [read_trace(folder, f"corrected-{tier}-{task}") for task in trainers]
     merged = merge_traces(str(spec), parts)
-    left = Values(merged.values).keep(lambda key: key.phase in _LEFT_BEHIND)
+    left = Values(merged.values).keep(lambda key: key.phase in STATE)
     left_behind = replace(merged, values=left)
     return replace(evidence, observed=left_behind, replays={}, repeated=(), turns=None)

@@ -35,6 +35,14 @@ PHASES: tuple[Phase, ...] = (
     "iterations",
 )
 """In causal order: what is wrong in one shows in those after it."""
+COMPUTED: tuple[Phase, ...] = ("loss", "local_gradient")
+"""What a replica computes of its own examples."""
+SUMMED: tuple[Phase, ...] = ("reduced_gradient", "applied_gradient")
+"""What is made of the gradients of all replicas."""
+GRADIENTS: tuple[Phase, ...] = ("local_gradient", *SUMMED)
+"""What a step goes through once for each of its updates."""
+STATE: tuple[Phase, ...] = ("slot", "variable", "iterations")
+"""What a step leaves behind."""
 
 WHOLE = -1
 """Replica number of a value that belongs to the whole global batch on one device."""

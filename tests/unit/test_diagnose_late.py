@@ -10,9 +10,7 @@ from training_simulator import Fault, observe, scale
 
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Trace, TraceKey
-
-HANDED = ("loss", "local_gradient")
+from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey
 
 
 def make_late(evidence: Evidence, factors: tuple[float, ...]) -> Trace:
@@ -20,7 +18,7 @@ def make_late(evidence: Evidence, factors: tuple[float, ...]) -> Trace:
     values = {
         key.at(WHOLE): scale(value, factors[key.step])
         for key, value in evidence.observed.values.items()
-        if key.phase in HANDED and factors[key.step]
+        if key.phase in COMPUTED and factors[key.step]
     }
     return replace(evidence.reference, values=values)
 

@@ -14,11 +14,10 @@ from training_simulator import RIGHT, Fault, observe
 
 from distbench.checking.confirm import confirm_first
 from distbench.compare.comparison import Comparison, compare_evidence
-from distbench.compare.noise import STATE
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence, Tier
 from distbench.split import shard_slices
-from distbench.trace import INITIAL, WHOLE, TraceKey, VariableInfo
+from distbench.trace import INITIAL, STATE, WHOLE, TraceKey, VariableInfo
 from distbench.verdict import Status
 
 SHARDS = (7, 5, 4)

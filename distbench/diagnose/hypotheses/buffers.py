@@ -9,8 +9,7 @@ import numpy as np
 
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis
-
-PHASES = ("reduced_gradient", "applied_gradient")
+from distbench.trace import SUMMED
 
 
 def explain_by_cuts(context: Context) -> Iterator[Hypothesis]:
@@ -19,7 +18,7 @@ def explain_by_cuts(context: Context) -> Iterator[Hypothesis]:
     Where neighbours have other sizes, every piece holds parts of several variables, so
     that no single one is what it was paired with.
     """
-    if context.phase not in PHASES:
+    if context.phase not in SUMMED:
         return
     paths = [v.path for v in context.infos.values() if v.role == "variable"]
     steps = {

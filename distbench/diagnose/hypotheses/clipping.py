@@ -11,7 +11,7 @@ import numpy as np
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify
 from distbench.diagnose.addends import (
-    PHASES,
+    ADDED,
     Source,
     find_untouched,
     list_sources,
@@ -52,7 +52,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
     The norm may be that of a tensor, of all of a replica's gradients, of each unit of a
     layer or of each element, and c a share of the variable's. c is fitted.
     """
-    if context.phase not in PHASES:
+    if context.phase not in ADDED:
         return
     found = list_sources(context)
     untouched = find_untouched(context)
@@ -81,7 +81,7 @@ def explain_by_joint_clip(context: Context) -> Iterator[Hypothesis]:
     All addends are scaled alike, so a factor would do where they were so once: several
     norms have to lead to the same limit.
     """
-    if context.phase not in PHASES or context.replicas == 1:
+    if context.phase not in ADDED or context.replicas == 1:
         return
     sources = list_sources(context)
     if not all(_is_scaled_sum(context, source) for source in sources):

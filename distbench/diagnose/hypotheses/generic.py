@@ -11,7 +11,7 @@ from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.hypotheses.overflow import tell_source
-from distbench.trace import SparseRows, TraceKey
+from distbench.trace import GRADIENTS, STATE, SparseRows, TraceKey
 
 _FEW = 4
 """Fewer numbers do not show that one ratio is that of all."""
@@ -57,7 +57,7 @@ def _tell_scale(context: Context) -> str:
 
 def explain_by_staleness(context: Context) -> Iterator[Hypothesis]:
     """The value of an earlier step; 0 where there was none yet."""
-    if context.phase in ("slot", "variable", "iterations", "loss"):
+    if context.phase not in GRADIENTS:
         return
     last = max(case.key.step for case in context.cases)
     for lag in range(1, last + 1):
@@ -112,7 +112,7 @@ def explain_by_micro_steps(context: Context) -> Iterator[Hypothesis]:
     That gradients are accumulated is a fact that the tapes told: one of the two numbers
     must be the number of gradients which a step computed of each variable.
     """
-    if context.phase in ("slot", "variable", "iterations"):
+    if context.phase in STATE:
         return
     made = context.evidence.observed.notes.get("micro_steps")
     cases = list(context.list_cases())
@@ -141,7 +141,7 @@ def explain_by_micro_steps(context: Context) -> Iterator[Hypothesis]:
 
 def explain_by_factor(context: Context) -> Iterator[Hypothesis]:
     """One constant ratio over all wrong values, fitted."""
-    if context.phase in ("slot", "variable", "iterations"):
+    if context.phase in STATE:
         return
     cases = list(context.list_cases())
     if not cases:
@@ -162,7 +162,7 @@ def explain_by_factor(context: Context) -> Iterator[Hypothesis]:
 
 def explain_by_factors_of_steps(context: Context) -> Iterator[Hypothesis]:
     """The same with a ratio of its own in each step: a count or a schedule is wrong."""
-    if context.phase in ("slot", "variable", "iterations"):
+    if context.phase in STATE:
         return
     ratios: list[float] = []
     predicted: dict[int, Array] = {}

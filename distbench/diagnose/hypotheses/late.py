@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, take_rows
-from distbench.trace import WHOLE
+from distbench.trace import COMPUTED, WHOLE
 
 _Case = tuple[int, Pair]
 
@@ -19,7 +19,7 @@ def explain_by_late_read(context: Context) -> Iterator[Hypothesis]:
     that is made anew now and then is older in some steps than in others, so each step
     is asked by itself; all of its values are of the same age.
     """
-    if context.phase not in ("loss", "local_gradient") or not context.evidence.earlier:
+    if context.phase not in COMPUTED or not context.evidence.earlier:
         return
     predicted: dict[int, Array] = {}
     lags: dict[int, int] = {}

@@ -11,7 +11,7 @@ from distbench.compare.bounds import find_roundoff
 from distbench.compare.pair import DIRECTION
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.addends import PHASES, Source, list_sources
+from distbench.diagnose.addends import ADDED, Source, list_sources
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 from distbench.diagnose.hypotheses.norms import (
     Measure,
@@ -34,7 +34,7 @@ _ENOUGH = 6
 
 def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
     """Signs are added up: as they are, times a mean size, or times any factor."""
-    if context.phase not in PHASES:
+    if context.phase not in ADDED:
         return
     sources = list_sources(context)
     for words, scale in (
@@ -82,7 +82,7 @@ def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
     a replica's; c is 1 or fitted over everything that is wrong. Of addends that are all
     equally large any constant factor would say the same, so their sizes must differ.
     """
-    if context.phase not in PHASES:
+    if context.phase not in ADDED:
         return
     sources = list_sources(context)
     for words, measure in _list_sizes(context):
@@ -127,7 +127,7 @@ def _list_sizes(context: Context) -> Iterator[tuple[str, Measure]]:
 
 def explain_by_levels(context: Context) -> Iterator[Hypothesis]:
     """Rounding to a number of levels of each replica's largest element."""
-    if context.phase not in PHASES:
+    if context.phase not in ADDED:
         return
     sources = list_sources(context)
     for levels in (*_LEVELS, *_find_levels(context, sources)):
@@ -165,7 +165,7 @@ def explain_by_grid(context: Context) -> Iterator[Hypothesis]:
 
     Holds for rounding to the nearest and for stochastic rounding alike.
     """
-    if context.phase not in PHASES:
+    if context.phase not in ADDED:
         return
     sources = [source for source in list_sources(context) if source.arrived]
     found = [_find_unit(s.case.observed, find_roundoff(s.case.dtype)) for s in sources]
@@ -218,7 +218,7 @@ def _find_unit(values: Array, u: float) -> float | None:
 def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
     """Every element is the sum over some of the replicas: top-k, or a random mask."""
     replicas = context.replicas
-    if context.phase not in PHASES or replicas > 6:
+    if context.phase not in ADDED or replicas > 6:
         return
     for words, fed_back in (("", False), (", and adds them to its next one", True)):
         predicted: dict[int, Array] = {}
@@ -290,7 +290,7 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
     no relation of its size with the gradient's size, and no repetition over the steps.
     Never where neither the cluster's step nor that of one device draws any number.
     """
-    if context.phase not in PHASES or _draws_nothing(context):
+    if context.phase not in ADDED or _draws_nothing(context):
         return
     if any(case.against == DIRECTION for case in context.cases):
         return  # no ratio is left where one was fitted

@@ -11,7 +11,7 @@ from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_size, round_to
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.trace import WHOLE, SparseRows, Trace, TraceKey
+from distbench.trace import SUMMED, WHOLE, SparseRows, Trace, TraceKey
 
 _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
 """The narrow dtypes with their smallest numbers."""
@@ -45,7 +45,7 @@ def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
 
 
 def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Array | None:
-    gradients = case.key.phase in ("reduced_gradient", "applied_gradient")
+    gradients = case.key.phase in SUMMED
     terms = context.find_terms(case) if gradients else ()
     addends = terms or (case.expected,)
     rounded = np.asarray(sum(round_to(term, dtype) for term in addends))

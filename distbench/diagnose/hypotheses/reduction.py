@@ -14,9 +14,8 @@ from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import solve_least_squares
 from distbench.diagnose.hypotheses.generic import is_sparse
-from distbench.trace import WHOLE
+from distbench.trace import GRADIENTS, SUMMED, WHOLE
 
-PHASES = ("reduced_gradient", "applied_gradient")
 _NEAR = 1e-3
 """Only asks whether fitted weights are alike, or 0; the values decide on them."""
 
@@ -38,7 +37,7 @@ def predict_terms(
 def explain_by_missing_sum(context: Context) -> Iterator[Hypothesis]:
     """Each replica goes on with its own gradient, as it is or times N or 1/N."""
     n = context.replicas
-    if context.phase not in PHASES or n == 1:
+    if context.phase not in SUMMED or n == 1:
         return
     code = name_missing_sum(context)
     some = code == "variable-not-reduced"
@@ -76,7 +75,7 @@ def _shows_sum(context: Context, variable: str) -> bool:
 def explain_by_count(context: Context) -> Iterator[Hypothesis]:
     """The sum too often or divided: N, N², 1/N, 1/N²."""
     n = context.replicas
-    if context.phase not in PHASES or n == 1:
+    if context.phase not in SUMMED or n == 1:
         return
     sparse = {
         c.key.variable for c in context.cases if is_sparse(context, c.key.variable)
@@ -104,7 +103,7 @@ def explain_by_count(context: Context) -> Iterator[Hypothesis]:
 def explain_by_subset(context: Context) -> Iterator[Hypothesis]:
     """A sum over some of the replicas, or the mean of some of them times N."""
     n = context.replicas
-    if context.phase not in PHASES or n == 1:
+    if context.phase not in SUMMED or n == 1:
         return
     for kept in list_subsets(context):
         lost = tuple(r for r in range(n) if r not in kept)
@@ -163,7 +162,7 @@ def fit_weights(context: Context) -> Array | None:
 def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
     """Another weight for each replica: 1/n_r, or whatever was fitted."""
     n = context.replicas
-    if context.phase not in PHASES or n == 1:
+    if context.phase not in SUMMED or n == 1:
         return
     if context.is_uneven:
         yield Hypothesis(
@@ -199,7 +198,7 @@ def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
 
 def explain_by_scaled_own(context: Context) -> Iterator[Hypothesis]:
     """Each replica goes on with its own gradient, times a number that is fitted."""
-    if context.phase not in PHASES or context.replicas == 1:
+    if context.phase not in SUMMED or context.replicas == 1:
         return
     own = predict_terms(context, lambda case, terms: terms[case.key.replica])
     if not own:
@@ -235,11 +234,11 @@ def _predict_weighted(
 
 def explain_by_pairing(context: Context) -> Iterator[Hypothesis]:
     """Another variable's gradient, on all replicas or on some."""
-    if context.phase not in (*PHASES, "local_gradient"):
+    if context.phase not in GRADIENTS:
         return
     everyone = tuple(range(context.replicas))
     groups = [everyone]
-    if context.phase in PHASES and len(everyone) > 1:
+    if context.phase in SUMMED and len(everyone) > 1:
         groups += [(r,) for r in everyone]
         if len(everyone) > 2:
             groups += [tuple(r for r in everyone if r != one) for one in everyone]

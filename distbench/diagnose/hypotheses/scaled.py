@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.values import Array
-from distbench.diagnose.addends import PHASES, list_sources
+from distbench.diagnose.addends import ADDED, list_sources
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import (
     Row,
@@ -29,7 +29,7 @@ def explain_by_numbers_of_each(context: Context) -> Iterator[Hypothesis]:
     that is clipped then. It has to hold for every value, and for some of far more
     numbers than are fitted: what has fewer may have any weights, so it is no objection.
     """
-    if context.phase not in PHASES or context.replicas == 1:
+    if context.phase not in ADDED or context.replicas == 1:
         return
     predicted: dict[int, Array] = {}
     told: list[tuple[str, Array]] = []

@@ -17,9 +17,7 @@ from distbench.diagnose.context import (
     find_tolerance,
     take_rows,
 )
-from distbench.trace import WHOLE, SparseRows
-
-PHASES = ("local_gradient", "reduced_gradient", "applied_gradient")
+from distbench.trace import GRADIENTS, WHOLE, SparseRows
 
 Counts = npt.NDArray[np.int64]
 
@@ -29,7 +27,7 @@ Combined = tuple[str, str, Array]
 
 def explain_by_rows(context: Context) -> Iterator[Hypothesis]:
     """Wrong ways to add up slices, each computed from the replicas' own slices."""
-    if context.phase not in PHASES:
+    if context.phase not in GRADIENTS:
         return
     found: dict[tuple[str, str], dict[int, Array]] = {}
     for number, case in context.list_cases():
@@ -247,7 +245,7 @@ def _fit_length(values: Array, count: int) -> Array:
 
 def explain_by_moved_rows(context: Context) -> Iterator[Hypothesis]:
     """Every observed row is a right row of another place, or is missing."""
-    if context.phase not in PHASES:
+    if context.phase not in GRADIENTS:
         return
     predicted: dict[int, Array] = {}
     for number, case in context.list_cases():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from distbench.compare.values import Array
-from distbench.diagnose.addends import PHASES, list_sources
+from distbench.diagnose.addends import ADDED, list_sources
 from distbench.diagnose.context import Context, Hypothesis
 
 Function = Callable[[Array], Array]
@@ -20,7 +20,7 @@ def explain_by_wire(context: Context) -> Iterator[Hypothesis]:
     Compression that is told by its inverse: h⁻¹(Σ h(g_r)) or Σ h(g_r), or the same with
     the mean of h(g_r).
     """
-    if context.phase not in PHASES or context.replicas == 1:
+    if context.phase not in ADDED or context.replicas == 1:
         return
     sources = list_sources(context)
     for (words, send, receive), (undone, mean) in itertools.product(

@@ -8,7 +8,7 @@ from typing import Any
 from distbench.evidence import Tier
 from distbench.scenario import scenario_from_json
 from distbench.stop import stop_from_json
-from distbench.trace import TraceKey, Value
+from distbench.trace import STATE, TraceKey, Value
 from distbench.worker.jobs.folder import read_reference
 from distbench.worker.jobs.task import Task
 from distbench.worker.jobs.training import TrainingJobs
@@ -42,6 +42,6 @@ class DebugJob:
                 by = faulty.find(step) or trained
                 self._training.run_step(session, by, step, sizes, values)
                 for key, value in values.items():
-                    if key.phase in ("slot", "variable", "iterations"):
+                    if key.phase in STATE:
                         debugger.look(key, value)
         return {"stops": debugger.stops, "seen": debugger.seen}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from distbench.evidence import Tier
-from distbench.trace import WHOLE, Trace, TraceKey, Value
-from distbench.worker.one_device.reference import HANDED, Reference
+from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey, Value
+from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import are_equal, are_near
 from distbench.worker.stepping.steps import Step
@@ -63,7 +63,7 @@ def rerun_earlier(
                     _run(reference, step, part, by, is_whole=replica == WHOLE)
                 except SubjectError:
                     continue  # a program may take no other batch than its own
-                session.collect_taps(step, values, replica=replica, phases=HANDED)
+                session.collect_taps(step, values, replica=replica, phases=COMPUTED)
         found.append(reference.make_trace(f"{lag} behind", tier, values))
     return tuple(found)
 
@@ -85,7 +85,7 @@ def _is_other(observed: Trace, recorded: Trace) -> bool:
         key.step > 0
         and not are_equal(expected, value)
         and not are_near(expected, value, recorded.dtypes.get(key.variable))
-        for phase in HANDED
+        for phase in COMPUTED
         for key, value in observed.select(phase=phase)
         if (expected := _find_expected(recorded, key)) is not None
     )

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.evidence import Tier
-from distbench.trace import Trace, TraceKey, Value
-from distbench.worker.one_device.reference import HANDED, Reference
+from distbench.trace import COMPUTED, Trace, TraceKey, Value
+from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import are_equal
 
 _DRAWS = 48
@@ -77,7 +77,7 @@ class Probes:
                 self._session.restore_state(self._reference.starts[tier][step])
                 if self._reference.runs_shard(step, shard):
                     self._session.collect_taps(
-                        step, values, replica=replica, phases=HANDED
+                        step, values, replica=replica, phases=COMPUTED
                     )
         return self._reference.make_trace(name, "bounded", values)
 
@@ -102,7 +102,7 @@ class Probes:
                 if not reference.runs_shard(0, batch):
                     return {}
                 self._session.collect_taps(
-                    draw, values[name], replica=replica, phases=HANDED
+                    draw, values[name], replica=replica, phases=COMPUTED
                 )
             if draw == 1 and not any(map(_changes, values.values())):
                 return {}

@@ -13,6 +13,7 @@ import tensorflow as tf
 from distbench.evidence import Tier
 from distbench.scenario import Scenario
 from distbench.trace import (
+    COMPUTED,
     INITIAL,
     WHOLE,
     Phase,
@@ -37,7 +38,6 @@ from distbench.worker.taps.board import Fed
 from distbench.worker.taps.collect import State
 from distbench.worker.taps.draws import find_draws
 
-HANDED: tuple[Phase, ...] = ("loss", "local_gradient")
 """What a replica computes by itself."""
 _TWINS = 4
 _TWINS_OF_CHANCE = 16
@@ -93,7 +93,7 @@ class Reference:
             self.session.restore_state(self.initial)
             self.run_whole(0, batch)
             values = self.session.make_values()
-            self.session.collect_taps(0, values, replica=WHOLE, phases=HANDED)
+            self.session.collect_taps(0, values, replica=WHOLE, phases=COMPUTED)
             runs.append(values)
         first, second = runs
         return all(are_equal(first.get(key), second[key]) for key in second)
@@ -195,7 +195,7 @@ class Reference:
                 session.restore_state({**before, **own[replica]})
                 by = self._left_out.find_shard(step, replica)
                 if self.runs_shard(step, shard, by):
-                    session.collect_taps(step, values, replica=replica, phases=HANDED)
+                    session.collect_taps(step, values, replica=replica, phases=COMPUTED)
                     own[replica] = self._read_own()
                     alone = {**own[replica], **self._read_led(values)}
                     session.collect_state(step, alone, values, replica=replica)

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import tensorflow as tf
 
 from distbench.evidence import Tier
-from distbench.trace import Trace
-from distbench.worker.one_device.reference import HANDED, Reference
+from distbench.trace import COMPUTED, Trace
+from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import are_equal, are_near
 from distbench.worker.stepping.steps import Step
 
@@ -45,7 +45,7 @@ def has_near(observed: Trace, recorded: Trace) -> bool:
     return any(
         not are_equal(expected, value)
         and are_near(expected, value, recorded.dtypes.get(key.variable))
-        for phase in HANDED
+        for phase in COMPUTED
         for key, value in observed.select(phase=phase)
         if (expected := recorded.get(key)) is not None
     )
@@ -66,7 +66,7 @@ def _rerun(
             for replica, shard in enumerate(shards):
                 session.restore_state(before)
                 reference.run_shard(number, shard, step)
-                session.collect_taps(number, values, replica=replica, phases=HANDED)
+                session.collect_taps(number, values, replica=replica, phases=COMPUTED)
     return reference.make_trace(name, tier, values)
 
 

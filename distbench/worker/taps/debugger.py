@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from distbench.launch.terminal import shorten
 from distbench.stop import Stop
-from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
+from distbench.trace import COMPUTED, WHOLE, Phase, SparseRows, Trace, TraceKey, Value
 from distbench.worker.process.failures import is_own_file
 from distbench.worker.taps.board import TapPoint
 
@@ -153,7 +153,7 @@ class Debugger:
             for r in (replica, WHOLE)
         )
         own, whole = map(self._reference.get, keys)
-        is_share = phase in ("loss", "local_gradient") and self._reference.replicas > 1
+        is_share = phase in COMPUTED and self._reference.replicas > 1
         return Tap(
             step=self.step,
             phase=phase,
