@@ -134,15 +134,14 @@ def _collect(evidence: Evidence, key: TraceKey, margin: Margin) -> Led | None:
     """What is known of a variable after a step; None unless it is all of this."""
     reference, observed = evidence.reference, evidence.observed
     before = evidence.get_before(key.step, key.phase, key.variable)
-    shards = [reference.get(key.at(r)) for r in range(observed.replicas)]
-    alone = [densify(value) for value in shards if value is not None]
+    alone = tuple(map(densify, reference.get_replicas(key)))
     copies = [
         (place.replica, densify(value))
         for place, value in observed.select(
             step=key.step, phase=key.phase, variable=key.variable
         )
     ]
-    if before is None or len(alone) < len(shards) or not copies:
+    if before is None or not alone or not copies:
         return None
     arrays = [densify(before), *alone, *(copy for _, copy in copies)]
     if len({array.shape for array in arrays}) > 1:
@@ -152,7 +151,7 @@ def _collect(evidence: Evidence, key: TraceKey, margin: Margin) -> Led | None:
     return Led(
         key=key,
         before=densify(before),
-        shards=tuple(alone),
+        shards=alone,
         copies=tuple(copies),
         margin=margin,
     )

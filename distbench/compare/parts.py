@@ -33,15 +33,12 @@ class Parts:
 def split_parts(evidence: Evidence, key: TraceKey) -> tuple[Parts, ...]:
     """The parts of loss or local gradient, by replica; empty unless all are known."""
     doubled = evidence.probes.get("doubled")
-    found: list[Parts] = []
-    for replica in range(evidence.reference.replicas if doubled is not None else 0):
-        once = evidence.reference.get(key.at(replica))
-        twice = None if doubled is None else doubled.get(key.at(replica))
-        if once is None or twice is None:
-            return ()
-        left, right = densify(once), densify(twice)
-        found.append(Parts(total=right - left, mean=2 * left - right))
-    return tuple(found)
+    once = evidence.reference.get_replicas(key)
+    twice = () if doubled is None else doubled.get_replicas(key)
+    if not (once and twice):
+        return ()
+    pairs = zip(map(densify, once), map(densify, twice), strict=True)
+    return tuple(Parts(total=two - one, mean=2 * one - two) for one, two in pairs)
 
 
 def join_parts(shards: tuple[int, ...], parts: tuple[Parts, ...]) -> Array:

@@ -36,14 +36,10 @@ def describe_reduction(trace: Trace, key: TraceKey) -> str | None:
     Returns:
         None where not all that it takes was recorded, or there is one replica.
     """
-    numbers = range(trace.replicas)
     own = max(key.replica, 0)
     reduced = trace.get(replace(key, phase="reduced_gradient", replica=own))
-    parts = [
-        trace.get(replace(key, phase="local_gradient", replica=r)) for r in numbers
-    ]
-    terms = [part for part in parts if part is not None]
-    if reduced is None or len(terms) < max(2, len(parts)):
+    terms = trace.get_replicas(replace(key, phase="local_gradient"))
+    if reduced is None or len(terms) < 2:
         return None
     seen, *aligned = align_values((reduced, *terms))
     dtype = name_dtype(reduced, trace.dtypes.get(key.variable))

@@ -102,9 +102,7 @@ class Context:
             step=case.key.step if step is None else step,
         )
         for trace in (self.evidence.observed, self.evidence.reference):
-            found = [trace.get(replace(key, replica=r)) for r in range(self.replicas)]
-            values = [value for value in found if value is not None]
-            if len(values) == self.replicas:
+            if values := trace.get_replicas(key):
                 return tuple(take_rows(value, case) for value in values)
         return ()
 
@@ -112,10 +110,10 @@ class Context:
         """The replicas' own sparse gradients as they were seen."""
         key = replace(case.key, phase="local_gradient")
         for trace in (self.evidence.observed, self.evidence.reference):
-            found = [trace.get(replace(key, replica=r)) for r in range(self.replicas)]
-            values = [value for value in found if isinstance(value, SparseRows)]
-            if len(values) == self.replicas:
-                return tuple(values)
+            found = trace.get_replicas(key)
+            values = tuple(value for value in found if isinstance(value, SparseRows))
+            if values and len(values) == len(found):
+                return values
         return ()
 
     def find_due_gradient(self, case: Pair, variable: str) -> Array | None:
@@ -204,13 +202,7 @@ def find_shards(context: Context, case: Pair) -> tuple[Array, ...]:
     Empty if it is not known of all of them.
     """
     phase: Phase = "loss" if case.key.phase == "loss" else "local_gradient"
-    found = [
-        context.evidence.reference.get(replace(case.key, phase=phase, replica=r))
-        for r in range(context.replicas)
-    ]
-    values = [value for value in found if value is not None]
-    if len(values) < context.replicas:
-        return ()
+    values = context.evidence.reference.get_replicas(replace(case.key, phase=phase))
     return tuple(take_rows(value, case) for value in values)
 
 

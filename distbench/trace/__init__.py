@@ -226,6 +226,12 @@ class Trace:
         """The value under a key, or None where it was not recorded."""
         return self.values.get(key)
 
+    def get_replicas(self, key: TraceKey) -> tuple[Value, ...]:
+        """The values of all replicas, in their order; empty unless each has one."""
+        found = [self.get(key.at(replica)) for replica in range(self.replicas)]
+        values = tuple(value for value in found if value is not None)
+        return values if len(values) == len(found) else ()
+
     def select(
         self,
         *,

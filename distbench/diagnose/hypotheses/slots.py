@@ -13,7 +13,7 @@ from distbench.diagnose.context import Context, Hypothesis, is_number
 from distbench.diagnose.fit import Row, fit_weights, predict_rows
 from distbench.diagnose.hypotheses.overflow import is_applied_to_some
 from distbench.diagnose.hypotheses.reduction import list_subsets
-from distbench.trace import TraceKey, Value
+from distbench.trace import TraceKey
 
 
 def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
@@ -168,15 +168,10 @@ def find_locals(context: Context, case: Pair, owner: str) -> tuple[Array, ...]:
     key = TraceKey(step=case.key.step, phase="local_gradient", variable=owner)
     observed = context.evidence.observed
     for call in range(3):
-        found: list[Value | None] = [
-            observed.get(replace(key, replica=r, call=call))
-            for r in range(context.replicas)
-        ]
-        values = [densify(value) for value in found if value is not None]
-        if len(values) == context.replicas and all(
-            value.shape == case.observed.shape for value in values
-        ):
-            return tuple(values)
+        found = observed.get_replicas(replace(key, call=call))
+        values = tuple(map(densify, found))
+        if values and all(value.shape == case.observed.shape for value in values):
+            return values
     return ()
 
 

@@ -180,14 +180,10 @@ def _list_shares(context: Context, step: int) -> tuple[Array, ...]:
     reference = context.evidence.reference
     rows: list[Row] = []
     for key, value in reference.select(step=step, phase="local_gradient"):
-        if key.replica != WHOLE:
-            continue
-        alone = [reference.get(key.at(r)) for r in range(context.replicas)]
-        found = [densify(term) for term in alone if term is not None]
-        if len(found) == context.replicas:
-            rows.append(
-                Row(number=len(rows), target=densify(value), features=tuple(found))
-            )
+        alone = reference.get_replicas(key) if key.replica == WHOLE else ()
+        if alone:
+            terms = tuple(map(densify, alone))
+            rows.append(Row(number=len(rows), target=densify(value), features=terms))
     shared = _fit_shares(rows, context.replicas)
     if shared is not None:
         return (shared,)
