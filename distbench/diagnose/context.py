@@ -178,6 +178,11 @@ def is_number(info: VariableInfo) -> bool:
     return not info.of and not info.shape
 
 
+def find_base(case: Pair) -> Array:
+    """The state before the step, 0 where it is not known, in the shape of the case."""
+    return np.array(np.broadcast_to(np.asarray(case.base), case.expected.shape))
+
+
 def take_rows(value: Value, case: Pair) -> Array:
     """A value in the rows of a case: all, or those that the case consists of."""
     if case.rows is None:

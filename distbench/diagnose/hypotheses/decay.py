@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_size
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
@@ -16,7 +16,7 @@ from distbench.diagnose.fit import (
     list_independent,
     pick_features,
 )
-from distbench.diagnose.hypotheses.update import find_base, fit_feature
+from distbench.diagnose.hypotheses.update import fit_feature
 
 _NONE = 1e-3
 """A decay that is no larger a share of what is wrong is that of rounding: none."""

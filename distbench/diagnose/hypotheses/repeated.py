@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.values import Array, densify, measure_norm
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
-from distbench.diagnose.hypotheses.slots import find_locals, name_kind, widen_base
+from distbench.diagnose.hypotheses.slots import find_locals, name_kind
 from distbench.trace import Trace, TraceKey
 
 _NEAR = 0.05
@@ -60,7 +60,7 @@ def _only_lengthens(
     """
     for number, value in predicted.items():
         case = context.cases[number]
-        step = case.expected - widen_base(case)
+        step = case.expected - find_base(case)
         rest = measure_norm(value - case.expected - (count - 1) * step)
         if rest > _SAME * measure_norm(step):
             return False
@@ -129,7 +129,7 @@ def explain_by_repeated_slot(context: Context) -> Iterator[Hypothesis]:
 def _group_changes(context: Context) -> dict[str, list[Row]]:
     kinds: dict[str, list[Row]] = {}
     for number, case in context.list_cases():
-        base = widen_base(case)
+        base = find_base(case)
         row = Row(
             number=number,
             target=case.observed - case.expected,
@@ -167,7 +167,7 @@ def _fit_rule(
             case = context.cases[number]
             owner = context.infos[case.key.variable].of
             gradient = context.find_due_gradient(case, owner)
-            base = widen_base(case)
+            base = find_base(case)
             if gradient is None or gradient.shape != base.shape or not np.any(base):
                 continue
             features = (base, gradient**power)
@@ -205,7 +205,7 @@ def explain_by_slot_of_each(context: Context) -> Iterator[Hypothesis]:
                 terms = find_locals(context, case, owner)
                 if not terms or rule is None:
                     continue
-                value = widen_base(case)
+                value = find_base(case)
                 for share in shares(terms):
                     value = rule[0] * value + rule[1] * share ** rule[2]
                 predicted[number] = value

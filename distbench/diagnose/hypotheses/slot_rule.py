@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
     leaves_nothing,
     predict_rows,
 )
-from distbench.diagnose.hypotheses.slots import are_some, name_kind, widen_base
+from distbench.diagnose.hypotheses.slots import are_some, name_kind
 
 _FEW = 4
 """Fewer numbers do not show that one factor is that of all."""
@@ -97,7 +97,7 @@ def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
         row = Row(
             number=number,
             target=case.observed - case.expected,
-            features=(case.expected, widen_base(case)),
+            features=(case.expected, find_base(case)),
         )
         kinds.setdefault(name_kind(context, case), []).append(row)
     predicted: dict[int, Array] = {}
@@ -154,7 +154,7 @@ def _group_by_gradient(
         row = Row(
             number=number,
             target=case.observed - case.expected,
-            features=(widen_base(case), gradient**power),
+            features=(find_base(case), gradient**power),
         )
         kind = name_kind(context, case)
         if by_step:

@@ -9,9 +9,8 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm, measure_size
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import solve_least_squares
-from distbench.diagnose.hypotheses.slots import widen_base
 from distbench.trace import WHOLE, TraceKey, Value
 
 _ALL = 1e-5
@@ -75,7 +74,7 @@ def _feed_own(
             own = _measure_own(context, case, statistic)
             if rule is not None and own is not None:
                 taken = combine(own, case.key.replica)
-                predicted[number] = rule.keep * widen_base(case) + rule.take * taken
+                predicted[number] = rule.keep * find_base(case) + rule.take * taken
         yield Hypothesis(
             code="slot-from-local-gradient",
             predicted=_settle(context, predicted),

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
-from distbench.diagnose.context import Context, Hypothesis, is_number
+from distbench.diagnose.context import Context, Hypothesis, find_base, is_number
 from distbench.diagnose.fit import Row, fit_weights, predict_rows
 from distbench.diagnose.hypotheses.overflow import is_applied_to_some
 from distbench.diagnose.hypotheses.reduction import list_subsets
@@ -210,7 +210,7 @@ def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
         return
     yield Hypothesis(
         code="slot-not-synchronized",
-        predicted={number: widen_base(case) for number, case in context.list_cases()},
+        predicted={number: find_base(case) for number, case in context.list_cases()},
         detail="the slot takes no update there while other replicas' slots do",
     )
 
@@ -258,8 +258,3 @@ def _differ_by_replica(context: Context) -> bool:
         if not np.array_equal(seen.setdefault(key, case.observed), case.observed):
             return True
     return False
-
-
-def widen_base(case: Pair) -> Array:
-    """The state before the step, 0 where it is not known, in the shape of the case."""
-    return np.array(np.broadcast_to(np.asarray(case.base), case.expected.shape))

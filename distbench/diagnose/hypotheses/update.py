@@ -9,7 +9,7 @@ import numpy as np
 from distbench.compare.led import find_leader, is_trained
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
@@ -230,11 +230,6 @@ def explain_by_counter(context: Context) -> Iterator[Hypothesis]:
         predicted={number: case.observed for number, case in context.list_cases()},
         detail=f"the counter advances by {words} a step where {wanted} is due",
     )
-
-
-def find_base(case: Pair) -> Array:
-    """A variable before the step, in the shape of the case."""
-    return np.array(np.broadcast_to(np.asarray(case.base), case.expected.shape))
 
 
 def fit_feature(
