@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,18 @@ class RatioFit:
     ratio: float
     error: float
     residual_share: float
+
+
+def fit_common_ratio(pairs: Iterable[tuple[Array, Array]]) -> RatioFit | None:
+    """Fit one ratio to several values, each given with the one that is expected.
+
+    None where there are none, or as `fit_ratio` has it.
+    """
+    seen, wanted = [], []
+    for observed, expected in pairs:
+        seen.append(np.ravel(observed))
+        wanted.append(np.ravel(expected))
+    return fit_ratio(np.concatenate(seen), np.concatenate(wanted)) if seen else None
 
 
 def fit_ratio(observed: Array, expected: Array) -> RatioFit | None:

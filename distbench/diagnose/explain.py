@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from distbench.codes import CODES
 from distbench.compare.comparison import Comparison
 from distbench.compare.pair import TOLD, Pair
-from distbench.compare.ratio import fit_ratio
 from distbench.diagnose.context import Context
+from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.hypotheses.alone import list_wrong
 from distbench.diagnose.rank import ALL
 from distbench.trace import INITIAL, WHOLE, Phase
@@ -75,7 +73,8 @@ def make_finding(
         names.insert(0, "")
     ratio = explained.ratio
     if ratio is None:
-        ratio = fit_cases(cases)
+        fit = fit_cases(cases)
+        ratio = None if fit is None else fit.ratio
     replicas = explained.replicas
     if replicas is None:
         replicas = list_wrong(context, cases)
@@ -95,19 +94,6 @@ def make_finding(
         warning=CODES[explained.code].warning,
         variables=tuple(names),
     )
-
-
-def fit_cases(cases: Sequence[Pair]) -> float | None:
-    """Observed over expected (of the change, where it is state) over all cases."""
-    seen, wanted = [], []
-    for case in cases:
-        if np.all(np.isfinite(case.observed)) and np.all(np.isfinite(case.expected)):
-            seen.append(np.ravel(case.observed - case.base))
-            wanted.append(np.ravel(case.expected - case.base))
-    if not seen:
-        return None
-    fit = fit_ratio(np.concatenate(seen), np.concatenate(wanted))
-    return None if fit is None else fit.ratio
 
 
 def list_replicas(cases: Sequence[Pair], replicas: int) -> tuple[int, ...]:

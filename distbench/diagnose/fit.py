@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from distbench.compare.pair import Pair
+from distbench.compare.ratio import RatioFit, fit_common_ratio
 from distbench.compare.values import Array
 
 
@@ -17,6 +19,18 @@ class Row:
     number: int
     target: Array
     features: tuple[Array, ...]
+
+
+def fit_cases(cases: Iterable[Pair]) -> RatioFit | None:
+    """One ratio of observed to expected over all cases that are finite.
+
+    Of state it is that of the changes; None where there is none.
+    """
+    return fit_common_ratio(
+        (case.observed - case.base, case.expected - case.base)
+        for case in cases
+        if np.isfinite(case.observed).all() and np.isfinite(case.expected).all()
+    )
 
 
 def fit_weights(rows: Sequence[Row]) -> Array | None:

@@ -12,12 +12,8 @@ from distbench.compare.pair import TOLD
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.exchange import tell_lost_gradient
-from distbench.diagnose.explain import (
-    Explained,
-    fit_cases,
-    is_vague,
-    make_finding,
-)
+from distbench.diagnose.explain import Explained, is_vague, make_finding
+from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.in_turn import leave_out_later
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
@@ -159,7 +155,7 @@ def _is_same_factor(cause: Explained, of_loss: Sequence[Explained]) -> bool:
     if cause.code != "scale-error" or cause.ratio is None:
         return False
     ratios = [
-        other.ratio if other.code == "scale-error" else fit_cases(other.cases)
+        _find_ratio(other)
         for other in of_loss
         if other.code in ("scale-error", "unexplained") or other.confidence < ALL
     ]
@@ -167,6 +163,13 @@ def _is_same_factor(cause: Explained, of_loss: Sequence[Explained]) -> bool:
         ratio is not None and bool(np.isclose(ratio, cause.ratio, rtol=_SAME, atol=0.0))
         for ratio in ratios
     )
+
+
+def _find_ratio(cause: Explained) -> float | None:
+    if cause.code == "scale-error":
+        return cause.ratio
+    fit = fit_cases(cause.cases)
+    return None if fit is None else fit.ratio
 
 
 def _raise_cause(cause: Explained) -> Explained:

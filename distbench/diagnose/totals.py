@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import fit_ratio
 from distbench.compare.totals import Changes, find_changes, is_extreme
 from distbench.compare.values import Array, are_equal, measure_size
 from distbench.diagnose.context import Context
 from distbench.diagnose.explain import Explained
+from distbench.diagnose.fit import fit_cases
 
 _SAME = 1e-3
 """Share of a deviation that a factor may leave unexplained."""
@@ -133,7 +133,5 @@ def _tell_factor(cases: list[Pair]) -> str:
 
 def _fit_factor(cases: list[Pair]) -> float | None:
     """One factor between all that was seen and what is due, if there is one."""
-    seen = np.concatenate([np.ravel(case.observed) for case in cases])
-    wanted = np.concatenate([np.ravel(case.expected) for case in cases])
-    fit = fit_ratio(seen, wanted)
+    fit = fit_cases(cases)
     return None if fit is None or fit.residual_share > _SAME else fit.ratio

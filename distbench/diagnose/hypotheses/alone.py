@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import fit_ratio
+from distbench.compare.ratio import fit_common_ratio, fit_ratio
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.trace import WHOLE
@@ -74,9 +74,11 @@ def explain_by_own_part(context: Context) -> Iterator[Hypothesis]:
     if not known or len(known) < len(found):
         return
     wrong = sorted({replica for parts in known.values() for replica in parts.wrong})
-    seen = [context.cases[n].terms[r].ravel() for n in known for r in wrong]
-    due = [parts.due[r].ravel() for parts in known.values() for r in wrong]
-    fit = fit_ratio(np.concatenate(seen), np.concatenate(due))
+    fit = fit_common_ratio(
+        (context.cases[n].terms[r], parts.due[r])
+        for n, parts in known.items()
+        for r in wrong
+    )
     if fit is None:
         return
     names = f"replica{'s' if len(wrong) > 1 else ''} {', '.join(map(str, wrong))}"
@@ -101,18 +103,14 @@ def explain_by_own_part(context: Context) -> Iterator[Hypothesis]:
 def _fit_factor(context: Context, case: Pair, replica: int) -> float:
     """How a replica's values relate to those of its shard alone where all is right."""
     wrong = {other.key.step for other in context.cases}
-    seen, alone = [], []
-    for key, value in context.evidence.observed.select(
-        phase=case.key.phase, replica=replica
-    ):
-        due = context.evidence.reference.get(key)
-        is_same = (key.variable, key.call) == (case.key.variable, case.key.call)
-        if is_same and key.step not in wrong and due is not None:
-            seen.append(densify(value).ravel())
-            alone.append(densify(due).ravel())
-    if not seen:
-        return 1.0
-    fit = fit_ratio(np.concatenate(seen), np.concatenate(alone))
+    fit = fit_common_ratio(
+        (densify(value), densify(due))
+        for key, value in context.evidence.observed.select(
+            phase=case.key.phase, variable=case.key.variable, replica=replica
+        )
+        if key.call == case.key.call and key.step not in wrong
+        if (due := context.evidence.reference.get(key)) is not None
+    )
     return 1.0 if fit is None else fit.ratio
 
 

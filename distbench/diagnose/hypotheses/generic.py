@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.hypotheses.overflow import tell_source
 from distbench.trace import GRADIENTS, STATE, SparseRows, TraceKey
 
@@ -116,11 +116,9 @@ def explain_by_micro_steps(context: Context) -> Iterator[Hypothesis]:
         return
     made = context.evidence.observed.notes.get("micro_steps")
     cases = list(context.list_cases())
-    if not isinstance(made, int) or made < 2 or not cases:
+    if not isinstance(made, int) or made < 2:
         return
-    seen = np.concatenate([np.ravel(case.observed) for _, case in cases])
-    wanted = np.concatenate([np.ravel(case.expected) for _, case in cases])
-    fit = fit_ratio(seen, wanted)
+    fit = fit_cases(case for _, case in cases)
     if fit is None:
         return
     for other in range(1, 2 * made + 1):
@@ -144,12 +142,9 @@ def explain_by_factor(context: Context) -> Iterator[Hypothesis]:
     if context.phase in STATE:
         return
     cases = list(context.list_cases())
-    if not cases:
-        return
-    seen = np.concatenate([np.ravel(case.observed) for _, case in cases])
-    wanted = np.concatenate([np.ravel(case.expected) for _, case in cases])
-    fit = fit_ratio(seen, wanted)
-    if fit is None or (seen.size < 2 and np.any(seen)):
+    fit = fit_cases(case for _, case in cases)
+    is_lone = sum(case.observed.size for _, case in cases) < 2
+    if fit is None or (is_lone and fit.ratio != 0):
         return  # one number is some multiple of any other; that it is 0 says more
     yield Hypothesis(
         code="scale-error",
@@ -167,10 +162,8 @@ def explain_by_factors_of_steps(context: Context) -> Iterator[Hypothesis]:
     ratios: list[float] = []
     predicted: dict[int, Array] = {}
     for cases in context.list_steps().values():
-        seen = np.concatenate([np.ravel(case.observed) for _, case in cases])
-        wanted = np.concatenate([np.ravel(case.expected) for _, case in cases])
-        fit = fit_ratio(seen, wanted)
-        if fit is None or seen.size < _FEW:
+        fit = fit_cases(case for _, case in cases)
+        if fit is None or sum(case.observed.size for _, case in cases) < _FEW:
             return
         ratios.append(fit.ratio)
         predicted |= {number: fit.ratio * case.expected for number, case in cases}

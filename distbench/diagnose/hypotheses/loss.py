@@ -8,10 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_shards, take_rows
-from distbench.diagnose.fit import solve_least_squares
+from distbench.diagnose.fit import fit_cases, solve_least_squares
 from distbench.trace import WHOLE, TraceKey
 
 _ENOUGH = 6
@@ -140,9 +139,8 @@ def explain_by_own_factor(context: Context) -> Iterator[Hypothesis]:
     predicted: dict[int, Array] = {}
     ratios: list[float] = []
     for key, cases in groups.items():
-        seen = np.concatenate([np.ravel(case.observed) for _, case in cases])
-        wanted = np.concatenate([np.ravel(case.expected) for _, case in cases])
-        fit, factor = fit_ratio(seen, wanted), _find_loss_factor(context, key)
+        fit = fit_cases(case for _, case in cases)
+        factor = _find_loss_factor(context, key)
         if fit is None or factor is None or abs(factor - 1) <= _NEAR:
             return
         if abs(fit.ratio - factor) > _NEAR * abs(factor):

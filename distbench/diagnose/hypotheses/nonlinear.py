@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.pair import DIRECTION
-from distbench.compare.ratio import fit_ratio
+from distbench.compare.ratio import fit_common_ratio, fit_ratio
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.addends import ADDED, Source, list_sources
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
@@ -95,9 +95,9 @@ def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
             )
             for s in sources
         }
-        seen = [s.case.observed.ravel() for s in sources if s.arrived]
-        made = [sums[s.number].ravel() for s in sources if s.arrived]
-        fit = fit_ratio(np.concatenate(seen), np.concatenate(made)) if seen else None
+        fit = fit_common_ratio(
+            (s.case.observed, sums[s.number]) for s in sources if s.arrived
+        )
         for length in (1.0,) if fit is None else (1.0, fit.ratio):
             yield Hypothesis(
                 code=CODE,

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import fit_ratio
+from distbench.compare.ratio import fit_common_ratio
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import solve_least_squares
@@ -201,11 +201,8 @@ def explain_by_scaled_own(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in SUMMED or context.replicas == 1:
         return
     own = predict_terms(context, lambda case, terms: terms[case.key.replica])
-    if not own:
-        return
-    fit = fit_ratio(
-        np.concatenate([context.cases[number].observed.ravel() for number in own]),
-        np.concatenate([term.ravel() for term in own.values()]),
+    fit = fit_common_ratio(
+        (context.cases[number].observed, term) for number, term in own.items()
     )
     if fit is not None:
         yield Hypothesis(
