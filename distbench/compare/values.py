@@ -88,6 +88,15 @@ def densify(value: Value) -> Array:
     return np.asarray(value, dtype=np.float64)
 
 
+def take_numbers(value: Value) -> Array:
+    """The numbers of a value as they were recorded, in float64: of sparse ones slices.
+
+    TensorFlow's norm of a sparse gradient is that of its slices.
+    """
+    numbers = value.values if isinstance(value, SparseRows) else value
+    return np.asarray(numbers, dtype=np.float64)
+
+
 def name_dtype(value: Value, declared: str | None = None) -> str:
     """Name of the dtype in which a value was computed.
 

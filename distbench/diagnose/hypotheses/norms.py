@@ -9,10 +9,10 @@ from typing import Protocol
 
 import numpy as np
 
-from distbench.compare.values import Array, densify, measure_norm
+from distbench.compare.values import Array, densify, measure_norm, take_numbers
 from distbench.diagnose.addends import Source, find_gradient
 from distbench.diagnose.context import Context
-from distbench.trace import SparseRows, Trace, TraceKey, Value
+from distbench.trace import SparseRows, Trace, TraceKey
 
 Measure = Callable[[Source, int], float | Array]
 
@@ -89,7 +89,7 @@ class SliceNorm:
         """Norm of the addend at a place; of a dense one its own."""
         value = find_gradient(self._context, source.case, source.replicas[place])
         if isinstance(value, SparseRows):
-            return measure_norm(np.asarray(value.values, np.float64))
+            return measure_norm(take_numbers(value))
         return measure_norm(source.terms[place])
 
     def relate(self, source: Source, value: Array) -> None:
@@ -133,19 +133,15 @@ class GlobalNorm:
         return self._measure(self._context.evidence.observed, source.case.key)
 
     def _measure(self, trace: Trace, key: TraceKey) -> float:
+        take = densify if self._of_rows else take_numbers
         squares = [
-            measure_norm(self._list_numbers(value)) ** 2
+            measure_norm(take(value)) ** 2
             for place, value in trace.select(
                 step=key.step, phase=key.phase, replica=key.replica
             )
             if place.call == key.call or not self._of_call
         ]
         return float(np.sqrt(sum(squares)))
-
-    def _list_numbers(self, value: Value) -> Array:
-        if isinstance(value, SparseRows) and not self._of_rows:
-            return np.asarray(value.values, np.float64)
-        return densify(value)
 
 
 def list_global_norms(context: Context) -> Iterator[GlobalNorm]:

@@ -9,9 +9,9 @@ import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.pair import Pair
-from distbench.compare.values import Array, measure_size, round_to
+from distbench.compare.values import Array, measure_size, round_to, take_numbers
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.trace import SUMMED, WHOLE, SparseRows, Trace, TraceKey
+from distbench.trace import SUMMED, WHOLE, Trace, TraceKey
 
 _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
 """The narrow dtypes with their smallest numbers."""
@@ -91,13 +91,8 @@ def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Array |
 
 def _find_raw(trace: Trace, keys: Sequence[TraceKey]) -> Array | None:
     """The numbers as they were recorded, of sparse values their slices."""
-    found = []
-    for key in keys:
-        value = trace.get(key)
-        if value is not None:
-            slices = value.values if isinstance(value, SparseRows) else value
-            found.append(np.ravel(np.asarray(slices, np.float64)))
-    return np.concatenate(found) if found else None
+    found = [value for key in keys if (value := trace.get(key)) is not None]
+    return np.concatenate([take_numbers(v).ravel() for v in found]) if found else None
 
 
 def _count_share(values: Array, dtype: str) -> float:

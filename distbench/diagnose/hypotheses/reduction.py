@@ -10,7 +10,7 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_common_ratio
-from distbench.compare.values import Array, densify
+from distbench.compare.values import Array, densify, take_numbers
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import solve_least_squares
 from distbench.diagnose.hypotheses.generic import is_sparse
@@ -67,7 +67,7 @@ def _shows_sum(context: Context, variable: str) -> bool:
         seen = context.evidence.observed.select(
             phase="local_gradient", variable=variable, replica=replica
         )
-        if not any(np.any(np.asarray(getattr(v, "values", v))) for _, v in seen):
+        if not any(np.any(take_numbers(v)) for _, v in seen):
             return False
     return True
 

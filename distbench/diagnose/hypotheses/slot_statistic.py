@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.values import Array, densify, measure_norm, measure_size
+from distbench.compare.values import (
+    Array,
+    densify,
+    measure_norm,
+    measure_size,
+    take_numbers,
+)
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import solve_least_squares
 from distbench.trace import WHOLE, TraceKey, Value
@@ -130,10 +136,9 @@ def _list_combinations(
 
 def _list_statistics() -> Iterator[Statistic]:
     yield Statistic(words="the norm", measure=_measure_norm)
-    # TensorFlow's norm of a sparse gradient is that of its slices.
     yield Statistic(
         words="the norm",
-        measure=lambda found: _measure_norm([_take_slices(v) for v in found]),
+        measure=lambda found: _measure_norm([take_numbers(v) for v in found]),
     )
     yield Statistic(
         words="the squared norm", measure=lambda found: _measure_norm(found) ** 2
@@ -196,10 +201,6 @@ def _multiply_columns(found: Sequence[Value]) -> Array:
 
 def _measure_norm(found: Sequence[Value]) -> Array:
     return np.asarray(np.sqrt(sum(measure_norm(densify(v)) ** 2 for v in found)))
-
-
-def _take_slices(value: Value) -> Array:
-    return np.asarray(getattr(value, "values", value), np.float64)
 
 
 def _fit_rule(context: Context, path: str, statistic: Statistic) -> SlotRule | None:
