@@ -57,9 +57,8 @@ def _find_first(chain: Chain) -> dict[int, tuple[int, Phase]]:
 def _find_last(chain: Chain) -> dict[int, int]:
     """The last call by step."""
     found: dict[int, int] = {}
-    for links in (chain.broken, chain.forgiven, chain.held):
-        for link in links:
-            c = link.comparison
-            if c.phase in GRADIENTS:
-                found[c.step] = max(found.get(c.step, 0), c.call)
+    for link in chain.settled:
+        c = link.comparison
+        if c.phase in GRADIENTS:
+            found[c.step] = max(found.get(c.step, 0), c.call)
     return found

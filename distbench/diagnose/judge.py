@@ -346,9 +346,8 @@ def _find_worst(chain: Chain) -> Worst | None:
 
 def _name_references(chain: Chain) -> dict[str, str]:
     names: dict[str, dict[str, None]] = {}
-    for links in (chain.broken, chain.forgiven, chain.held):
-        for link in links:
-            c = link.comparison
-            if c.step >= 0:
-                names.setdefault(c.phase, {})[c.against] = None
+    for link in chain.settled:
+        c = link.comparison
+        if c.step >= 0:
+            names.setdefault(c.phase, {})[c.against] = None
     return {phase: "; ".join(names[phase]) for phase in PHASES if phase in names}

@@ -46,6 +46,11 @@ class Chain:
     held: tuple[Judged, ...]
     apart: tuple[Judged, ...]
 
+    @property
+    def settled(self) -> tuple[Judged, ...]:
+        """The links of which it is known what they are."""
+        return (*self.broken, *self.forgiven, *self.held)
+
 
 def judge_chain(
     judged: Sequence[Judged], infos: Mapping[str, VariableInfo], *, free: bool

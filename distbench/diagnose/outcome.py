@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.comparison import Judged
 from distbench.compare.pair import Pair
-from distbench.compare.values import densify
+from distbench.compare.values import densify, measure_errors
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, TraceKey
 from distbench.verdict import Finding, Outcome
@@ -122,10 +122,7 @@ def _pick_element(pair: Pair) -> Iterator[Outcome]:
     """The element that is farthest off, among those beyond their bound."""
     if pair.observed.shape != pair.expected.shape:
         return
-    error = np.abs(np.asarray(pair.observed - pair.expected, np.float64))
-    alike = np.isnan(pair.observed) & np.isnan(pair.expected)
-    alike |= pair.observed == pair.expected
-    error = np.where(alike, 0.0, np.where(np.isnan(error), np.inf, error))
+    error = measure_errors(pair.observed, pair.expected)
     bound = np.broadcast_to(np.asarray(pair.margin.bound, np.float64), error.shape)
     excess = np.where(error > bound, error, -1.0)
     if not excess.size or excess.max() < 0:

@@ -190,8 +190,7 @@ def _would_show(chain: Chain, phase: Phase, losses: Sequence[Judged]) -> bool:
     relative = min((c.error / c.change for c in wrong), default=0.0)
     return not wrong or any(
         relative * link.comparison.change > link.comparison.resolution
-        for links in (chain.held, chain.forgiven)
-        for link in links
+        for link in (*chain.held, *chain.forgiven)
         if link.comparison.phase == phase
     )
 
@@ -213,11 +212,7 @@ def _misreport(cause: Explained) -> Explained:
 
 
 def _was_seen(chain: Chain, phase: Phase) -> bool:
-    return any(
-        link.comparison.phase == phase
-        for links in (chain.broken, chain.held, chain.forgiven)
-        for link in links
-    )
+    return any(link.comparison.phase == phase for link in chain.settled)
 
 
 def _explain_start(evidence: Evidence, chain: Chain) -> Iterator[Finding]:

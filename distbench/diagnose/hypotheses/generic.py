@@ -75,13 +75,11 @@ def explain_by_staleness(context: Context) -> Iterator[Hypothesis]:
                 predicted[number] = value
                 seen = True
         if seen:
-            behind = "step" if lag == 1 else f"{lag} steps"
+            behind = "one step" if lag == 1 else f"{lag} steps"
             yield Hypothesis(
                 code="stale-gradient",
                 predicted=predicted,
-                detail=f"it is the value of one {behind} before"
-                if lag == 1
-                else f"it is the value of {behind} before",
+                detail=f"it is the value of {behind} before",
             )
 
 
