@@ -72,17 +72,17 @@ def solve_least_squares(
     return np.asarray(weights, np.float64)
 
 
+def add_weighted(weights: Sequence[float] | Array, terms: Sequence[Array]) -> Array:
+    """Σ_k weight_k · term_k, of at least one."""
+    total = np.zeros_like(terms[0])
+    for weight, term in zip(weights, terms, strict=True):
+        total = total + weight * term
+    return total
+
+
 def predict_rows(rows: Sequence[Row], weights: Array) -> dict[int, Array]:
     """What the fit says for each row's target, by its number."""
-    return {
-        row.number: np.asarray(
-            sum(
-                (w * f for w, f in zip(weights, row.features, strict=True)),
-                np.zeros_like(row.target),
-            )
-        )
-        for row in rows
-    }
+    return {row.number: add_weighted(weights, row.features) for row in rows}
 
 
 def leaves_nothing(rows: Sequence[Row], weights: Array) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_shards, take_rows
-from distbench.diagnose.fit import fit_cases, solve_least_squares
+from distbench.diagnose.fit import add_weighted, fit_cases, solve_least_squares
 from distbench.trace import WHOLE, TraceKey
 
 _ENOUGH = 6
@@ -313,27 +313,20 @@ def _scale_case(
     if not terms:
         return None
     if context.evidence.shards_known:
-        return _add_weighted(factors, terms)
+        return add_weighted(factors, terms)
     # A program that takes means takes a shard alone for the whole batch, so that its
     # mean is what the reference has; one that divides by a constant has its share.
     sizes = context.get_shards(case)
     parts = [size / count_examples(sizes) for size in sizes]
     shares, means = (
-        _add_weighted([1.0] * len(terms), terms),
-        _add_weighted(parts, terms),
+        add_weighted([1.0] * len(terms), terms),
+        add_weighted(parts, terms),
     )
     errors = [measure_norm(made - case.expected) for made in (shares, means)]
     if min(errors) > _NEAR * max(map(measure_norm, (shares, means, case.expected))):
         return None  # on one device the shards make up the batch in another way
     if errors[0] < errors[1]:
-        return _add_weighted(factors, terms)
-    return _add_weighted(
+        return add_weighted(factors, terms)
+    return add_weighted(
         [f * part for f, part in zip(factors, parts, strict=True)], terms
     )
-
-
-def _add_weighted(weights: Sequence[float], terms: Sequence[Array]) -> Array:
-    total = np.zeros_like(terms[0])
-    for weight, term in zip(weights, terms, strict=True):
-        total = total + weight * term
-    return total

@@ -12,7 +12,7 @@ from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_common_ratio
 from distbench.compare.values import Array, densify, take_numbers
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.diagnose.fit import solve_least_squares
+from distbench.diagnose.fit import add_weighted, solve_least_squares
 from distbench.diagnose.hypotheses.generic import is_sparse
 from distbench.trace import GRADIENTS, SUMMED, WHOLE
 
@@ -222,10 +222,7 @@ def _predict_weighted(
 ) -> dict[int, Array]:
     return predict_terms(
         context,
-        lambda case, terms: sum(
-            (w * t for w, t in zip(weigh(case), terms, strict=True)),
-            np.zeros_like(terms[0]),
-        ),
+        lambda case, terms: add_weighted(weigh(case), terms),
     )
 
 

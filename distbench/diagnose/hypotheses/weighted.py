@@ -13,6 +13,7 @@ from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.fit import (
     Row,
+    add_weighted,
     fit_weights,
     leaves_nothing,
     pick_features,
@@ -92,7 +93,7 @@ def _predict_means(
     if not terms:
         return None
     if len(shares) == 1 or _is_made_of(case.expected, shares[own], terms):
-        return _add(counts, terms)
+        return add_weighted(counts, terms)
     for rest in (other for number, other in enumerate(shares) if number != own):
         weights = np.asarray(counts) - rest
         if not case.terms or np.any(np.abs(weights) <= _NEAR):
@@ -103,24 +104,19 @@ def _predict_means(
                 case.terms, rest, terms, weights, strict=True
             )
         ]
-        made = _add(shares[own] - rest, found) + _add(rest, terms)
+        made = add_weighted(shares[own] - rest, found) + add_weighted(rest, terms)
         if measure_size(made - case.expected) <= _NEAR * _measure(case.expected, found):
             return np.asarray(np.sum(case.terms, axis=0))
     return None
 
 
 def _is_made_of(due: Array, weights: Array, terms: Sequence[Array]) -> bool:
-    rest = _add(weights, terms) - due
+    rest = add_weighted(weights, terms) - due
     return measure_size(rest) <= _NEAR * _measure(due, terms)
 
 
 def _measure(due: Array, terms: Sequence[Array]) -> float:
     return max(map(measure_size, (due, *terms)))
-
-
-def _add(weights: Sequence[float] | Array, terms: Sequence[Array]) -> Array:
-    parts = [w * term for w, term in zip(weights, terms, strict=True)]
-    return np.asarray(np.sum(parts, axis=0))
 
 
 def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
