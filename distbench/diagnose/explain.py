@@ -11,6 +11,7 @@ from distbench.compare.pair import TOLD, Pair
 from distbench.diagnose.context import Context
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.hypotheses.alone import list_wrong
+from distbench.diagnose.names import name_replicas
 from distbench.diagnose.rank import ALL
 from distbench.trace import INITIAL, WHOLE, Phase
 from distbench.verdict import Finding
@@ -118,7 +119,7 @@ def _write_sentence(
     where = f"{what} of '{names[0]}'" if names[0] else what
     if more:
         where += f" (and {more} {'more' if names[0] else 'gradients'})"
-    who = f"replica{'s' if len(replicas) != 1 else ''} {_join(replicas)}"
+    who = name_replicas(replicas)
     numbers = [] if ratio is None else [f"ratio {ratio:.6g}"]
     numbers.append(f"error {worst.error:.3g}, allowed {worst.bound:.3g}")
     return (
@@ -126,11 +127,3 @@ def _write_sentence(
         f"({explained.code}; {', '.join(numbers)}, against {worst.against}). "
         f"{CODES[explained.code].fix}"
     )
-
-
-def _join(replicas: Sequence[int]) -> str:
-    if len(replicas) > 3 and list(replicas) == list(
-        range(replicas[0], replicas[-1] + 1)
-    ):
-        return f"{replicas[0]}-{replicas[-1]}"
-    return ", ".join(map(str, replicas))

@@ -12,11 +12,11 @@ from distbench.compare.envelope import Envelope, find_end, list_envelopes
 from distbench.details import Compared
 from distbench.diagnose.counting import Count, count_updates
 from distbench.diagnose.judgement import Judgement
+from distbench.diagnose.names import name_steps
 from distbench.flight import Flight
 from distbench.trace import WHOLE, Phase, TraceKey
 from distbench.verdict import Finding, Outcome, Status, Worst
 
-_STEPS_SHOWN = 8
 _AGAINST = {
     "exact": "one device, where every order of the steps gives the same bits",
     "bounded": "one device, in orders that the steps may have had",
@@ -56,14 +56,14 @@ def judge_flight(flight: Flight) -> Judgement:
         status = Status.VACUOUS
         notes.insert(
             0,
-            f"without {_name_steps(empty)} the numbers would be the same; use data "
+            f"without {name_steps(empty)} the numbers would be the same; use data "
             "with gradients that are not 0",
         )
     elif not findings and hidden:
         status = Status.UNDECIDABLE
         notes.insert(
             0,
-            f"without {_name_steps(hidden)} the state could be the same in another "
+            f"without {name_steps(hidden)} the state could be the same in another "
             "order of the others; use fewer steps in flight, or one worker",
         )
     return Judgement(
@@ -87,7 +87,7 @@ def describe_staleness(flight: Flight) -> str:
         f"{beside} steps saw that"
     )
     if flight.repeated:
-        text += f"; {_name_steps(flight.repeated)} had to be run again"
+        text += f"; {name_steps(flight.repeated)} had to be run again"
     if not beside:
         text += "; no step ran beside another, so no race could show"
     return text
@@ -144,7 +144,7 @@ def _make_finding(flight: Flight, code: str, phase: Phase, item: _Told) -> Findi
         f"{flight.in_flight} steps"
     )
     if code == "lost-update":
-        what = f"lacks the updates of {_name_steps(steps)}{apart}, which ended"
+        what = f"lacks the updates of {name_steps(steps)}{apart}, which ended"
         advice = (
             "Change variables in place, by assign_add, assign_sub or an Apply op: "
             "what is read, changed and assigned undoes what others wrote meanwhile. "
@@ -153,14 +153,14 @@ def _make_finding(flight: Flight, code: str, phase: Phase, item: _Told) -> Findi
     else:
         times = {1 + n for by_step in item.steps.values() for n in by_step.values()}
         often = "twice" if times == {2} else f"up to {max(times)} times"
-        what = f"has the updates of {_name_steps(steps)} {often}{apart}"
+        what = f"has the updates of {name_steps(steps)} {often}{apart}"
         advice = (
             "A step that is run again has to find out whether it was applied: a "
             "function that fails after its update must not be repeated."
         )
         if again := [step for step in steps if step in flight.repeated]:
             advice = (
-                f"TensorFlow ran {_name_steps(again)} again, whose worker it had lost: "
+                f"TensorFlow ran {name_steps(again)} again, whose worker it had lost: "
                 "what `schedule` takes is run at least once. Keep in a variable, next "
                 "to what a step updates, that it has been applied."
             )
@@ -358,14 +358,3 @@ def _describe(envelope: Envelope, against: str) -> Compared:
         ratio=None,
         wrong=bool(envelope.wrong.any()),
     )
-
-
-def _name_steps(steps: Sequence[int]) -> str:
-    """`step 3`, `steps 3, 5 and 7`, `steps 0, 1, 2 and 9 more`."""
-    shown = [str(step) for step in steps]
-    if len(shown) == 1:
-        return f"step {shown[0]}"
-    if len(shown) > _STEPS_SHOWN:
-        more = len(shown) - _STEPS_SHOWN + 1
-        shown = [*shown[: _STEPS_SHOWN - 1], f"{more} more"]
-    return f"steps {', '.join(shown[:-1])} and {shown[-1]}"

@@ -12,6 +12,7 @@ from distbench.compare.bounds import find_roundoff
 from distbench.compare.noise import Noise
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify, measure_norm, measure_size
+from distbench.diagnose.names import name_replicas
 from distbench.diagnose.readings import repeats
 from distbench.evidence import Evidence
 from distbench.trace import Trace
@@ -55,7 +56,7 @@ def find_shared_randomness(evidence: Evidence, noise: Noise) -> Finding | None:
         error=max(rests),
         bound=bound,
         explanation=(
-            f"Step 0, loss, replicas {', '.join(map(str, replicas))}: all draw the "
+            f"Step 0, loss, {name_replicas(replicas)}: all draw the "
             f"same random numbers, at {place} ({code.name}; each has the gradients of "
             f"its shard on one device, where no other replica draws). {code.fix}"
         ),

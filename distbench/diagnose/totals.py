@@ -12,6 +12,7 @@ from distbench.compare.values import Array, are_equal, measure_size
 from distbench.diagnose.context import Context
 from distbench.diagnose.explain import Explained
 from distbench.diagnose.fit import fit_cases
+from distbench.diagnose.names import name_replicas
 
 _SAME = 1e-3
 """Share of a deviation that a factor may leave unexplained."""
@@ -103,8 +104,7 @@ def _describe(
         ), None
     some = len(apart) < context.replicas
     if some and not any(np.any(change) for found in apart.values() for change in found):
-        names = ", ".join(map(str, sorted(apart)))
-        return f"replica {names} adds nothing to it", tuple(sorted(apart))
+        return f"nothing is added to it by {name_replicas(apart)}", tuple(sorted(apart))
     replicas = tuple(sorted(apart)) if some else None
     return f"{_tell_factor(cases)} what the global batch adds", replicas
 

@@ -31,7 +31,12 @@ _DATA = {
 }
 _TRACE = {"trace.files", "trace.folder", "trace.naming"}
 _LOOKING = {"worker.process", "worker.state", "worker.taps"}
-_EXPLAINING = {"diagnose.addends", "diagnose.context", "diagnose.fit"}
+_EXPLAINING = {
+    "diagnose.addends",
+    "diagnose.context",
+    "diagnose.fit",
+    "diagnose.names",
+}
 _JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict", "details"}
 _REPORTED = {
     *_DATA,
@@ -130,6 +135,7 @@ ALLOWED: dict[str, set[str]] = {
         "worker.subjects",
     },
     "compare": {*_JUDGED - _DATA, "errors", "split", "codes", *_TRACE},
+    "diagnose.names": set(),
     "diagnose.fit": {"compare"},
     "diagnose.context": {*_JUDGED - _DATA, "errors", "split", "codes", "compare"},
     "diagnose.addends": {"compare", "diagnose.context", "trace"},

@@ -16,6 +16,7 @@ from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_common_ratio, fit_ratio
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_shards
+from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE
 
 _NEAR = 1e-3
@@ -81,7 +82,6 @@ def explain_by_own_part(context: Context) -> Iterator[Hypothesis]:
     )
     if fit is None:
         return
-    names = f"replica{'s' if len(wrong) > 1 else ''} {', '.join(map(str, wrong))}"
     yield Hypothesis(
         code="scale-error",
         predicted={
@@ -93,8 +93,8 @@ def explain_by_own_part(context: Context) -> Iterator[Hypothesis]:
             )
             for n, parts in known.items()
         },
-        detail=f"what {names} adds is {fit.ratio:.8g} times what it should be, and the "
-        "others are right",
+        detail=f"what {name_replicas(wrong)} adds is {fit.ratio:.8g} times what it "
+        "should be, and the others are right",
         replicas=tuple(wrong),
         ratio=fit.ratio,
     )

@@ -13,6 +13,7 @@ from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, align_value, are_equal, densify
 from distbench.diagnose.context import Context, Hypothesis, is_number
+from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE, Phase, Value
 
 
@@ -28,7 +29,7 @@ def tell_source(context: Context) -> str:
     bad = find_overflowing(context, min(case.key.step for case in context.cases))
     if not bad:
         return ""
-    return f": the gradients of {_name(bad)} alone overflowed, and not all skip"
+    return f": the gradients of {name_replicas(bad)} alone overflowed, and not all skip"
 
 
 def explain_by_omission(context: Context) -> Iterator[Hypothesis]:
@@ -47,8 +48,8 @@ def explain_by_omission(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(
             code="replica-dropped",
             predicted=predicted,
-            detail=f"the sum leaves out {_name(lost)}, whose own gradients overflowed, "
-            "where one device has no finite gradient",
+            detail=f"the sum leaves out {name_replicas(lost)}, whose own gradients "
+            "overflowed, where one device has no finite gradient",
             replicas=lost,
         )
 
@@ -128,8 +129,9 @@ def explain_by_own_skip(context: Context) -> Iterator[Hypothesis]:
         for number in gone_on
         for replica in bad
     )
-    skipped = f"of the replicas only {_name(bad)}, whose own gradients overflowed"
-    none = f"none of the replicas, though the gradients of {_name(bad)} overflowed"
+    who = name_replicas(bad)
+    skipped = f"of the replicas only {who}, whose own gradients overflowed"
+    none = f"none of the replicas, though the gradients of {who} overflowed"
     yield Hypothesis(
         code="nonfinite",
         predicted=gone_on,
@@ -173,8 +175,3 @@ def _is_same(left: Value, right: Value | None) -> bool:
 def _stood_still(context: Context, case: Pair, replica: int) -> bool:
     seen = context.evidence.observed.get(replace(case.key, replica=replica))
     return seen is not None and are_equal(densify(seen), case.expected)
-
-
-def _name(replicas: tuple[int, ...]) -> str:
-    numbers = ", ".join(map(str, replicas))
-    return f"replica{'s' if len(replicas) > 1 else ''} {numbers}"

@@ -14,6 +14,7 @@ from distbench.compare.values import Array, densify, take_numbers
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import add_weighted, solve_least_squares
 from distbench.diagnose.hypotheses.generic import is_sparse
+from distbench.diagnose.names import name_replicas
 from distbench.trace import GRADIENTS, SUMMED, WHOLE
 
 _NEAR = 1e-3
@@ -107,7 +108,6 @@ def explain_by_subset(context: Context) -> Iterator[Hypothesis]:
         return
     for kept in list_subsets(context):
         lost = tuple(r for r in range(n) if r not in kept)
-        names = ", ".join(map(str, lost))
         for factor, words in ((1.0, ""), (n / len(kept), ", scaled to make up for it")):
             yield Hypothesis(
                 code="replica-dropped",
@@ -117,7 +117,7 @@ def explain_by_subset(context: Context) -> Iterator[Hypothesis]:
                         f * np.sum([terms[r] for r in k], axis=0)
                     ),
                 ),
-                detail=f"the sum lacks the gradient of replica {names}{words}",
+                detail=f"the sum lacks the gradient of {name_replicas(lost)}{words}",
                 replicas=lost,
             )
 
@@ -183,9 +183,8 @@ def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
             yield Hypothesis(
                 code="replica-dropped",
                 predicted=_predict_weighted(context, lambda _: list(fitted)),
-                detail="the sum lacks the gradient of replica "
-                f"{', '.join(map(str, lost))}, and is {np.mean(kept):.7g} times that "
-                "of the others",
+                detail=f"the sum lacks the gradient of {name_replicas(lost)}, and "
+                f"is {np.mean(kept):.7g} times that of the others",
                 replicas=lost,
             )
         yield Hypothesis(
@@ -247,7 +246,7 @@ def explain_by_pairing(context: Context) -> Iterator[Hypothesis]:
         if predicted:
             who = ""
             if len(group) < len(everyone):
-                who = f" of replica {', '.join(map(str, group))}"
+                who = f" of {name_replicas(group)}"
             yield Hypothesis(
                 code="wrong-pairing",
                 predicted=predicted,

@@ -16,6 +16,7 @@ from distbench.diagnose.fit import (
     predict_rows,
     solve_least_squares,
 )
+from distbench.diagnose.names import name_replicas
 
 _NEAR = 1e-3
 """Only asks whether fitted weights are alike, or 0; the values decide on them."""
@@ -63,8 +64,8 @@ def _name_weights(
             yield Hypothesis(
                 code="replica-dropped",
                 predicted=predicted,
-                detail=f"the sum lacks the gradient of replica "
-                f"{', '.join(map(str, lost))}, and is scaled afterwards, as by a clip",
+                detail=f"the sum lacks the gradient of {name_replicas(lost)}, and "
+                "is scaled afterwards, as by a clip",
                 replicas=lost,
             )
         return

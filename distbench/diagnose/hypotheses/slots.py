@@ -13,6 +13,7 @@ from distbench.diagnose.context import Context, Hypothesis, find_base, is_number
 from distbench.diagnose.fit import Row, fit_weights, predict_rows
 from distbench.diagnose.hypotheses.overflow import is_applied_to_some
 from distbench.diagnose.hypotheses.reduction import list_subsets
+from distbench.diagnose.names import name_replicas
 from distbench.trace import TraceKey
 
 
@@ -54,9 +55,8 @@ def _explain_own_sum(context: Context, own: Feed) -> Iterator[Hypothesis]:
         yield replace(found, phase="variable")
     for kept in list_subsets(context):
         lost = tuple(r for r in range(context.replicas) if r not in kept)
-        names = ", ".join(map(str, lost))
         part: Feed = (
-            f"a sum that lacks the gradient of replica {names}",
+            f"a sum that lacks the gradient of {name_replicas(lost)}",
             (1, 2),
             lambda terms, _, kept=kept: sum(terms[r] for r in kept),  # type: ignore[misc]
         )

@@ -17,6 +17,7 @@ from distbench.diagnose.fit import (
     predict_rows,
 )
 from distbench.diagnose.hypotheses.reduction import list_subsets
+from distbench.diagnose.names import name_replicas
 from distbench.trace import VariableInfo
 
 
@@ -101,8 +102,7 @@ def explain_by_unseen_sum(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(
             code="replica-dropped",
             predicted=predict(lambda _, kept=kept: kept),  # type: ignore[misc]
-            detail="the step lacks the gradient of replica "
-            f"{', '.join(map(str, lost))}",
+            detail=f"the step lacks the gradient of {name_replicas(lost)}",
             replicas=lost,
         )
 
@@ -190,11 +190,11 @@ def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
     wrong = {case.key.replica for case in context.cases}
     if not {key.replica for key in context.right} - wrong:
         return
-    names = ", ".join(str(replica) for replica in sorted(wrong))
     yield Hypothesis(
         code="replicas-diverged",
         predicted={number: find_base(case) for number, case in context.list_cases()},
-        detail=f"the variable of replica {names} takes no update while others do",
+        detail=f"the variable of {name_replicas(wrong)} takes no update while "
+        "others do",
     )
 
 
@@ -205,13 +205,12 @@ def explain_by_divergence(context: Context) -> Iterator[Hypothesis]:
     replicas = {case.key.replica for case in context.cases}
     if len(replicas) == context.replicas:
         return
-    names = ", ".join(str(replica) for replica in sorted(replicas))
     what = "variable" if context.phase == "variable" else "applied gradient"
     yield Hypothesis(
         code="replicas-diverged",
         predicted={number: case.observed for number, case in context.list_cases()},
-        detail=f"the {what} of replica {names} is not what the gradient before it "
-        "gives, so the replicas go apart",
+        detail=f"the {what} of {name_replicas(replicas)} is not what the gradient "
+        "before it gives, so the replicas go apart",
     )
 
 

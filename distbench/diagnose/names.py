@@ -1,0 +1,27 @@
+"""What replicas and steps are called in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+_STEPS_SHOWN = 8
+
+
+def name_replicas(replicas: Collection[int]) -> str:
+    """`replica 1`, `replicas 0, 2` and, of more than three in a row, `replicas 0-7`."""
+    found = sorted(replicas)
+    numbers = ", ".join(map(str, found))
+    if len(found) > 3 and found == list(range(found[0], found[-1] + 1)):
+        numbers = f"{found[0]}-{found[-1]}"
+    return f"replica{'s' if len(found) != 1 else ''} {numbers}"
+
+
+def name_steps(steps: Sequence[int]) -> str:
+    """`step 3`, `steps 3, 5 and 7`, `steps 0, 1, 2 and 9 more`."""
+    shown = [str(step) for step in steps]
+    if len(shown) == 1:
+        return f"step {shown[0]}"
+    if len(shown) > _STEPS_SHOWN:
+        more = len(shown) - _STEPS_SHOWN + 1
+        shown = [*shown[: _STEPS_SHOWN - 1], f"{more} more"]
+    return f"steps {', '.join(shown[:-1])} and {shown[-1]}"
