@@ -26,19 +26,7 @@ _PATTERNS: dict[str, re.Pattern[str]] = {
     "mwms": re.compile(rf"mwms:(?P<workers>{_NUMBER})(?:x(?P<replicas>{_NUMBER}))?"),
     "ps": re.compile(rf"ps:(?P<workers>{_NUMBER})\+(?P<servers>{_NUMBER})"),
 }
-_EXAMPLES = (
-    "one",
-    "mirrored:2",
-    "mirrored:4",
-    "mirrored:8",
-    "central:2",
-    "mwms:2",
-    "mwms:4",
-    "mwms:8",
-    "mwms:2x2",
-    "ps:2+1",
-    "ps:4+2",
-)
+_SHAPES = ("one", "mirrored:#", "central:#", "mwms:#", "mwms:#x#", "ps:#+#")
 
 ALL = 0
 """Stands for the word `all` in a spec until `ClusterSpec.resolve` replaces it."""
@@ -108,10 +96,9 @@ class ClusterSpec:
                         ),
                         device=device if at else None,  # type: ignore[arg-type]
                     )
-        nearest = difflib.get_close_matches(body.lower(), _EXAMPLES, n=1, cutoff=0.0)[0]
         raise BadInputError(
             f"Cluster spec {text!r} is not known. Expected {GRAMMAR}. "
-            f"Did you mean '{nearest}'?"
+            f"Did you mean '{_find_nearest(body, device)}'?"
         )
 
     def __str__(self) -> str:
@@ -184,6 +171,17 @@ class ClusterSpec:
             return workers
         servers = tuple(Task(role="ps", index=i) for i in range(self.parameter_servers))
         return (Task(role="chief", index=0), *workers, *servers)
+
+
+def _find_nearest(body: str, device: str) -> str:
+    """The valid spec that is nearest to a text, with the text's own numbers."""
+    numbers = re.findall(r"[1-9][0-9]{0,3}", body)
+    shape = re.sub(r"[0-9]+", "#", body.strip().lower())
+    nearest = difflib.get_close_matches(shape, _SHAPES, n=1, cutoff=0.0)[0]
+    for usual in ("2", "1"):
+        nearest = nearest.replace("#", numbers.pop(0) if numbers else usual, 1)
+    devices = difflib.get_close_matches(device.lower(), ("cpu", "gpu"), n=1)
+    return "@".join([nearest, *(devices if "x" not in nearest else ())])
 
 
 def _parse_number(text: str | None) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from input_checks import check_resolved, check_spec_text
 
@@ -58,9 +60,24 @@ def test_anything_else_is_refused_with_the_grammar_and_the_nearest(text: str) ->
         ClusterSpec.parse(text)
 
 
-def test_the_nearest_spec_is_near() -> None:
-    with pytest.raises(BadInputError, match="Did you mean 'mwms:2'"):
-        ClusterSpec.parse("mwm:2")
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        ("mwm:3", "mwms:3"),
+        ("MWMS:16", "mwms:16"),
+        ("ps:3", "ps:3+1"),
+        ("ps:3,2@cpu", "ps:3+2@cpu"),
+        ("mwms:2*4@gpus", "mwms:2x4"),
+        ("mirrored", "mirrored:2"),
+        ("one:1", "one"),
+        ("mwms:4@gpus", "mwms:4@gpu"),
+    ],
+)
+def test_the_nearest_spec_has_the_numbers_that_were_given(
+    text: str, nearest: str
+) -> None:
+    with pytest.raises(BadInputError, match=re.escape(f"Did you mean '{nearest}'?")):
+        ClusterSpec.parse(text)
 
 
 def test_several_replicas_of_a_cpu_worker_are_bad_usage() -> None:
