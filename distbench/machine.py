@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,10 @@ class Machine:
     cores: int
     memory_bytes: int
     gpus: int
+
+    def with_gpus(self, count: int) -> Machine:
+        """The machine that somebody requires: this one, with so many GPUs or more."""
+        return replace(self, gpus=max(self.gpus, count))
 
     def find_lack(self, spec: ClusterSpec) -> str:
         """What a cluster needs and the machine lacks, or an empty text."""

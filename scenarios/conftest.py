@@ -94,7 +94,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="scenarios that lack GPUs fail instead of being skipped",
+        help="scenarios that lack GPUs fail instead of being skipped, and none takes "
+        "CPUs where it would have GPUs with N of them",
     )
 
 
@@ -217,6 +218,7 @@ def run_case(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Call
     an open cluster spec is not known here: there each test checks its own.
     """
     is_far = request.config.getoption("distbench_engine") not in (None, "local")
+    required = request.config.getoption("distbench_require_gpus") or 0
     group = _find_group(request.node)
     clusters = request.config.stash[_TOGETHER][group]
     known = request.config.stash.setdefault(_KNOWN, {})
@@ -231,7 +233,8 @@ def run_case(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Call
             except BadInputError:
                 # Bad may be what only one of them is asked for.
                 return distbench.check(target, case.cluster, **options)
-        return known[key].on(name_cluster(case.cluster, inspect_machine()))
+        machine = inspect_machine().with_gpus(options.get("require_gpus", required))
+        return known[key].on(name_cluster(case.cluster, machine))
 
     return run
 

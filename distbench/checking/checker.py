@@ -82,7 +82,8 @@ class Checker:
 
     def name(self, cluster: str) -> str:
         """What a cluster spec of the options is called in the verdict."""
-        return name_cluster(cluster, self._machine)
+        required = self._machine.with_gpus(self._options.require_gpus)
+        return name_cluster(cluster, required)
 
     def run(self) -> Verdict:
         """Run every scenario; returns what was found."""

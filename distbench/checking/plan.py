@@ -78,7 +78,8 @@ def plan_scenarios(
         kind: What it is: `optimizer`, `program`, `pipeline` or `model`. All but the
             first bring a workload, and sum their gradients, by themselves.
         options: Which scenarios to run.
-        machine: Decides what an open cluster spec means.
+        machine: Decides what an open cluster spec means, with the GPUs that are
+            required: what lacks them then is no run on CPUs.
 
     Raises:
         BadInputError: A cluster spec cannot be, or no scenario has the wanted id.
@@ -107,6 +108,7 @@ def plan_scenarios(
             f"Keras hands '{target}' its batches itself, so none can be kept from a "
             "replica. Expected an optimizer or a train program with a drop fault."
         )
+    machine = machine.with_gpus(options.require_gpus)
     before = ""
     if options.restore_from is not None:
         before = str(_resolve(options.restore_from, machine))

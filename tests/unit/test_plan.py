@@ -98,3 +98,22 @@ def test_a_cluster_is_known_by_its_name_on_a_machine(gpus: int) -> None:
     named = [name_cluster(cluster, machine) for cluster in clusters]
     assert [item.scenario.cluster for item in planned] == named
     assert named[0] == ("mirrored:2@gpu" if gpus else "mirrored:2")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "expected"),
+    [
+        ("mirrored:2", "mirrored:2@gpu"),
+        ("mwms:all", "mwms:2@gpu"),
+        ("mirrored:all@gpu", "mirrored:2@gpu"),
+        ("mirrored:2@cpu", "mirrored:2"),
+        ("mirrored:4", "mirrored:4"),
+        ("ps:2+1", "ps:2+1"),
+    ],
+)
+def test_with_required_gpus_an_open_cluster_does_not_fall_back_to_cpus(
+    cluster: str, expected: str
+) -> None:
+    (planned,) = plan("program", clusters=(cluster,), require_gpus=2)
+    assert planned.scenario.cluster == expected
+    assert bool(MACHINE.find_lack(planned.spec)) == ("gpu" in expected)
