@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from distbench.checking.checker import check_target
+from distbench.errors import make_unknown_name_error
 from distbench.expect import apply_expectations
 from distbench.fault import Fault
 from distbench.launch.rundir import RunDirectory
 from distbench.options import CheckOptions, Progress
 from distbench.target import TargetRef, parse_target, write_pickled_target
+from distbench.typed import list_given
 from distbench.verdict import Verdict
+
+_ARGUMENTS = {"cluster", "path", "workload", "tier"}
 
 
 def check(
     subject: object,
     cluster: str | Sequence[str] = "mwms:2",
     *,
-    path: str = "default",
-    workload: str | None = None,
-    tier: str | None = None,
-    faults: Iterable[Fault | str] = (),
+    path: str | Sequence[str] = "default",
+    workload: str | Sequence[str] | None = None,
+    tier: str | Sequence[str] | None = None,
+    faults: Fault | str | Iterable[Fault | str] = (),
     expect: str | Sequence[str] = (),
     progress: Progress | None = None,
     **options: Any,
@@ -33,9 +38,10 @@ def check(
             will do. A text is a TARGET such as `package.module:attribute`.
         cluster: A cluster spec, or several: those with as many replicas share the
             single-device run that they are judged by.
-        path: The aggregation path.
-        workload: The workload for an optimizer; None takes the default ones.
-        tier: The tier; None takes the default ones.
+        path: The aggregation path, or several.
+        workload: The workload for an optimizer, or several; None takes the default
+            ones.
+        tier: The tier, or several; None takes the default ones.
         faults: What befalls tasks and replicas, and when; see `distbench.Fault`.
         expect: The finding code that is meant to be found, or several.
         progress: Who wants to know how far it is.
@@ -47,14 +53,23 @@ def check(
     Raises:
         BadInputError: The subject or an option cannot be used; names the thing.
     """
+    known = {field.name for field in fields(CheckOptions)} - {"clusters", "paths"}
+    for name in options.keys() - known:
+        raise make_unknown_name_error("Option", name, known | _ARGUMENTS)
     if workload is not None:
-        options["workloads"] = (workload,)
+        options["workloads"] = list_given(workload)
     if tier is not None:
-        options["tiers"] = (tier,)
-    options["faults"] = tuple(map(str, faults))
-    options["expect"] = (expect,) if isinstance(expect, str) else tuple(expect)
-    clusters = (cluster,) if isinstance(cluster, str) else tuple(cluster)
-    chosen = CheckOptions(clusters=clusters, paths=(path,), **options)
+        options["tiers"] = list_given(tier)
+    chosen = CheckOptions(
+        clusters=list_given(cluster),
+        paths=list_given(path),
+        faults=tuple(
+            str(fault) if isinstance(fault, Fault) else fault
+            for fault in list_given(faults)
+        ),
+        expect=list_given(expect),
+        **options,
+    )
     if isinstance(subject, TargetRef):
         verdict = check_target(subject, chosen, progress)
     elif isinstance(subject, str):

@@ -14,9 +14,11 @@ from distbench.fault import Fault, check_faults
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import Job
+from distbench.limits import check_memory, check_seed, check_timeout
 from distbench.observe import Launch
 from distbench.observe.launching import make_injury
 from distbench.target import pickle_by_value
+from distbench.typed import as_declared, list_given
 
 
 def run(
@@ -27,7 +29,7 @@ def run(
     timeout_s: float = 120.0,
     memory_gib: float | None = None,
     seed: int = 1,
-    faults: Iterable[Fault | str] = (),
+    faults: Fault | str | Iterable[Fault | str] = (),
     engine: str = "local",
     allow_public: bool = False,
 ) -> Mapping[tuple[str, int], Any]:
@@ -57,22 +59,31 @@ def run(
         What each task's call returned, by role and index; nothing of a lost one.
 
     Raises:
-        BadInputError: The spec is none, the function or what it returns cannot be
-            pickled, or a fault has not happened, since nobody told of its step.
-        ClusterError: A task raised, died or gave no answer; the first one is named.
+        BadInputError: An argument cannot be used, the function or what it returns
+            cannot be pickled, or a fault has not happened, since nobody told of its
+            step.
+        ClusterError: A task raised, died or gave no answer, and the first one is named;
+            or the machine lacks what the cluster needs.
     """
-    if memory_gib is not None and memory_gib <= 0:
+    if not callable(function) or not isinstance(args, tuple | list):
         raise BadInputError(
-            f"memory_gib must be a positive number of GiB. Received: {memory_gib}."
+            "distbench.run takes a function, and args as a tuple. "
+            f"Received: {function!r} and args={args!r}."
         )
-    wanted = ClusterSpec.parse(cluster)
-    injected = tuple(Fault.parse(str(fault)) for fault in faults)
+    timeout_s = as_declared("timeout_s", timeout_s, float)
+    check_timeout(timeout_s)
+    check_seed(as_declared("seed", seed, int))
+    check_memory(as_declared("memory_gib", memory_gib, float | None))
+    wanted = ClusterSpec.parse(as_declared("cluster", cluster, str))
+    injected = tuple(Fault.parse(str(fault)) for fault in list_given(faults))
     with (
         RunDirectory() as directory,
         open_engine(engine, [[wanted]], allow_public=allow_public) as opened,
     ):
         machine = opened.inspect()
         spec = wanted.resolve(gpus=machine.gpus, cpus=machine.cores)
+        if lack := machine.find_lack(spec):
+            raise ClusterError(f"Cluster '{spec}' cannot be started: {lack}.")
         _check_faults(injected, spec)
         folder = directory.make_folder("call")
         name = getattr(function, "__qualname__", type(function).__qualname__)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, get_type_hints
 
 from distbench.cluster import ClusterSpec
 from distbench.codes import find_code
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.fault import check_faults
+from distbench.limits import check_memory
 from distbench.scenario import (
     TIERS,
     Scenario,
@@ -22,6 +23,7 @@ from distbench.scenario import (
     check_restore_partitioner,
     check_workload,
 )
+from distbench.typed import as_declared
 from distbench.verdict import Run
 
 ENGINES = ("local", "slurm", "ray")
@@ -46,7 +48,9 @@ class CheckOptions:
         keras: `legacy` or `3`; None keeps the user's `TF_USE_LEGACY_KERAS`.
         jit: Whether XLA compiles the step; None leaves it to TensorFlow.
         expect: Finding codes that are meant to be found.
-        require_gpus: Number of GPUs without which the check is no pass.
+        require_gpus: Number of GPUs without which the check is no pass: an open spec
+            means what it does on a machine that has them, and what lacks GPUs is an
+            error.
         timeout_s: Deadline of each cluster, in seconds.
         memory_gib: How much memory each task may take, in GiB; None lets the tasks of
             a cluster take together what the machine can spare.
@@ -100,6 +104,7 @@ class CheckOptions:
     jobs: int = 1
 
     def __post_init__(self) -> None:
+        self._take_types()
         for name in ("clusters", "paths", "tiers"):
             if not getattr(self, name):
                 raise BadInputError(f"{name} must name at least one. Received: none.")
@@ -139,6 +144,13 @@ class CheckOptions:
         self._check_counts()
         self._check_engine()
 
+    def _take_types(self) -> None:
+        declared = get_type_hints(CheckOptions)
+        for field in fields(self):
+            given = getattr(self, field.name)
+            value = as_declared(field.name, given, declared[field.name])
+            object.__setattr__(self, field.name, value)  # frozen from here on
+
     def _check_restore(self) -> None:
         check_restore_after(self.restore_after, self.restore_from, self.steps)
         if self.restore_from is None:
@@ -166,11 +178,7 @@ class CheckOptions:
             )
 
     def _check_counts(self) -> None:
-        if self.memory_gib is not None and not 0 < self.memory_gib < float("inf"):
-            raise BadInputError(
-                "memory_gib must be a positive number of GiB. "
-                f"Received: {self.memory_gib}."
-            )
+        check_memory(self.memory_gib)
         if self.jobs < 1:
             raise BadInputError(
                 "jobs must be 1 or more; 1 is one scenario after the other. "

@@ -61,7 +61,7 @@ class Bench:
         *,
         args: tuple[Any, ...] = (),
         timeout_s: float | None = None,
-        faults: Iterable[Fault | str] = (),
+        faults: Fault | str | Iterable[Fault | str] = (),
     ) -> Mapping[tuple[str, int], Any]:
         """Run a function on every task of a cluster; see `distbench.run`."""
         from distbench.call import run

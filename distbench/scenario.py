@@ -12,6 +12,7 @@ from typing import Any, Literal
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.fault import Fault, check_faults
+from distbench.limits import check_seed, check_timeout
 from distbench.split import split_unevenly
 
 Tier = Literal["exact", "bounded", "free"]
@@ -335,12 +336,8 @@ def check_numbers(
     """Raise BadInputError for settings that no scenario can have."""
     if steps < 1:
         raise BadInputError(f"steps must be 1 or more. Received: {steps}.")
-    if not 0 <= seed < 1 << 31:
-        raise BadInputError(f"seed must be from 0 to 2**31 - 1. Received: {seed}.")
-    if not 0 < timeout_s < float("inf"):
-        raise BadInputError(
-            f"timeout_s must be a positive number of seconds. Received: {timeout_s}."
-        )
+    check_seed(seed)
+    check_timeout(timeout_s)
     if dtype not in DTYPES:
         raise make_unknown_name_error("dtype", dtype, DTYPES)
     if keras is not None and keras not in KERAS_VERSIONS:

@@ -1,17 +1,34 @@
-"""The Python interface, up to where a check begins."""
+"""The Python interface, up to where a check or a run begins."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import distbench
 from distbench import api
+from distbench.errors import BadInputError, ClusterError
 
 
 class BegunError(Exception):
     """A check would begin."""
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The options of each check that would have begun."""
+    found: list[Any] = []
+
+    def begin(target: object, options: Any, progress: object) -> None:
+        found.append(options)
+        raise BegunError
+
+    monkeypatch.setattr(api, "check_target", begin)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -24,12 +41,82 @@ class BegunError(Exception):
     ids=["one", "several", "none"],
 )
 def test_one_code_is_expected_as_several_are(
-    monkeypatch: pytest.MonkeyPatch, given: Any, expected: tuple[str, ...]
+    begun: list[Any], given: Any, expected: tuple[str, ...]
 ) -> None:
-    def begin(target: object, options: Any, progress: object) -> None:
-        assert options.expect == expected
-        raise BegunError
-
-    monkeypatch.setattr(api, "check_target", begin)
     with pytest.raises(BegunError):
         distbench.check("a.b:c", expect=given)
+    assert begun[0].expect == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "expected"),
+    [
+        ({"cluster": ["one", "mwms:2"]}, "clusters", ("one", "mwms:2")),
+        ({"path": "user"}, "paths", ("user",)),
+        ({"path": ["user", "default"]}, "paths", ("user", "default")),
+        ({"workload": "mlp"}, "workloads", ("mlp",)),
+        ({"workload": ["mlp", "linear"]}, "workloads", ("mlp", "linear")),
+        ({"tier": ("exact", "free")}, "tiers", ("exact", "free")),
+        ({"faults": "kill:worker:1@2"}, "faults", ("kill:worker:1@2",)),
+        ({"faults": distbench.Fault.drop(1, step=2)}, "faults", ("drop:replica:1@2",)),
+        ({"split": [5, 3]}, "split", (5, 3)),
+        ({"keep": "kept"}, "keep", Path("kept")),
+        ({"seed": np.int64(3)}, "seed", 3),
+        ({"timeout_s": 5}, "timeout_s", 5.0),
+    ],
+    ids=str,
+)
+def test_what_is_given_becomes_an_option_of_its_type(
+    begun: list[Any], given: dict[str, Any], field: str, expected: object
+) -> None:
+    with pytest.raises(BegunError):
+        distbench.check("a.b:c", **given)
+    received = getattr(begun[0], field)
+    assert (type(received), received) == (type(expected), expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"cluster": None}, "clusters must be a list, each element a text"),
+        ({"steps": 2.5}, "steps must be a whole number. Received: 2.5"),
+        ({"steps": True}, "steps must be a whole number. Received: True"),
+        ({"jit": "off"}, "jit must be True or False or None. Received: 'off'"),
+        ({"split": "5,3"}, "split must be a list, each element a whole number"),
+        ({"keras": 3}, "keras must be a text or None. Received: 3"),
+        ({"timeout_s": "3"}, "timeout_s must be a number. Received: '3'"),
+        ({"timeout": 3}, "Did you mean 'timeout_s'?"),
+        ({"clusters": ("one",)}, "Did you mean 'cluster'?"),
+    ],
+    ids=str,
+)
+def test_an_option_of_another_type_or_name_is_refused(
+    begun: list[Any], given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BadInputError, match=re.escape(message)):
+        distbench.check("a.b:c", **given)
+    assert not begun
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"function": "os:getcwd"}, "takes a function, and args as a tuple"),
+        ({"args": "abc"}, "takes a function, and args as a tuple"),
+        ({"cluster": ["one"]}, "cluster must be a text. Received: ['one']"),
+        ({"timeout_s": 0}, "timeout_s must be a positive number of seconds"),
+        ({"timeout_s": float("nan")}, "timeout_s must be a positive number"),
+        ({"seed": -1}, "seed must be from 0"),
+        ({"memory_gib": float("inf")}, "memory_gib must be a positive number"),
+    ],
+    ids=str,
+)
+def test_a_run_refuses_what_it_cannot_take(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInputError, match=re.escape(message)):
+        distbench.run(**{"function": print, "cluster": "one", **given})
+
+
+def test_a_function_runs_on_no_cpus_where_it_was_to_have_gpus() -> None:
+    message = r"'mirrored:4096@gpu' cannot be started: need 4096 GPUs, have \d+\."
+    with pytest.raises(ClusterError, match=message):
+        distbench.run(print, "mirrored:4096@gpu")

@@ -1,0 +1,27 @@
+"""What no run can do without or have more of: its seed, deadline and memory."""
+
+from __future__ import annotations
+
+from distbench.errors import BadInputError
+
+
+def check_seed(seed: int) -> None:
+    """Raise BadInputError for a seed that TensorFlow or NumPy refuses."""
+    if not 0 <= seed < 1 << 31:
+        raise BadInputError(f"seed must be from 0 to 2**31 - 1. Received: {seed}.")
+
+
+def check_timeout(timeout_s: float) -> None:
+    """Raise BadInputError for a deadline that has passed already or never comes."""
+    if not 0 < timeout_s < float("inf"):
+        raise BadInputError(
+            f"timeout_s must be a positive number of seconds. Received: {timeout_s}."
+        )
+
+
+def check_memory(memory_gib: float | None) -> None:
+    """Raise BadInputError for a limit that is none."""
+    if memory_gib is not None and not 0 < memory_gib < float("inf"):
+        raise BadInputError(
+            f"memory_gib must be a positive number of GiB. Received: {memory_gib}."
+        )
