@@ -17,6 +17,7 @@ import numpy as np
 from distbench.compare.bounds import find_roundoff, find_t_quantile
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.parts import join_parts, split_parts
+from distbench.compare.pull import Pull, apply_pull, fit_pull
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey
@@ -45,7 +46,7 @@ class Nature:
 
     grouped: bool = False
     lost: float = 0.0
-    pulls: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    pulls: Mapping[str, Pull] = field(default_factory=dict)
     kind: Kind | None = None
 
     def weigh(self, sizes: Sequence[int]) -> tuple[float, ...]:
@@ -276,7 +277,7 @@ def _is_centred(gaps: Array, margin: float) -> bool:
 
 def _find_pulls(
     evidence: Evidence, margins: Margins, shards: list[Places]
-) -> Mapping[str, tuple[float, float]] | None:
+) -> Mapping[str, Pull] | None:
     """The penalty of a program that sums: what a doubled shard does not double.
 
     d + p and 2 d + p give p. None unless that is the gradient of a penalty on each
@@ -288,7 +289,7 @@ def _find_pulls(
     twice = {} if doubled is None else take_gradients(doubled, replica)
     if set(twice) != set(once):
         return None
-    found: dict[str, tuple[float, float]] = {}
+    found: dict[str, Pull] = {}
     for place, margin in margins.items():
         rest = 2 * once[place] - twice[place]
         if measure_size(rest) <= 4 * margin:
@@ -297,12 +298,10 @@ def _find_pulls(
         if state is None or densify(state).shape != rest.shape:
             return None
         theta = densify(state)
-        columns = np.stack([theta.ravel(), np.sign(theta).ravel()], axis=1)
-        weights, *_ = np.linalg.lstsq(columns, rest.ravel(), rcond=None)
-        fitted = (columns @ weights).reshape(rest.shape)
-        if measure_size(rest - fitted) > 4 * margin:
+        pull = fit_pull(theta, rest)
+        if pull is None or measure_size(rest - apply_pull(pull, theta)) > 4 * margin:
             return None
-        found[place[0]] = (float(weights[0]), float(weights[1]))
+        found[place[0]] = pull
     return found or None
 
 

@@ -11,6 +11,7 @@ from distbench.compare.factor import Factors
 from distbench.compare.nature import Nature, Places, take_gradients
 from distbench.compare.parts import split_parts
 from distbench.compare.past_sum import find_settled, measure_slack
+from distbench.compare.pull import apply_pull
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.evidence import Evidence
 from distbench.trace import (
@@ -168,9 +169,7 @@ def _find_theta(evidence: Evidence, variable: str, step: int) -> Array:
 
 def _pull(evidence: Evidence, nature: Nature, variable: str, step: int) -> Array:
     """Gradient of the penalty at a step."""
-    a, b = nature.pulls[variable]
-    theta = _find_theta(evidence, variable, step)
-    return np.asarray(a * theta + b * np.sign(theta))
+    return apply_pull(nature.pulls[variable], _find_theta(evidence, variable, step))
 
 
 def _measure_penalty(evidence: Evidence, nature: Nature, step: int) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import RatioFit, fit_common_ratio
 from distbench.compare.values import Array
@@ -54,22 +55,6 @@ def fit_weights(rows: Sequence[Row]) -> Array | None:
     if matrix.shape[0] < 2 * matrix.shape[1]:
         return None
     return solve_least_squares(matrix, target)
-
-
-def solve_least_squares(
-    matrix: Array, target: Array, *, determined: bool = True
-) -> Array | None:
-    """Weights w that minimise ‖matrix w - target‖.
-
-    None where not everything is finite, or, if they are to be `determined`, where
-    other weights would do as well; else the shortest of these.
-    """
-    if not (np.all(np.isfinite(matrix)) and np.all(np.isfinite(target))):
-        return None
-    weights, _, rank, _ = np.linalg.lstsq(matrix, target, rcond=1e-9)
-    if determined and rank < matrix.shape[1]:
-        return None
-    return np.asarray(weights, np.float64)
 
 
 def add_weighted(weights: Sequence[float] | Array, terms: Sequence[Array]) -> Array:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.pair import Pair
+from distbench.compare.pull import apply_pull, fit_pull
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.addends import list_known
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance, take_rows
-from distbench.diagnose.fit import solve_least_squares
 from distbench.trace import WHOLE, Phase
 
 
@@ -64,10 +64,9 @@ def _is_decay(context: Context, case: Pair, added: Array) -> bool:
     state = context.evidence.get_before(key.step, "variable", key.variable)
     if state is None:
         return False
-    theta = take_rows(state, case).ravel()
-    columns = np.stack([theta, np.sign(theta)], axis=1)
-    weights = solve_least_squares(columns, added.ravel(), determined=False)
-    if weights is None:
+    theta = take_rows(state, case)
+    pull = fit_pull(theta, added)
+    if pull is None:
         return False
-    rest = added.ravel() - columns @ weights
-    return measure_size(rest) <= _find_widest(context, case)
+    rest = measure_size(added - apply_pull(pull, theta))
+    return rest <= _find_widest(context, case)

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.pair import Pair
+from distbench.compare.pull import Pull, apply_pull, fit_pull
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_shards, take_rows
-from distbench.diagnose.fit import add_weighted, fit_cases, solve_least_squares
+from distbench.diagnose.fit import add_weighted, fit_cases
 from distbench.trace import WHOLE, TraceKey
 
 _ENOUGH = 6
@@ -203,32 +204,28 @@ def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
     """Where the penalty is not known: what is too much is a · θ + b · sign(θ)."""
     if context.evidence.penalty is not None or context.replicas == 1:
         return
-    columns: dict[int, Array] = {}
+    thetas: dict[int, Array] = {}
     for number, case in context.list_cases():
         state = context.evidence.get_before(
             case.key.step, "variable", case.key.variable
         )
         if state is not None:
-            theta = take_rows(state, case).ravel()
-            columns[number] = np.stack([theta, np.sign(theta)], axis=1)
+            thetas[number] = take_rows(state, case)
     predicted = {}
-    known: dict[int, Array] = {}
+    known: dict[int, Pull] = {}
     # A penalty of few numbers is told by what it is on the largest variable.
-    for number in sorted(columns, key=lambda n: -context.cases[n].observed.size):
-        case = context.cases[number]
+    for number in sorted(thetas, key=lambda n: -context.cases[n].observed.size):
+        case, theta = context.cases[number], thetas[number]
+        pull = known.get(case.key.step)
         if case.observed.size >= _ENOUGH:
-            extra = (case.observed - case.expected).ravel()
-            weights = solve_least_squares(columns[number], extra, determined=False)
-        else:
-            weights = known.get(case.key.step)
-        if weights is None:
+            pull = fit_pull(theta, case.observed - case.expected)
+        if pull is None:
             continue
         # A penalty pulls all ways towards 0; too much or too little of it is one sign.
-        least, most = np.min(weights), np.max(weights)
+        least, most = min(pull), max(pull)
         if least * most >= -1e-3 * max(least**2, most**2):
-            known.setdefault(case.key.step, weights)
-            added = (columns[number] @ weights).reshape(case.expected.shape)
-            predicted[number] = case.expected + added
+            known.setdefault(case.key.step, pull)
+            predicted[number] = case.expected + apply_pull(pull, theta)
     if predicted:
         yield Hypothesis(
             code="regularizer-not-scaled",
@@ -277,13 +274,8 @@ def find_penalty(context: Context, case: Pair) -> Array | None:
     now = context.evidence.get_before(case.key.step, "variable", case.key.variable)
     if start is None or now is None:
         return None
-    theta, gradient = densify(start).ravel(), densify(value).ravel()
-    columns = np.stack([theta, np.sign(theta)], axis=1)
-    weights = solve_least_squares(columns, gradient, determined=False)
-    if weights is None:
-        return None
-    then = take_rows(now, case)
-    return np.asarray(weights[0] * then + weights[1] * np.sign(then))
+    pull = fit_pull(densify(start), densify(value))
+    return None if pull is None else apply_pull(pull, take_rows(now, case))
 
 
 def _scale_case(

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_common_ratio
 from distbench.compare.values import Array, densify, take_numbers
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.diagnose.fit import add_weighted, solve_least_squares
+from distbench.diagnose.fit import add_weighted
 from distbench.diagnose.hypotheses.generic import is_sparse
 from distbench.diagnose.names import name_replicas
 from distbench.trace import GRADIENTS, SUMMED, WHOLE

@@ -6,16 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.values import Array
 from distbench.diagnose.addends import ADDED, list_sources
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.diagnose.fit import (
-    Row,
-    fit_weights,
-    leaves_nothing,
-    predict_rows,
-    solve_least_squares,
-)
+from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
 from distbench.diagnose.names import name_replicas
 
 _NEAR = 1e-3

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.pair import Pair
 from distbench.compare.values import (
     Array,
@@ -16,7 +17,6 @@ from distbench.compare.values import (
     take_numbers,
 )
 from distbench.diagnose.context import Context, Hypothesis, find_base
-from distbench.diagnose.fit import solve_least_squares
 from distbench.trace import WHOLE, TraceKey, Value
 
 _ALL = 1e-5
