@@ -31,9 +31,10 @@ from measured import (
     write_paragraph,
 )
 
+from distbench.options import ENGINES
+
 FIGURES = FOLDER / "engines.json"
 PAGE = ROOT / "docs" / "engines-table.md"
-ENGINES = ("local", "slurm", "ray")
 TARGETS = (
     "docs/examples/my_optimizer.py:make_clipped_sgd",
     "scenarios/optimizers/sgd.py:make_sgd",

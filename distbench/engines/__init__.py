@@ -11,9 +11,7 @@ from distbench.cluster import ALL, ClusterSpec
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.launch.engine import Demand, Engine
 from distbench.launch.local import LocalEngine
-
-MODULES = {"ray": "distbench.engines.ray", "slurm": "distbench.engines.slurm"}
-"""Where the function `open_engine` of each engine is; `local` needs none."""
+from distbench.options import ENGINES
 
 
 class _Opener(Protocol):
@@ -33,7 +31,8 @@ def open_engine(
     """An engine with room for some scenarios at one time.
 
     Args:
-        name: `local`, or a key of `MODULES`.
+        name: One of `distbench.options.ENGINES`. All but `local` are the file of their
+            name here, with a function `open_engine`.
         scenarios: The clusters of each, as they were asked for; it has one at a time.
         jobs: How many scenarios there are at one time at most.
         allow_public: Whether nodes may have addresses that the world can reach.
@@ -45,9 +44,9 @@ def open_engine(
     """
     if name == "local":
         return nullcontext(LocalEngine())
-    if name not in MODULES:
-        raise make_unknown_name_error("Engine", name, ("local", *MODULES))
-    opener: _Opener = importlib.import_module(MODULES[name]).open_engine
+    if name not in ENGINES:
+        raise make_unknown_name_error("Engine", name, ENGINES)
+    opener: _Opener = importlib.import_module(f"{__name__}.{name}").open_engine
     return opener(make_demand(scenarios, jobs), allow_public=allow_public, log=log)
 
 

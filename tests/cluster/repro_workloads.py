@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from distbench.repro.workloads import write_workload
 from distbench.scenario import DTYPES, Scenario
-from distbench.worker.workloads import WORKLOADS
+from distbench.worker.workloads import find_workload
 
 NAMES = (
     "linear",
@@ -27,7 +27,7 @@ EXAMPLES, SEED, STEPS = 16, 7, 3
 
 def compare(name: str, dtype: str) -> None:
     """Raise where an array, a loss or the penalty differs in a bit."""
-    workload = WORKLOADS[name](examples=EXAMPLES, dtype=dtype, seed=SEED)
+    workload = find_workload(name)(examples=EXAMPLES, dtype=dtype, seed=SEED)
     workload.build()
     written = write_workload(
         Scenario(

@@ -12,8 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from distbench.scenario import WORKLOADS
 from distbench.split import shard_slices, split_unevenly
-from distbench.worker.workloads import WORKLOADS, Workload
+from distbench.worker.workloads import Workload, find_workload
 
 EXAMPLES = 8
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -25,12 +26,12 @@ def main(out: Path) -> None:
         [tf.config.LogicalDeviceConfiguration()] * 2,
     )
     results = {
-        "mirrored": {name: take_gradients(cls) for name, cls in WORKLOADS.items()},
+        "mirrored": {name: take_gradients(find_workload(name)) for name in WORKLOADS},
         "linear": {dtype: take_linear(dtype) for dtype in DTYPES},
         "proofs": take_proofs(),
         "data": {
-            name: [make(cls).data(step) for step in (0, 1, 0)]
-            for name, cls in WORKLOADS.items()
+            name: [make(find_workload(name)).data(step) for step in (0, 1, 0)]
+            for name in WORKLOADS
         },
     }
     out.write_bytes(pickle.dumps(results))
@@ -74,7 +75,7 @@ def take_gradients(cls: type[Workload]) -> dict[str, Any]:
 
 def take_linear(dtype: str) -> dict[str, Any]:
     """Loss and gradients of the whole batch and of each single example."""
-    workload = make(WORKLOADS["linear"], dtype)
+    workload = make(find_workload("linear"), dtype)
     workload.build()
     batch = tuple(map(tf.constant, workload.data(1)))
     singles = [tuple(a[i : i + 1] for a in batch) for i in range(EXAMPLES)]
@@ -90,10 +91,10 @@ def take_proofs() -> dict[tuple[str, int], bool]:
     proofs = {}
     for dtype in DTYPES:
         for examples in (6, 8, 16, 128, 1024):
-            linear = WORKLOADS["linear"](examples=examples, dtype=dtype, seed=3)
+            linear = find_workload("linear")(examples=examples, dtype=dtype, seed=3)
             shards = split_unevenly(examples, 4)
             proofs[dtype, examples] = linear.prove_exact(0, shards)
-    mlp = make(WORKLOADS["mlp"])
+    mlp = make(find_workload("mlp"))
     proofs["mlp", EXAMPLES] = mlp.prove_exact(0, (5, 3))
     return proofs
 

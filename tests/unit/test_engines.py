@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import socket
 import sys
 
 import pytest
 
 from distbench.cluster import ClusterSpec
-from distbench.engines import MODULES, make_demand, open_engine, ray, slurm
+from distbench.engines import make_demand, open_engine, ray, slurm
 from distbench.errors import BadInputError
 from distbench.launch.engine import Demand
 from distbench.launch.local import LocalEngine
@@ -20,7 +21,9 @@ def parse(*texts: str) -> list[ClusterSpec]:
 
 
 def test_every_engine_of_the_options_can_be_opened() -> None:
-    assert set(ENGINES) == {"local", *MODULES}
+    for name in set(ENGINES) - {"local"}:
+        module = importlib.import_module(f"distbench.engines.{name}")
+        assert callable(module.open_engine)
     with open_engine("local", [parse("mwms:all")]) as engine:
         assert isinstance(engine, LocalEngine)
 

@@ -100,7 +100,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "launch": {"errors", "cluster", "escape", "machine"},
     "agent": {"errors", "cluster", "launch", "machine"},
-    "engines": {"errors", "cluster", "launch", "machine", "agent"},
+    "engines": {"errors", "cluster", "launch", "machine", "agent", "options"},
     "worker.state": {"errors", "scenario", "trace"},
     "worker.process": {"errors", "cluster", "launch", "worker.state"},
     "worker.taps": {"launch", "stop", "trace", "worker.process", "worker.state"},

@@ -6,7 +6,7 @@ import sys
 from typing import Any, Literal
 
 from distbench.errors import BadInputError
-from distbench.scenario import MODEL, PIPELINE, PROGRAM, Scenario
+from distbench.scenario import MODEL, PIPELINE, PROGRAM, WORKLOADS, Scenario
 from distbench.worker.families import name_family
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.stepping.program import METHODS, Program, name_subject
@@ -14,7 +14,6 @@ from distbench.worker.subjects.keras_model import KerasModelProgram, name_keras
 from distbench.worker.subjects.optimizer_program import OptimizerProgram
 from distbench.worker.subjects.pipeline_program import PipelineProgram
 from distbench.worker.subjects.user_program import UserProgram
-from distbench.worker.workloads import WORKLOADS
 
 Kind = Literal["optimizer", "program", "pipeline", "model"]
 _PIPELINES = ("dataset_fn", "dataset")

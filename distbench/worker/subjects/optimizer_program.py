@@ -19,7 +19,7 @@ from distbench.worker.stepping.program import (
 )
 from distbench.worker.subjects.keras_model import name_keras
 from distbench.worker.subjects.paths import AGGREGATION_PATHS
-from distbench.worker.workloads import WORKLOADS
+from distbench.worker.workloads import find_workload
 
 
 class OptimizerProgram(Program):
@@ -37,7 +37,7 @@ class OptimizerProgram(Program):
         self._factory = factory
         self._path_name = scenario.path
         self._path = AGGREGATION_PATHS[scenario.path]
-        self._workload = WORKLOADS[scenario.workload](
+        self._workload = find_workload(scenario.workload)(
             examples=count_examples(scenario),
             dtype=scenario.dtype,
             seed=scenario.seed,

@@ -1,24 +1,14 @@
-"""The workloads of the bench, by name."""
+"""The workloads of the bench: each is the file of its name."""
 
 from __future__ import annotations
 
-from distbench.worker.workloads.base import Workload
-from distbench.worker.workloads.constrained import Constrained
-from distbench.worker.workloads.counting import Counting
-from distbench.worker.workloads.embedding import Embedding
-from distbench.worker.workloads.linear import Linear
-from distbench.worker.workloads.mlp import Mlp
-from distbench.worker.workloads.overflow import Overflow
-from distbench.worker.workloads.regularized import Regularized
+import importlib
+from typing import cast
 
-WORKLOADS: dict[str, type[Workload]] = {
-    "linear": Linear,
-    "mlp": Mlp,
-    "embedding": Embedding,
-    "regularized": Regularized,
-    "constrained": Constrained,
-    "overflow": Overflow,
-    "counting": Counting,
-}
+from distbench.worker.workloads.base import Workload as Workload
 
-__all__ = ["WORKLOADS", "Workload"]
+
+def find_workload(name: str) -> type[Workload]:
+    """The class of one of `distbench.scenario.WORKLOADS`: `Linear` of `linear`."""
+    module = importlib.import_module(f"{__name__}.{name}")
+    return cast(type[Workload], getattr(module, name.capitalize()))

@@ -24,7 +24,6 @@ class Workload(abc.ABC):
     both depend on nothing but `examples`, `dtype`, `seed` and the step number.
 
     Attributes:
-        name: Name on the command line.
         dyadic: Whether the exact tier is possible (see `prove_exact`).
         examples: Size of the global batch, G.
         dtype: Dtype of variables, floating-point data and losses.
@@ -32,7 +31,6 @@ class Workload(abc.ABC):
         steps: Number of steps that are run in all.
     """
 
-    name: ClassVar[str]
     dyadic: ClassVar[bool] = False
 
     def __init__(self, *, examples: int, dtype: str, seed: int, steps: int = 3) -> None:

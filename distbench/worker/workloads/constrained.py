@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import tensorflow as tf
 
@@ -21,8 +19,6 @@ class Constrained(Workload):
     that a gradient list without its None is paired with the wrong variables. `data`
     has x: [G, 6] and targets: [G, 3].
     """
-
-    name: ClassVar[str] = "constrained"
 
     def data(self, step: int) -> tuple[Array, ...]:
         """The inputs: [G, 6] and targets: [G, 3]."""

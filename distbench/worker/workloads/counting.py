@@ -27,7 +27,6 @@ class Counting(Workload):
     moves when its own step is applied, as far as a rule works element by element.
     """
 
-    name: ClassVar[str] = "counting"
     dyadic: ClassVar[bool] = True
 
     def data(self, step: int) -> tuple[Array, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import tensorflow as tf
 
@@ -24,8 +22,6 @@ class Embedding(Workload):
     rows are never looked up; of the others each step touches some. `data` has ids:
     int32 [G, 5] and labels: int32 [G].
     """
-
-    name: ClassVar[str] = "embedding"
 
     def data(self, step: int) -> tuple[Array, ...]:
         """The rows to look up: int32 [G, 5], and the labels: int32 [G]."""

@@ -26,7 +26,6 @@ class Linear(Workload):
     has x: [G, 3] and t: [G, 2].
     """
 
-    name: ClassVar[str] = "linear"
     dyadic: ClassVar[bool] = True
 
     def __init__(self, *, examples: int, dtype: str, seed: int, steps: int = 3) -> None:

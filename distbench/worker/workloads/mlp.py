@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -21,8 +20,6 @@ class Mlp(Workload):
     shuffled once, and the steps walk through them. Units saturate instead of dying and
     the background is -1, not 0: a gradient that is 0 anyway would hide a lost one.
     """
-
-    name: ClassVar[str] = "mlp"
 
     def __init__(self, *, examples: int, dtype: str, seed: int, steps: int = 3) -> None:
         super().__init__(examples=examples, dtype=dtype, seed=seed, steps=steps)

@@ -19,7 +19,6 @@ class Overflow(Linear):
     loss scale skips the step there; on a cluster all replicas have to.
     """
 
-    name: ClassVar[str] = "overflow"
     dyadic: ClassVar[bool] = False
 
     def data(self, step: int) -> tuple[Array, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import tensorflow as tf
 
 from distbench.worker.workloads.base import Array, Workload
@@ -21,8 +19,6 @@ class Regularized(Workload):
 
     The bias is not regularised. `data` has x: [G, 6] and targets: [G, 2].
     """
-
-    name: ClassVar[str] = "regularized"
 
     def data(self, step: int) -> tuple[Array, ...]:
         """The inputs: [G, 6] and targets: [G, 2]."""
