@@ -171,8 +171,10 @@ CODES = (
         ),
         confirm="Raise the limit until nothing is clipped: the finding disappears.",
         fix=(
-            "Clip what was summed: global_clipnorm= of the optimizer, "
-            "gradient_transformers=, or a gradient_aggregator that sums, then clips."
+            "Clip what was summed: global_clipnorm= of an optimizer of tf_keras, "
+            "gradient_transformers=, or a gradient_aggregator that sums, then clips. "
+            "Keras 3 clips before it sums: there sum by all_reduce, clip, and divide "
+            "by the replicas, as apply adds up again."
         ),
     ),
     Code(
