@@ -37,6 +37,8 @@ _STANDARD = re.compile(r"[/\\]python3\.\d+[/\\](?!site-packages|dist-packages)")
 filtered out, so that the innermost one is of a context manager around them."""
 _NODE = re.compile(r"\s*;?\s*NodeDef: .*", re.DOTALL)
 """Each task of a collective runs an op of its own: one sends, the others receive."""
+_OP = re.compile(r"\{\{node [^}]*\}\} = (\w+)\[[^]]*\]\([^)]*\)")
+"""What an op is called, and those that it takes: models name and compute others."""
 _NUMBER = re.compile(r"(?<=\w)_\d+\b")
 """What tells the second op of a name from the first."""
 _REMOTE = re.compile(r"\s*Additional GRPC error information .*", re.DOTALL)
@@ -181,4 +183,5 @@ def _get_core(message: str) -> str:
     """What an exception says of every subject, in every task and process."""
     for pattern in (_ADDRESS, _REMOTE, _NODE, _NUMBER):
         message = pattern.sub("", message)
+    message = _OP.sub(r"\1", message)
     return _PATH.sub("/", message)

@@ -76,6 +76,11 @@ XLA = (
     "Additional GRPC error information from remote target /job:worker/task:{task} "
     "while calling /tensorflow.eager.EagerService/Enqueue: :UNKNOWN:{rest}"
 )
+SHAPES = (
+    "Invalid reduction dimension 0 for input with 0 dimensions. for "
+    "'{{{{node {node}}}}} = {op}[T=DT_FLOAT, keep_dims=false]({inputs})' "
+    "with input shapes: [], []"
+)
 ASSERTED = "assertion failed: [{words}] [[{{{{node {node}}}}}]]"
 
 
@@ -102,13 +107,33 @@ def fail(message: str, exception: str = "InvalidArgumentError") -> TaskFailedErr
             fail(ASSERTED.format(words="not so", node="Assert/Assert")),
             False,
         ),
+        (
+            fail(SHAPES.format(node="Sum_3", op="Sum", inputs="mean, Sum_3/indices")),
+            fail(SHAPES.format(node="Sum", op="Sum", inputs="loss/mse/Mul, Sum/i")),
+            True,
+        ),
+        (
+            fail(SHAPES.format(node="Sum_3", op="Sum", inputs="mean, Sum_3/indices")),
+            fail(SHAPES.format(node="Sum_3", op="Max", inputs="mean, Sum_3/indices")),
+            False,
+        ),
         (fail("no"), fail("no", "ValueError"), False),
         (fail("feed 'a/b/cond' [[{{node a/c..."), fail("feed 'a/long..."), True),
         (fail("feed 'a/b/cond' [[{{node a/c..."), fail("run 'a/long..."), False),
         (fail("feed 'a/b' twice"), fail("feed 'a/c"), False),
         (fail("Incompatible shapes: [3] vs. [5]"), fail("No such op"), False),
     ],
-    ids=["names", "words", "types", "cut", "cut-others", "whole", "others"],
+    ids=[
+        "names",
+        "words",
+        "inputs",
+        "ops",
+        "types",
+        "cut",
+        "cut-others",
+        "whole",
+        "others",
+    ],
 )
 def test_two_failures_are_alike_if_names_alone_tell_them_apart(
     ours: TaskFailedError, theirs: TaskFailedError, expected: bool
