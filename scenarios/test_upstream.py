@@ -35,12 +35,12 @@ def shown_by(entry: str) -> pytest.MarkDecorator:
 def expect_fault(check: Callable) -> Callable:
     """Runs the scenario, which is due to pass and shows one known fault instead."""
 
-    def run(code: str, phase: str, *, origin: str = CONTROLLED, **options) -> None:
+    def run(code: str, phase: str, **options) -> None:
         verdict = check(**options)
         if verdict:
             return
         first = verdict.findings[0]
-        assert (first.code, first.phase, first.origin) == (code, phase, origin)
+        assert (first.code, first.phase, first.origin) == (code, phase, CONTROLLED)
         raise StillWrongError(first.explanation)
 
     return run
@@ -208,8 +208,31 @@ def test_fit_trains_on_workers(expect_fault):
     "upstream.py", "make_scalar_loss", clusters=["mirrored:2"], kinds=["mirrored"]
 )
 def test_a_mean_is_divided_by_the_replicas(expect_fault):
-    # A stock model has a stock loss, so the control does not show it.
-    expect_fault("loss-not-scaled", "loss", origin="subject")
+    expect_fault("loss-not-scaled", "loss")
+
+
+@shown_by("losses_divide_by_each_shards_mask")
+@pytest.mark.programs(
+    "upstream.py", "make_masked", clusters=["mirrored:2"], kinds=["mirrored"]
+)
+def test_every_word_counts_once(expect_fault):
+    expect_fault("mean-of-means", "loss")
+
+
+@shown_by("keras3_replicas_share_their_losses")
+@pytest.mark.programs(
+    "upstream.py", "make_sharing_losses", clusters=["mirrored:2"], kinds=["mirrored"]
+)
+def test_each_replica_has_its_layers_own_losses(expect_fault):
+    expect_fault("scale-error", "loss")
+
+
+@shown_by("keras3_steps_at_once_raise")
+@pytest.mark.programs(
+    "upstream.py", "make_several_steps", clusters=["mirrored:2"], kinds=["mirrored"]
+)
+def test_several_steps_are_taken_at_once(expect_fault):
+    expect_fault("raises", "step")
 
 
 @shown_by("shards_without_a_name_share_a_slot")

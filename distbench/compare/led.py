@@ -86,10 +86,13 @@ def list_led(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
 def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
     """A variable that holds what shards alone make of it, and not the whole batch.
 
-    A moving average of batch statistics that nobody synchronises is such.
+    A moving average of batch statistics that nobody synchronises is such; what a
+    metric counts is no part of a loss.
     """
+    counted = {path for metric in evidence.observed.metrics for path in metric.state}
     for info in evidence.observed.variables:
-        if info.role != "variable" or is_trained(evidence, info.path):
+        is_model = info.role == "variable" and info.path not in counted
+        if not is_model or is_trained(evidence, info.path):
             continue
         key = TraceKey(step=0, phase="variable", variable=info.path)
         whole, led = evidence.reference.get(key), _find_led(evidence, noise, key)

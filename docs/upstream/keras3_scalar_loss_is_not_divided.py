@@ -6,7 +6,8 @@ with N times the gradient if f returns a mean, and with the right one if f retur
 loss for each example. tf_keras divides both (`LossesContainer.__call__` in
 tf_keras/src/engine/compile_utils.py).
 
-distbench: `loss-not-scaled` at `loss`. No thread on Keras 3 was found.
+distbench: `loss-not-scaled` at `loss`, origin `framework`. No thread on Keras 3 was
+found.
 """
 
 import keras

@@ -78,6 +78,31 @@ def make_scalar_loss() -> Any:
     return _make_model(loss=_compute_mean)
 
 
+def make_masked() -> Any:
+    """losses_divide_by_each_shards_mask."""
+    layers = [keras.layers.Embedding(9, 3, mask_zero=True), keras.layers.Dense(2)]
+    model = keras.Sequential([keras.layers.Input((5,)), *layers])
+    model.compile(keras.optimizers.SGD(0.125), "mse")
+    return model
+
+
+def make_sharing_losses() -> Any:
+    """keras3_replicas_share_their_losses."""
+    layers = [
+        keras.layers.Dense(4, activity_regularizer="l2"),
+        keras.layers.BatchNormalization(synchronized=True),
+    ]
+    return _make_model(*layers, loss="mse")
+
+
+def make_several_steps() -> Any:
+    """keras3_steps_at_once_raise."""
+    model = _make_model(loss="mse")
+    sgd = keras.optimizers.SGD(0.125)
+    model.compile(sgd, "mse", jit_compile=False, steps_per_execution=3)
+    return model
+
+
 def _compute_mean(true: Any, predicted: Any) -> Any:
     return keras.ops.mean((true - predicted) ** 2)
 
@@ -102,4 +127,12 @@ def _take_seven(step: int) -> tuple[Any, Any]:
     return inputs[:7], targets[:7]
 
 
+def _take_words(step: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(step)
+    words = rng.integers(1, 9, size=(8, 5))
+    words[np.arange(5) >= np.arange(1, 9)[:, None]] = 0
+    return words, rng.normal(size=(8, 5, 2)).astype("float32")
+
+
+make_masked.data = _take_words  # type: ignore[attr-defined]  # a function's own
 make_for_last_batch.data = _take_seven  # type: ignore[attr-defined]  # a function's own

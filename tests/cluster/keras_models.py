@@ -368,6 +368,45 @@ def make_eager() -> Any:
     return model
 
 
+class Masked:
+    """A subclassed model of words with a mask, by whose number Keras divides."""
+
+    __name__ = "Masked"
+
+    def __call__(self) -> Any:
+        import tf_keras as keras
+
+        class Model(keras.Model):
+            def __init__(self) -> None:
+                super().__init__()
+                self.words = keras.layers.Embedding(9, 3, mask_zero=True)
+                self.out = keras.layers.Dense(1)
+
+            def call(self, words: Any) -> Any:
+                return self.out(self.words(words))
+
+        model = Model()
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        return model
+
+    def data(self, step: int) -> Any:
+        words = np.random.default_rng(step).integers(1, 9, size=(8, 5))
+        words[np.arange(5) >= np.arange(1, 9)[:, None]] = 0
+        return words, _draw(step, 8, 5, 1)
+
+
+make_masked = Masked()
+
+
+def make_losses_of_examples() -> Any:
+    """A loss that nobody reduces: a tape takes the gradient of its sum."""
+    import tf_keras as keras
+
+    model = make_dense()
+    model.compile("sgd", keras.losses.MeanSquaredError(reduction="none"))
+    return model
+
+
 def make_uncompiled() -> Any:
     """A model without an optimizer."""
     import keras

@@ -23,7 +23,15 @@ from grouped_training import (
 
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
-from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value, VariableInfo
+from distbench.trace import (
+    INITIAL,
+    WHOLE,
+    MetricInfo,
+    Trace,
+    TraceKey,
+    Value,
+    VariableInfo,
+)
 from distbench.verdict import Status
 
 COUNTED = (0.5, 0.3, 0.2)
@@ -111,6 +119,14 @@ def test_statistics_of_the_own_examples_leave_features_no_measure() -> None:
     assert synchronised.status is Status.FAIL
     right = note(Exchanging().make_evidence(), "features")
     assert judge(keep_statistic(right, (4.0, 4.0, 4.0))).status is Status.PASS
+
+
+def test_what_a_metric_counts_of_its_own_examples_is_no_part_of_a_loss() -> None:
+    evidence = note(Simulator(by_statistics).make_evidence(), "features")
+    evidence = keep_statistic(evidence, (3.0, 3.0, 3.0))
+    shown = MetricInfo(name="shown", state=("moving",))
+    observed = replace(evidence.observed, metrics=(shown,))
+    assert judge(replace(evidence, observed=observed)).status is Status.FAIL
 
 
 def by_count(replica: int, _: Shards) -> float:

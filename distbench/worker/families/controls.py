@@ -6,12 +6,8 @@ SGD, whose momentum gives it a slot: some of the framework's faults are in its s
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 _RATE = 0.125
 _MOMENTUM = 0.5
@@ -52,64 +48,6 @@ def make_stock(kind: Any, config: Mapping[str, Any]) -> Any:
     if hasattr(kind, "from_config"):
         return kind.from_config(dict(config))
     return kind(**config)
-
-
-class ModelControl:
-    """A stock model with a stock optimizer, as a subject of its own.
-
-    Args:
-        name: See `make_control`.
-        options: See `make_control`.
-        stock: See `make_control`.
-        wrap: See `make_control`.
-        keras: The package of the model, `tf_keras` or `keras`.
-        examples: Sizes of the global batches, by step.
-        normalised: Whether a layer keeps statistics of its inputs.
-        compiled: Whether XLA compiles the step.
-        at_once: How many steps a call of the train function may take.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        options: Mapping[str, float],
-        stock: Made | None = None,
-        wrap: Made | None = None,
-        *,
-        keras: str,
-        examples: Sequence[int],
-        normalised: bool,
-        compiled: bool,
-        at_once: int,
-    ) -> None:
-        self._make_optimizer = partial(make_control, name, options, stock, wrap)
-        self._keras = keras
-        self._examples = examples
-        self._normalised = normalised
-        self._compiled = compiled
-        self._at_once = at_once
-
-    def __call__(self) -> Any:
-        """Make and compile the model."""
-        keras = importlib.import_module(self._keras)
-        layers = [keras.layers.Input((3,)), keras.layers.Dense(2)]
-        if self._normalised:
-            layers.append(keras.layers.BatchNormalization())
-        model = keras.Sequential(layers)
-        model.compile(
-            self._make_optimizer(),
-            "mse",
-            jit_compile=self._compiled,
-            steps_per_execution=self._at_once,
-        )
-        return model
-
-    def data(self, step: int) -> Any:
-        """Inputs and targets."""
-        examples = self._examples[step % len(self._examples)]
-        rng = np.random.default_rng((step, examples))
-        shapes = ((examples, 3), (examples, 2))
-        return tuple(rng.normal(size=shape).astype(np.float32) for shape in shapes)
 
 
 def make_legacy_sgd() -> Any:

@@ -20,7 +20,13 @@ from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
 from distbench.scenario import Scenario
 from distbench.worker.families import describe_control, name_family
-from distbench.worker.families.controls import ModelControl
+from distbench.worker.families.controls import make_control
+from distbench.worker.families.model_controls import (
+    RebuiltModel,
+    SmallModel,
+    describe_model,
+    is_own,
+)
 from distbench.worker.process.intercept import call_converted, intercept
 from distbench.worker.state.metrics import is_metric
 from distbench.worker.state.variables import find_held
@@ -73,6 +79,8 @@ class KerasModelProgram(Program):
         self._may_compile = scenario.jit is not False and scenario.spec.device != "gpu"
         self._model: Any = None
         self._is_watched = False
+        self._is_masked = False
+        self._has_scalar_loss = False
         self._told: Counter[int] = Counter()
 
     def build(self, strategy: tf.distribute.Strategy) -> None:  # noqa: ARG002  # its scope is entered
@@ -85,6 +93,7 @@ class KerasModelProgram(Program):
         batch = self.data(0)
         if name_keras(model) == "keras":
             model._symbolic_build(data_batch=batch)
+            self._watch_losses()
         elif not model.built:
             model(batch[0] if isinstance(batch, tuple) else batch)
         for optimizer in self.optimizers():
@@ -122,11 +131,32 @@ class KerasModelProgram(Program):
     def _tell_loss(
         self, session: Session, original: Any, *args: Any, **kwargs: Any
     ) -> Any:
+        self._note_mask(args, kwargs)
         loss = call_converted(original, *args, **kwargs)
         if loss is not None:
             self._told[session.board.find_replica()] += 1
-            session.tap_loss(loss)
+            # A tape differentiates the sum of what has dimensions.
+            session.tap_loss(tf.reduce_sum(loss))
         return loss
+
+    def _note_mask(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """See whether Keras' own reduction of its own losses gets to know of a mask."""
+        told = tf.nest.flatten([*args, *kwargs.values()])
+        self._is_masked |= has_own_loss(self._model) and any(
+            getattr(tensor, "_keras_mask", None) is not None for tensor in told
+        )
+
+    def _watch_losses(self) -> None:
+        """Look at what losses of Keras 3 give before they are reduced."""
+        if is_own(type(self._model).compute_loss.__module__):
+            compiled = getattr(self._model, "_compile_loss", None)
+            for place in getattr(compiled, "_flat_losses", None) or ():
+                intercept(place.loss, "call", self._note_rank)
+
+    def _note_rank(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        values = call_converted(original, *args, **kwargs)
+        self._has_scalar_loss |= len(values.shape) == 0
+        return values
 
     def _find_loss(self, session: Session, logs: Any) -> Any:
         """What a step differentiates; of several things none is the replica's loss."""
@@ -210,13 +240,25 @@ class KerasModelProgram(Program):
         self, optimizers: Sequence[Any], *, keeps_descent: bool = False
     ) -> Any:
         """A stock model with a stock optimizer of the same family."""
-        return ModelControl(
-            *describe_control(optimizers[0], keeps_descent=keeps_descent),
-            keras=name_keras(self._model) or "",
-            examples=[count_batch(self.data(s)) for s in range(self._steps)],
-            normalised=bool(self._model.non_trainable_weights),
+        model, keras = self._model, name_keras(self._model) or ""
+        make = partial(
+            make_control, *describe_control(optimizers[0], keeps_descent=keeps_descent)
+        )
+        batches = [self.data(step) for step in range(self._steps)]
+        described = describe_model(model, keras, batches)
+        if described is not None:
+            return RebuiltModel(
+                keras=keras, described=described, batches=batches, make_optimizer=make
+            )
+        return SmallModel(
+            keras=keras,
+            make_optimizer=make,
+            examples=[count_batch(batch) for batch in batches],
+            normalised=bool(model.non_trainable_weights),
+            masked=self._is_masked,
+            scalar=self._has_scalar_loss,
             compiled=self.is_compiled,
-            at_once=int(getattr(self._model, "steps_per_execution", None) or 1),
+            at_once=int(getattr(model, "steps_per_execution", None) or 1),
         )
 
 
@@ -300,6 +342,13 @@ def check_model(model: Any, name: str) -> None:
             f"'{name}' returned a model with run_eagerly=True. Expected: one whose "
             "step is traced, which is what trains on a cluster. Leave the option out."
         )
+
+
+def has_own_loss(model: Any) -> bool:
+    """Whether Keras' own losses and reductions alone make up a model's loss."""
+    losses = [loss for loss in tf.nest.flatten(model.loss) if not isinstance(loss, str)]
+    makers = [type(model).compute_loss, *losses]
+    return all(is_own(maker.__module__) for maker in makers if maker is not None)
 
 
 def _skip(original: Any, *args: Any, **kwargs: Any) -> None:

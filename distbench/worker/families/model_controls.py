@@ -1,0 +1,184 @@
+"""Stock models: what shows the same finding with these is not the subject's fault.
+
+Of a model that consists of Keras' own parts alone it is the same again, made from its
+description and given the same data. Else it is a small one with the same traits.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+_OWN = ("keras", "tf_keras")
+"""Packages whose classes a description may name."""
+_MOST_BYTES = 16 << 20
+"""How large batches may be that are written down for a control that is seldom asked."""
+
+
+class RebuiltModel:
+    """A model made from its description, as a subject of its own.
+
+    Args:
+        keras: The package of the model, `tf_keras` or `keras`.
+        described: See `describe_model`.
+        batches: What it trained on, by step.
+        make_optimizer: Makes its optimizer.
+    """
+
+    def __init__(
+        self,
+        *,
+        keras: str,
+        described: Mapping[str, Any],
+        batches: Sequence[Any],
+        make_optimizer: Callable[[], Any],
+    ) -> None:
+        self._keras = keras
+        self._described = described
+        self._batches = batches
+        self._make_optimizer = make_optimizer
+
+    def __call__(self) -> Any:
+        """Make and compile the model."""
+        saving = importlib.import_module(self._keras).saving
+        described = dict(self._described)
+        compiled = dict(described.pop("compile_config"))
+        del compiled["optimizer"]
+        model = saving.deserialize_keras_object(described)
+        options = saving.deserialize_keras_object(compiled)
+        model.compile(optimizer=self._make_optimizer(), **options)
+        return model
+
+    def data(self, step: int) -> Any:
+        """The global batch of a step."""
+        return self._batches[step % len(self._batches)]
+
+
+class SmallModel:
+    """A model of a layer or two, as a subject of its own.
+
+    Args:
+        keras: The package of the model, `tf_keras` or `keras`.
+        make_optimizer: Makes its optimizer.
+        examples: Sizes of the global batches, by step.
+        normalised: Whether a layer keeps statistics of its inputs.
+        masked: Whether what is predicted has a mask.
+        scalar: Whether a loss is a mean already when Keras gets it.
+        compiled: Whether XLA compiles the step.
+        at_once: How many steps a call of the train function may take.
+    """
+
+    def __init__(
+        self,
+        *,
+        keras: str,
+        make_optimizer: Callable[[], Any],
+        examples: Sequence[int],
+        normalised: bool,
+        masked: bool,
+        scalar: bool,
+        compiled: bool,
+        at_once: int,
+    ) -> None:
+        self._make_optimizer = make_optimizer
+        self._keras = keras
+        self._examples = examples
+        self._normalised = normalised
+        self._masked = masked
+        self._scalar = scalar
+        self._compiled = compiled
+        self._at_once = at_once
+
+    def __call__(self) -> Any:
+        """Make and compile the model."""
+        keras = importlib.import_module(self._keras)
+        layers = [keras.layers.Input((5, 3) if self._masked else (3,))]
+        if self._masked:
+            layers.append(keras.layers.Masking())
+        layers.append(keras.layers.Dense(2))
+        if self._normalised:
+            layers.append(keras.layers.BatchNormalization())
+        model = keras.Sequential(layers)
+        model.compile(
+            self._make_optimizer(),
+            _average_squares if self._scalar else "mse",
+            jit_compile=self._compiled,
+            steps_per_execution=self._at_once,
+        )
+        return model
+
+    def data(self, step: int) -> Any:
+        """Inputs and targets; with a mask, sequences of 1 to 5 elements."""
+        examples = self._examples[step % len(self._examples)]
+        rng = np.random.default_rng((step, examples))
+        times = (5,) if self._masked else ()
+        shapes = ((examples, *times, 3), (examples, *times, 2))
+        inputs, targets = (rng.normal(size=s).astype(np.float32) for s in shapes)
+        if self._masked:
+            lengths = 1 + np.arange(examples) * 5 // examples
+            inputs[np.arange(5) >= lengths[:, None]] = 0
+        return inputs, targets
+
+
+def _average_squares(true: Any, predicted: Any) -> Any:
+    return tf.reduce_mean(tf.square(true - predicted))
+
+
+def describe_model(
+    model: Any, keras: str, batches: Sequence[Any]
+) -> Mapping[str, Any] | None:
+    """What to make a model from again; None if there is more to it than Keras' own.
+
+    Its optimizer is left aside, whatever it is.
+
+    Args:
+        model: A compiled one.
+        keras: Its package.
+        batches: What it trains on: arrays, or nests of them.
+    """
+    layers = [model, *model._flatten_layers(include_self=False)]
+    if not all(is_own(type(layer).__module__) for layer in layers):
+        return None
+    if count_bytes(batches) > _MOST_BYTES:
+        return None
+    saving = importlib.import_module(keras).saving
+    with warnings.catch_warnings():
+        # Of a lambda, which is then found below.
+        warnings.simplefilter("ignore")
+        described = dict(saving.serialize_keras_object(model))
+    compiled = described["compile_config"]
+    described["compile_config"] = {**compiled, "optimizer": None}
+    return described if _names_own_alone(described) else None
+
+
+def count_bytes(nest: Any) -> int:
+    """Size of all arrays in a nest of tuples, lists and mappings."""
+    if isinstance(nest, Mapping):
+        return sum(map(count_bytes, nest.values()))
+    if isinstance(nest, (list, tuple)):
+        return sum(map(count_bytes, nest))
+    return int(np.asarray(nest).nbytes)
+
+
+def _names_own_alone(described: Any) -> bool:
+    """Whether a description names no class or function but Keras' own."""
+    if isinstance(described, Mapping):
+        if described.get("class_name") == "__lambda__":
+            return False
+        is_registered = described.get("registered_name") is not None
+        if is_registered and not is_own(described.get("module") or ""):
+            return False
+        return all(map(_names_own_alone, described.values()))
+    if isinstance(described, (list, tuple)):
+        return all(map(_names_own_alone, described))
+    return True
+
+
+def is_own(module: str) -> bool:
+    """Whether a module, by its name, is part of Keras."""
+    return module.partition(".")[0] in _OWN
