@@ -9,7 +9,7 @@ import pytest
 from training_simulator import KERNEL, TABLE, Fault, observe, reduce_with, to_array
 
 from distbench.compare.comparison import compare_evidence, judge_pair
-from distbench.compare.measure import Margin
+from distbench.compare.measure import Margin, measure_error
 from distbench.compare.noise import measure_noise
 from distbench.compare.pair import Pair
 from distbench.compare.vacuity import find_weak_phases
@@ -17,6 +17,7 @@ from distbench.compare.values import (
     align_values,
     are_equal,
     measure_norm,
+    measure_size,
     name_dtype,
     round_to,
 )
@@ -80,6 +81,23 @@ def test_rows_that_did_not_overflow_have_a_bound():
     )
     margin = measure_noise(spoilt).find_margin(key, np.array([[1.0], [np.nan]]))
     assert 0 < margin.widest < 1e-4
+
+
+def test_a_factor_of_all_elements_is_seen_where_no_element_is_far_enough_off():
+    """Of state it is not asked for: what stays as it was has the ratio 1 as well."""
+    evidence = observe(replicas=4)
+    noise = measure_noise(evidence)
+    found = {
+        phase: next(evidence.reference.select(step=0, phase=phase, variable=KERNEL))
+        for phase in ("local_gradient", "reduced_gradient", "variable")
+    }
+    for phase, (key, value) in found.items():
+        expected = to_array(value).astype(np.float64)
+        margin = noise.find_margin(key, expected)
+        factor = 1 + 0.9 * margin.widest / measure_size(expected)
+        measure = measure_error(factor * expected, expected, margin)
+        is_seen = phase != "variable"
+        assert (measure.wrong, measure.by == "ratio") == (is_seen, is_seen), phase
 
 
 def test_the_order_of_the_rows_says_nothing():
