@@ -12,9 +12,7 @@ import pytest
 from swept import swept
 from training_simulator import KERNEL, Fault, observe, to_array
 
-from distbench.compare.comparison import Comparison, Judged
 from distbench.diagnose.judge import judge
-from distbench.diagnose.links import judge_chain
 from distbench.trace import WHOLE
 from distbench.verdict import Status
 
@@ -106,71 +104,6 @@ def test_what_one_replica_has_wrong_is_not_undone_by_the_sum(replicas, size):
     setup = {"replicas": replicas, "examples": 8 * replicas, "steps": 3}
     spoilt = observe(scale_kernel(1 + size), **setup)
     assert judge(run_shards_again(spoilt)).status is Status.FAIL
-
-
-def compare(relation, phase, *, error, bound):
-    return Judged(
-        comparison=Comparison(
-            step=0,
-            call=0,
-            phase=phase,
-            variable=KERNEL,
-            replica=0,
-            relation=relation,
-            against="",
-            error=error,
-            bound=bound,
-            error_over_bound=error / bound,
-            ratio=1 + error,
-            wrong=error > bound,
-            effective=True,
-            hidden=False,
-            change=1.0,
-            resolution=bound,
-        )
-    )
-
-
-@pytest.mark.parametrize(
-    ("later", "undone"),
-    [(0.0, True), (1e-6, True), (9e-6, False)],
-    ids=["all-right", "noise", "the-error-less-the-noise"],
-)
-def test_what_a_later_value_still_has_was_not_undone(later, undone):
-    """Of an error of 1.5 bounds that is passed on, noise may leave less than one."""
-    chain = judge_chain(
-        [
-            compare("follows", "reduced_gradient", error=1.5e-5, bound=1e-7),
-            compare("reference", "applied_gradient", error=later, bound=1e-5),
-        ],
-        {},
-        free=False,
-    )
-    assert (len(chain.forgiven), len(chain.broken)) == ((1, 0) if undone else (0, 1))
-
-
-@pytest.mark.parametrize(
-    ("later", "free", "kind"),
-    [
-        (1e-6, True, "undecided"),
-        (2e-2, True, "broken"),
-        (1e-6, False, "broken"),
-    ],
-    ids=["hidden", "shown", "not-free"],
-)
-def test_what_no_outcome_of_a_free_run_shows_is_left_open(later, free, kind):
-    """A factor that may be undone, for all that the noise of the outcome lets see."""
-    chain = judge_chain(
-        [
-            compare("follows", "reduced_gradient", error=1e-3, bound=1e-7),
-            compare("reference", "applied_gradient", error=later, bound=1e-2),
-        ],
-        {},
-        free=free,
-    )
-    assert [link.comparison.phase for link in getattr(chain, kind)][:1] == [
-        "reduced_gradient"
-    ]
 
 
 def test_scaled_up_and_averaged_is_still_undone():

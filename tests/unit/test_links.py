@@ -1,0 +1,104 @@
+"""Which breaks of the chain of a step are faults, and which ones are undone."""
+
+from __future__ import annotations
+
+import pytest
+
+from distbench.compare.comparison import Comparison, Judged
+from distbench.diagnose.links import judge_chain
+
+
+def compare(relation, phase, *, error, bound, step=0):
+    """A value of 1, or a state that moves by 1, that is too large by an error."""
+    return Judged(
+        comparison=Comparison(
+            step=step,
+            call=0,
+            phase=phase,
+            variable="kernel",
+            replica=0,
+            relation=relation,
+            against="",
+            error=error,
+            bound=bound,
+            error_over_bound=error / bound,
+            ratio=1 + error,
+            wrong=error > bound,
+            effective=True,
+            hidden=False,
+            change=1.0,
+            resolution=bound,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("later", "undone"),
+    [(0.0, True), (1e-6, True), (9e-6, False)],
+    ids=["all-right", "noise", "the-error-less-the-noise"],
+)
+def test_what_a_later_value_still_has_was_not_undone(later, undone):
+    """Of an error of 1.5 bounds that is passed on, noise may leave less than one."""
+    chain = judge_chain(
+        [
+            compare("follows", "reduced_gradient", error=1.5e-5, bound=1e-7),
+            compare("reference", "applied_gradient", error=later, bound=1e-5),
+        ],
+        {},
+        free=False,
+    )
+    assert (len(chain.forgiven), len(chain.broken)) == ((1, 0) if undone else (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("later", "free", "kind"),
+    [
+        (1e-6, True, "undecided"),
+        (2e-2, True, "broken"),
+        (1e-6, False, "broken"),
+    ],
+    ids=["hidden", "shown", "not-free"],
+)
+def test_what_no_outcome_of_a_free_run_shows_is_left_open(later, free, kind):
+    """A factor that may be undone, for all that the noise of the outcome lets see."""
+    chain = judge_chain(
+        [
+            compare("follows", "reduced_gradient", error=1e-3, bound=1e-7),
+            compare("reference", "applied_gradient", error=later, bound=1e-2),
+        ],
+        {},
+        free=free,
+    )
+    assert [link.comparison.phase for link in getattr(chain, kind)][:1] == [
+        "reduced_gradient"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("second", "later", "is_fault"),
+    [
+        (1.0, {"error": 0.0, "bound": 2.0}, False),
+        (2.0, {"error": 0.0, "bound": 2.0}, True),
+        (1.0, {"error": 1.0, "bound": 1e-6}, True),
+    ],
+    ids=["the-same", "another", "shown"],
+)
+def test_a_factor_that_was_undone_is_no_fault_where_noise_hides_the_outcome(
+    second, later, is_fault
+):
+    """In the first step all is right behind a sum that is twice as large as it should.
+
+    In the second one noise may hide what becomes of such a factor, and of no other.
+    """
+    judged = (
+        compare("follows", "reduced_gradient", error=1.0, bound=1e-6),
+        compare("reference", "applied_gradient", error=0.0, bound=1e-6),
+        compare("follows", "reduced_gradient", error=second, bound=1e-6, step=1),
+        compare("reference", "applied_gradient", **later, step=1),
+    )
+    chain = judge_chain(judged, {}, free=False)
+    assert judged[0] in chain.forgiven
+    assert (judged[2] in chain.forgiven, judged[2] in chain.broken) == (
+        not is_fault,
+        is_fault,
+    )
