@@ -311,10 +311,12 @@ def _explain_failure(
 
 
 def _find_users_line(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
-    """The innermost line that is not the bench's own."""
+    """The innermost line of a file that is not the bench's own."""
     ours = Path(__file__).parent
-    frames = [f for f in excinfo.traceback if ours not in Path(f.path).parents]
-    last = (frames or excinfo.traceback)[-1]
+    # What a dataclass generates is in no file.
+    frames = [f for f in excinfo.traceback if Path(f.path).is_file()]
+    others = [f for f in frames if ours not in Path(f.path).parents]
+    last = (others or excinfo.traceback)[-1]
     return f"{last.path}:{last.lineno + 1}"
 
 

@@ -251,10 +251,13 @@ def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def describe_verdict(verdict: Verdict) -> str:
-    """The diagnosis as plain lines: one for each run that did not pass."""
+    """The diagnosis as plain lines: one for each run that kept it from a pass."""
     lines = [f"{verdict.target}: {verdict.status}"]
+    quiet = {Status.PASS, Status.SKIPPED, Status.REFUSED}
+    if all(run.status in quiet for run in verdict.runs):
+        quiet = {Status.PASS}  # else nothing would say why nothing was compared
     for run in verdict.runs:
-        if run.status in (Status.PASS, Status.SKIPPED, Status.REFUSED):
+        if run.status in quiet:
             continue
         lines.append(f"  {run.name}: {run.status} {run.message}".rstrip())
         lines += [f"    {finding.explanation}" for finding in run.findings]

@@ -91,14 +91,21 @@ def test_a_broken_cluster_shows_its_log(suite: pytest.Pytester) -> None:
     result.stdout.no_fnmatch_line("*pytest_plugin.py*")
 
 
-def test_bad_input_is_told_at_the_line_of_the_test(suite: pytest.Pytester) -> None:
+@pytest.mark.parametrize(
+    "parse",
+    ["ClusterSpec.parse(text)", "CheckOptions(clusters=(text,))"],
+    ids=["called", "generated"],
+)
+def test_bad_input_is_told_at_the_line_of_the_test(
+    suite: pytest.Pytester, parse: str
+) -> None:
     result = run_suite(
         suite,
-        """
-        from distbench.cluster import ClusterSpec
+        f"""
+        from distbench.options import CheckOptions, ClusterSpec
 
         def parse(text):
-            return ClusterSpec.parse(text)
+            return {parse}
 
         def test_it(distbench):
             parse("mwms:two")

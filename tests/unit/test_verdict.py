@@ -17,6 +17,7 @@ from distbench.verdict import (
     Verdict,
     Worst,
     combine_statuses,
+    describe_verdict,
     verdict_from_json,
     verdict_to_json,
 )
@@ -170,6 +171,14 @@ def test_a_failed_verdict_raises_its_diagnosis() -> None:
     verdict = make_verdict(make_run(Status.FAIL, FINDING), make_run(Status.PASS))
     with pytest.raises(VerdictFailedError, match="clip after the sum"):
         verdict.raise_for_status()
+
+
+def test_a_verdict_on_nothing_says_what_was_lacking() -> None:
+    skipped = make_run(Status.SKIPPED, message="need 2 GPUs, have 0")
+    words = r"a.b:c: vacuous\n  .*: skipped need 2 GPUs, have 0"
+    with pytest.raises(VerdictFailedError, match=words):
+        make_verdict(skipped).raise_for_status()
+    assert "GPUs" not in describe_verdict(make_verdict(make_run(Status.FAIL), skipped))
 
 
 def test_a_passed_verdict_raises_nothing() -> None:
