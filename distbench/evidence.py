@@ -73,7 +73,8 @@ class Evidence:
             batches (loss and local gradients); empty where those of the cluster are as
             they should be.
         penalty: Gradient of the regularisation alone on one device, `local_gradient`
-            of `WHOLE`; None where the subject's penalty is not known apart.
+            of `WHOLE` in the first step or in each; None where the subject's penalty
+            is not known apart.
         probes: Further single-device runs, which tell whether a program depends on how
             examples are grouped or rows repeated: `regrouped`, in the first step,
             shards of the same sizes with other examples; `doubled`, each shard of each

@@ -183,11 +183,13 @@ def _measure_penalty(evidence: Evidence, nature: Nature, step: int) -> float:
 def _make_penalty(evidence: Evidence, nature: Nature) -> Trace | None:
     if not nature.pulls:
         return evidence.penalty
-    values: Mapping[TraceKey, Value] = {
-        TraceKey(step=0, phase="local_gradient", variable=name): _pull(
-            evidence, nature, name, 0
-        )
+    keys = [
+        TraceKey(step=step, phase="local_gradient", variable=name, replica=0)
+        for step in range(evidence.reference.steps)
         for name in nature.pulls
+    ]
+    values: Mapping[TraceKey, Value] = {
+        key.at(WHOLE): np.asarray(_find_penalty(evidence, nature, key)) for key in keys
     }
     return replace(evidence.reference, name="penalty", values=values)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -199,15 +200,34 @@ def test_a_step_that_is_left_out_is_no_proof_of_the_others() -> None:
     assert (0, "reduced_gradient") in proof
 
 
+def leave_gradients(trace: Trace) -> Trace:
+    return trace
+
+
+def double_each_step(trace: Trace) -> Trace:
+    """The gradients of the tapes as under a loss scale, which is divided out later."""
+    values = {
+        key: value * np.float32(2.0**key.step)
+        if key.phase == "local_gradient"
+        else value
+        for key, value in trace.values.items()
+    }
+    return replace(trace, values=values)
+
+
 @pytest.mark.parametrize(
     ("part", "code"),
     [(1 / len(SHARDS), None), (1.0, "regularizer-not-scaled")],
     ids=["share", "whole"],
 )
+@pytest.mark.parametrize("scale", [leave_gradients, double_each_step])
 def test_a_small_penalty_beside_what_is_lost_is_known(
-    part: float, code: str | None
+    part: float, code: str | None, scale: Callable[[Trace], Trace]
 ) -> None:
-    """Less than rounding may take of a gradient; a doubled shard has it once."""
+    """Less than rounding may take of a gradient; a doubled shard has it once.
+
+    Whatever the loss scale of a step is: of each step it is told anew.
+    """
 
     def compute(batch: Batch, theta: Batch, part: float = 1.0) -> tuple[float, Batch]:
         loss, gradient = squares_in_half(batch, theta)
@@ -215,7 +235,9 @@ def test_a_small_penalty_beside_what_is_lost_is_known(
         return loss + float(weight * (theta @ theta)) / 2, gradient + weight * theta
 
     simulator = Simulator(compute, on_cluster=lambda b, t: compute(b, t, part))
-    judgement = judge(compute_in_half(simulator))
+    evidence = compute_in_half(simulator).change_traces(scale)
+    probes = {name: scale(trace) for name, trace in evidence.probes.items()}
+    judgement = judge(replace(evidence, probes=probes))
     if code is None:
         assert judgement.status is Status.PASS, judgement.findings
     else:

@@ -260,19 +260,22 @@ def explain_by_equal_gradients(context: Context) -> Iterator[Hypothesis]:
 def find_penalty(context: Context, case: Pair) -> Array | None:
     """The penalty's gradient at the step of a case.
 
-    It was recorded for the initial variables. In later steps it is known only if it is
-    linear in the variable and its sign (an L1 or L2 penalty).
+    Where it was recorded for the initial variables alone it is known in later steps
+    only if it is linear in the variable and its sign (an L1 or L2 penalty).
     """
-    trace = context.evidence.penalty
-    key = TraceKey(step=0, phase="local_gradient", variable=case.key.variable)
-    value = None if trace is None else trace.get(key)
-    if value is None:
+    trace, variable = context.evidence.penalty, case.key.variable
+    if trace is None:
         return None
-    if case.key.step == 0 or context.evidence.tier == "exact":
+    first = TraceKey(step=0, phase="local_gradient", variable=variable)
+    value = trace.get(replace(first, step=case.key.step))
+    if value is None and context.evidence.tier == "exact":
+        value = trace.get(first)  # all steps start from the same variables
+    if value is not None:
         return take_rows(value, case)
-    start = context.evidence.get_before(0, "variable", case.key.variable)
-    now = context.evidence.get_before(case.key.step, "variable", case.key.variable)
-    if start is None or now is None:
+    start = context.evidence.get_before(0, "variable", variable)
+    now = context.evidence.get_before(case.key.step, "variable", variable)
+    value = trace.get(first)
+    if value is None or start is None or now is None:
         return None
     pull = fit_pull(densify(start), densify(value))
     return None if pull is None else apply_pull(pull, take_rows(now, case))
