@@ -27,9 +27,10 @@ from typing import Any
 
 import measured
 from battery_cases import DEFAULT, NAMESPACES, LeftOut, Stock, list_stock
-from battery_known import find_known
+from battery_known import KNOWN
 from battery_page import Row, make_page
 from checked import find_heaviest, list_findings
+from known_rows import find_known
 from measured import FOLDER, ROOT, describe_place, write_figures
 
 import distbench
@@ -196,7 +197,7 @@ def describe_row(row: Row) -> str:
     words += [f"{f['code']} ({f['origin']})" for f in row["findings"]]
     if row["status"] not in ("pass", "fail"):
         words.append(row["message"].partition("\n")[0][:160])
-    if row["status"] == "fail" and find_known(row) is None:
+    if row["status"] == "fail" and find_known(row, KNOWN) is None:
         words.append("NOT EXPLAINED: " + row["findings"][0]["explanation"])
     return " ".join(words)
 
@@ -254,7 +255,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = battery.rows.values()
     if any(row["status"] == "error" for row in rows):
         return _BROKEN
-    unexplained = [r for r in rows if r["status"] != "pass" and find_known(r) is None]
+    left = [row for row in rows if row["status"] != "pass"]
+    unexplained = [row for row in left if find_known(row, KNOWN) is None]
     for row in unexplained:
         print("not explained:", *name_row(row), describe_row(row), file=sys.stderr)
     return _UNEXPLAINED if unexplained else 0

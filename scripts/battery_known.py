@@ -5,37 +5,16 @@ An entry recognises rows by what came out, never by the name of an optimizer alo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """Why some rows are no pass.
-
-    Attributes:
-        title: In a few words.
-        says: What happens, and in which file and function of the installed version.
-        fits: Whether a row is one of them.
-        entry: The file in docs/upstream that shows it without the bench.
-    """
-
-    title: str
-    says: str
-    fits: Callable[[Mapping[str, Any]], bool]
-    entry: str | None = None
+from known_rows import Known
 
 
 def split_case(row: Mapping[str, Any]) -> tuple[str, str, str]:
     """Family, class and option of a row."""
     family, name, option = row["case"].split("/")
     return family, name, option
-
-
-def find_known(row: Mapping[str, Any]) -> Known | None:
-    """The entry that explains a row, or None."""
-    return next((known for known in KNOWN if known.fits(row)), None)
 
 
 def _is_clip(row: Mapping[str, Any]) -> bool:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from battery_cases import NAMESPACES, LeftOut, Stock
-from battery_known import KNOWN, Known, find_known, split_case
+from battery_known import KNOWN, split_case
+from known_rows import join_cells, number_row, start_table, write_known
 from measured import describe_measured
 
 Row = dict[str, Any]
@@ -44,7 +45,9 @@ def make_page(
     """The page in Markdown."""
     rows: Sequence[Row] = document["rows"]
     lines = [_HEAD, *describe_measured(document)]
-    lines += [*_write_summary(rows), *_write_known(rows), *_write_left_out(left_out)]
+    lines += _write_summary(rows)
+    lines += write_known(rows, KNOWN, "runs")
+    lines += _write_left_out(left_out)
     for family in NAMESPACES:
         chosen = [row for row in rows if split_case(row)[0] == family]
         lines += _write_family(family, [c for c in cases if c.family == family], chosen)
@@ -58,40 +61,23 @@ def _write_summary(rows: Sequence[Row]) -> Iterator[str]:
     yield f"{len(rows)} runs in {seconds / 60:.0f} minutes: {words}."
     yield ""
     statuses = [status for status, _ in total.most_common()]
-    yield from _start_table("family", "cluster", "path", *statuses)
+    yield from start_table("family", "cluster", "path", *statuses)
     groups: dict[tuple[str, str, str], Counter[str]] = {}
     for row in rows:
         key = (split_case(row)[0], row["cluster"], row["path"])
         groups.setdefault(key, Counter())[row["status"]] += 1
     order = itertools.product(NAMESPACES, _CLUSTERS, ("default", "user"))
     for key in (key for key in order if key in groups):
-        yield _join(*key, *(groups[key][status] or "" for status in statuses))
+        yield join_cells(*key, *(groups[key][status] or "" for status in statuses))
     yield ""
-
-
-def _write_known(rows: Sequence[Row]) -> Iterator[str]:
-    counts = Counter(_number(row) for row in rows if row["status"] != "pass")
-    yield "## What is no pass"
-    yield ""
-    for number, known in enumerate(KNOWN, start=1):
-        if count := counts[str(number)]:
-            yield f"{number}. **{known.title}** ({count}). {known.says}{_link(known)}"
-    yield ""
-    if count := counts["?"]:
-        yield f"{count} runs are not explained yet."
-        yield ""
-
-
-def _link(known: Known) -> str:
-    return f" [Shown alone](upstream/{known.entry})." if known.entry else ""
 
 
 def _write_left_out(left_out: Sequence[LeftOut]) -> Iterator[str]:
     yield "## Left out"
     yield ""
-    yield from _start_table("class", "why")
+    yield from start_table("class", "why")
     for item in left_out:
-        yield _join(f"`{NAMESPACES[item.family]}.{item.name}`", item.reason)
+        yield join_cells(f"`{NAMESPACES[item.family]}.{item.name}`", item.reason)
     yield ""
 
 
@@ -108,7 +94,7 @@ def _write_family(
         if any(key[1:3] == (path, cluster) for key in cells)
     ]
     titles = (c if path == "default" else f"{c} {path}" for path, c in columns)
-    yield from _start_table("optimizer", "option", *titles)
+    yield from start_table("optimizer", "option", *titles)
     previous = ""
     for case in cases:
         found = [
@@ -118,7 +104,7 @@ def _write_family(
         if any(row for pair in found for row in pair):
             name = case.name if case.name != previous else ""
             previous = case.name
-            yield _join(name, case.option, *(_describe_pair(pair) for pair in found))
+            yield join_cells(name, case.option, *map(_describe_pair, found))
     yield ""
 
 
@@ -131,18 +117,4 @@ def _describe(row: Row) -> str:
     if row["status"] == "pass":
         return "pass*" if "repeated rows" in row["message"] else "pass"
     code = row["findings"][0]["code"] if row["findings"] else row["status"]
-    return f"{code} {_number(row)}"
-
-
-def _number(row: Row) -> str:
-    known = find_known(row)
-    return "?" if known is None else str(KNOWN.index(known) + 1)
-
-
-def _start_table(*titles: str) -> Iterator[str]:
-    yield _join(*titles)
-    yield _join(*("---" for _ in titles))
-
-
-def _join(*cells: object) -> str:
-    return f"| {' | '.join(str(cell) for cell in cells)} |"
+    return f"{code} {number_row(row, KNOWN)}"

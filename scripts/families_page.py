@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from families_cases import CLUSTERS, FAMILIES, Case
+from known_rows import Known, join_cells, number_row, start_table, write_known
 from measured import count_commits, describe_measured, write_paragraph
 
 Row = dict[str, Any]
@@ -33,28 +33,6 @@ $ .venv/bin/python scripts/write_families.py --minutes 30   # goes on where it s
 A cell is `dense / sparse`, or one word for both. A number behind a verdict is that of
 its explanation below; `?` has none yet, and an empty cell was not run.
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """Why some rows are no pass.
-
-    Attributes:
-        title: In a few words.
-        says: What happens, and in which file and function of the installed version.
-        fits: Whether a row is one of them, by what came out.
-        entry: The file in docs/upstream that shows it without the bench.
-    """
-
-    title: str
-    says: str
-    fits: Callable[[Row], bool]
-    entry: str | None = None
-
-
-def find_known(row: Row) -> Known | None:
-    """The entry that explains a row, or None."""
-    return next((known for known in KNOWN if known.fits(row)), None)
 
 
 def _finds(*codes: str) -> Callable[[Row], bool]:
@@ -143,7 +121,7 @@ def make_page(cases: Sequence[Case], document: Mapping[str, Any]) -> str:
     for family, base in FAMILIES.items():
         chosen = [case for case in cases if case.family == family]
         lines += _write_family(base, chosen, {row["case"]: row for row in rows})
-    return "\n".join([*lines, *_write_known(rows)])
+    return "\n".join([*lines, *write_known(rows, KNOWN, "checks")])
 
 
 def _write_total(cases: Sequence[Case], rows: Sequence[Row]) -> Iterator[str]:
@@ -162,29 +140,14 @@ def _write_family(
 ) -> Iterator[str]:
     yield f"## `{base}`"
     yield ""
-    yield _join("path", *CLUSTERS)
-    yield _join(*("---" for _ in ("path", *CLUSTERS)))
+    yield from start_table("path", *CLUSTERS)
     for path in dict.fromkeys(case.path for case in cases):
         cells = []
         for cluster in CLUSTERS:
             ids = [c.id for c in cases if (c.path, c.cluster) == (path, cluster)]
             words = [_describe(rows[i]) if i in rows else "" for i in ids]
             cells.append(words[0] if len(set(words)) == 1 else " / ".join(words))
-        yield _join(path, *cells)
-    yield ""
-
-
-def _write_known(rows: Sequence[Row]) -> Iterator[str]:
-    counts = Counter(_number(row) for row in rows if row["status"] != "pass")
-    yield "## What is no pass"
-    yield ""
-    for number, known in enumerate(KNOWN, start=1):
-        if count := counts[str(number)]:
-            link = f" [Shown alone](upstream/{known.entry})." if known.entry else ""
-            yield f"{number}. **{known.title}** ({count}). {known.says}{link}"
-    if count := counts["?"]:
-        yield ""
-        yield f"{count} checks are not explained yet."
+        yield join_cells(path, *cells)
     yield ""
 
 
@@ -192,13 +155,4 @@ def _describe(row: Row) -> str:
     if row["status"] == "pass":
         return "pass"
     found = row.get("findings", ())
-    return f"{found[0]['code'] if found else row['status']} {_number(row)}"
-
-
-def _number(row: Row) -> str:
-    known = find_known(row)
-    return "?" if known is None else str(KNOWN.index(known) + 1)
-
-
-def _join(*cells: object) -> str:
-    return f"| {' | '.join(str(cell) for cell in cells)} |"
+    return f"{found[0]['code'] if found else row['status']} {number_row(row, KNOWN)}"

@@ -24,7 +24,8 @@ from collections.abc import Mapping, Sequence
 import measured
 from checked import find_heaviest, list_findings
 from families_cases import Case, list_cases
-from families_page import Row, find_known, make_page
+from families_page import KNOWN, Row, make_page
+from known_rows import find_known
 from measured import FOLDER, ROOT, describe_place, find_commit, write_figures
 
 import distbench
@@ -90,7 +91,7 @@ def describe_row(row: Row) -> str:
     """A row in the words of the progress."""
     words = [row["status"], f"{row['seconds']} s"]
     words += [f"{f['code']} ({f['origin']})" for f in row.get("findings", ())]
-    if row["status"] != "pass" and find_known(row) is None:
+    if row["status"] != "pass" and find_known(row, KNOWN) is None:
         words.append("NOT EXPLAINED: " + row["message"].partition("\n")[0][:300])
         words += [f["explanation"] for f in row.get("findings", ())]
     return " ".join(words)
@@ -134,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if any(row["status"] == "error" for row in rows.values()):
         return _BROKEN
     is_explained = all(
-        row["status"] == "pass" or find_known(row) for row in rows.values()
+        row["status"] == "pass" or find_known(row, KNOWN) for row in rows.values()
     )
     return 0 if is_explained else _UNEXPLAINED
 

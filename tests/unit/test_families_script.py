@@ -14,7 +14,14 @@ from verdict_samples import make_finding, make_run, make_verdict
 from distbench.errors import BadInputError, ClusterError
 from distbench.verdict import Finding, Status
 
-NAMES = ("measured", "checked", "families_cases", "families_page", "write_families")
+NAMES = (
+    "measured",
+    "checked",
+    "known_rows",
+    "families_cases",
+    "families_page",
+    "write_families",
+)
 CLIP = make_finding(code="clip-before-reduction", origin="framework")
 
 
