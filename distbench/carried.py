@@ -31,7 +31,7 @@ class _CarriedLoader(SourceLoader):
         return Path(self._copy).read_bytes()
 
 
-def import_file(path: Path, copy: str = "") -> ModuleType:
+def import_file(path: Path, copy: str) -> ModuleType:
     """Import a file under a name that no other module has, equal in all processes.
 
     Args:

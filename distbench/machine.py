@@ -148,9 +148,9 @@ def _list_gpus() -> list[str] | None:
     return re.findall(r"^GPU (?:\d+: )?(.*?)(?: \(UUID.*)?$", listed, re.MULTILINE)
 
 
-def _find_cpu(info: Path = Path("/proc/cpuinfo")) -> str:
+def _find_cpu() -> str:
     try:
-        text = info.read_text("utf-8", errors="replace")
+        text = Path("/proc/cpuinfo").read_text("utf-8", errors="replace")
     except OSError:
         return platform.processor() or platform.machine()
     match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)

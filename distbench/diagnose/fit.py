@@ -85,7 +85,7 @@ def pick_features(row: Row, places: Sequence[int]) -> Row:
     return replace(row, features=tuple(row.features[i] for i in places))
 
 
-def list_independent(rows: Sequence[Row], first: int = 0) -> list[int]:
+def list_independent(rows: Sequence[Row], first: int) -> list[int]:
     """Places of the features that those before them do not determine.
 
     Args:

@@ -68,8 +68,8 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
 def rate_hypothesis(
     context: Context,
     hypothesis: Hypothesis,
-    least: float = 0.0,
-    beyond: Collection[int] = (),
+    least: float,
+    beyond: Collection[int],
 ) -> Ranked | None:
     """Measure what a cause leaves unexplained; None once it cannot reach `least`.
 

@@ -19,6 +19,7 @@ TIDY_S = 0.5
 """How long what a task started may outlive it, to tidy up: Python's resource tracker,
 say, removes the shared memory of a process when that has ended."""
 _POLL_S = 0.005
+_KILL_S = 5.0
 _MORE_PROCESSES = "There may be no more processes: raise the limit ('ulimit -u')."
 
 
@@ -123,12 +124,12 @@ def end_group(group: int, ended_s: float) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def kill_processes(processes: Iterable[TaskProcess], *, timeout_s: float = 5.0) -> None:
+def kill_processes(processes: Iterable[TaskProcess]) -> None:
     """Kill and reap what still lives."""
     left = list(processes)
     for process in left:
         process.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + _KILL_S
     while left := [process for process in left if process.poll() is None]:
         if time.monotonic() > deadline:
             return  # it is stuck in the kernel, which ends it when it can

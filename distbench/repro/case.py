@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec
@@ -200,7 +199,7 @@ def read_scenario(verdict: Verdict, run: Run) -> Scenario:
     )
 
 
-def find_target(label: str, folder: Path | None = None) -> TargetRef:
+def find_target(label: str) -> TargetRef:
     """Where a subject is.
 
     Raises:
@@ -212,7 +211,7 @@ def find_target(label: str, folder: Path | None = None) -> TargetRef:
             "import it. Expected 'package.module:attribute' or "
             "'path/to/file.py:attribute'. Put it into a file and check it by that name."
         )
-    return parse_target(label, folder)
+    return parse_target(label)
 
 
 def list_failed(verdict: Verdict, only: str | None) -> Iterator[Run]:

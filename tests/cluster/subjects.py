@@ -116,13 +116,6 @@ class NoOptimizer(Program):
             context.merge_call(_subtract, args=(variable, 0.1 * total))
 
 
-class NoOptimizerNorReduction(NoOptimizer):
-    def apply(self, gradients):
-        context = tf.distribute.get_replica_context()
-        for gradient, variable in zip(gradients, self.variables(), strict=True):
-            context.merge_call(_subtract, args=(variable, 0.1 * gradient))
-
-
 def _subtract(strategy, variable, change):
     strategy.extended.update(variable, lambda v, c: v.assign_sub(c), args=(change,))
 

@@ -107,9 +107,7 @@ class GlobalNorm:
             norm of such a gradient is that of its slices.
     """
 
-    def __init__(
-        self, context: Context, *, of_call: bool = False, of_rows: bool = False
-    ) -> None:
+    def __init__(self, context: Context, *, of_call: bool, of_rows: bool) -> None:
         self._context = context
         self._of_call = of_call
         self._of_rows = of_rows

@@ -163,13 +163,12 @@ class Facts:
         """Any replica."""
         return int(rng.integers(self.replicas))
 
-    def pick_names(self, rng: Random, names: Sequence[str] = ()) -> tuple[str, ...]:
+    def pick_names(self, rng: Random) -> tuple[str, ...]:
         """Some of the variables, or now and then all of them."""
-        pool = list(names or self.names)
         if rng.random() < 0.4:
-            return tuple(pool)
-        count = int(rng.integers(1, len(pool) + 1))
-        return tuple(str(name) for name in rng.permutation(pool)[:count])
+            return tuple(self.names)
+        count = int(rng.integers(1, len(self.names) + 1))
+        return tuple(str(name) for name in rng.permutation(list(self.names))[:count])
 
     def pick_factor(self, rng: Random, low: float = 0.1, high: float = 10) -> float:
         """A factor that no other mistake leads to."""

@@ -6,7 +6,6 @@ import inspect
 from typing import Any
 
 from distbench.errors import BadInputError
-from distbench.trace import Phase
 from distbench.worker.families.family import Pairs
 from distbench.worker.process.intercept import call_converted
 from distbench.worker.state.variables import VariableTable
@@ -33,7 +32,7 @@ class GradientTaps:
     def tap_reduced(self, pairs: Any) -> Any:
         """Record and feed the sums over replicas, unless one call up did so."""
         with self._board.enter_once("reduced_gradient") as outermost:
-            return self.tap_pairs("reduced_gradient", pairs) if outermost else pairs
+            return self.tap_pairs(pairs) if outermost else pairs
 
     def update_step(
         self, original: Any, gradient: Any, variable: Any, *args: Any, **kw: Any
@@ -45,10 +44,10 @@ class GradientTaps:
                 gradient = self._board.tap("applied_gradient", path, gradient)
             return original(gradient, variable, *args, **kw)
 
-    def tap_pairs(self, phase: Phase, pairs: Any) -> Pairs:
-        """Record and feed a phase for each variable that has a gradient."""
+    def tap_pairs(self, pairs: Any) -> Pairs:
+        """Record and feed the reduced gradient of each variable that has one."""
         return [
-            (self._board.tap(phase, self._table.find_path(v), g), v)
+            (self._board.tap("reduced_gradient", self._table.find_path(v), g), v)
             if g is not None
             else (g, v)
             for g, v in pairs

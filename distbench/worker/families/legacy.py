@@ -65,10 +65,10 @@ class _LegacyTaps(ResourceRuleTaps):
         # A loss scale sums by itself, and goes on only if all is finite.
         with self._board.enter_once("reduced_gradient") as outermost:
             reduced = original(pairs)
-            return self.tap_pairs("reduced_gradient", reduced) if outermost else reduced
+            return self.tap_pairs(reduced) if outermost else reduced
 
     def transform_gradients(self, original: Any, pairs: Any) -> Any:
         with self._board.enter_once("reduced_gradient") as outermost:
             if outermost:
-                pairs = self.tap_pairs("reduced_gradient", pairs)
+                pairs = self.tap_pairs(pairs)
             return original(pairs)
