@@ -53,15 +53,17 @@ def launch_clusters(count: int) -> dict[str, int]:
     from distbench.launch.rundir import RunDirectory
     from distbench.observe import Launch
     from distbench.observe.launching import make_opening
+    from distbench.scenario import Scenario
 
     launched, again, failed = _COUNTED
     found = dict.fromkeys(_COUNTED, 0)
     with RunDirectory() as directory:
         launch = Launch(directory=directory)
         spec = ClusterSpec.parse("mwms:2@cpu")
+        opening = make_opening(Scenario(target="crowd"))
         for _ in range(count):
             try:
-                with launch.start_cluster(spec, make_opening(1, None)) as group:
+                with launch.start_cluster(spec, opening) as group:
                     found[again] += group.attempts - 1
             except ClusterError as error:
                 print(error, file=sys.stderr)

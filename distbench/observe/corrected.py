@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Evidence, Tier
+from distbench.observe.deadline import Deadline
 from distbench.observe.launching import (
     Launch,
     list_trainers,
@@ -62,15 +62,12 @@ def observe_corrected(
     payload["reads"] = list_reads(payload, [tier])
     if scenario.restore_from:
         payload["restored"] = str(folder / SAVED)
-    opening = make_opening(
-        scenario.seed, scenario.jit, partitioner=scenario.partitioner
-    )
+    opening = make_opening(scenario)
     trainers = list_trainers(spec)
-    deadline_s = time.monotonic() + scenario.timeout_s
+    deadline = Deadline(scenario.timeout_s)
     with launch.start_cluster(spec, opening) as cluster:
         for job in ("prepare", "train"):
-            left_s = max(0.1, deadline_s - time.monotonic())
-            cluster.call(job, payload, timeout_s=left_s, tasks=trainers)
+            cluster.call(job, payload, timeout_s=deadline.left_s, tasks=trainers)
     parts = [read_trace(folder, f"corrected-{tier}-{task}") for task in trainers]
     merged = merge_traces(str(spec), parts)
     left = Values(merged.values).keep(lambda key: key.phase in STATE)

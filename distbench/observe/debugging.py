@@ -13,6 +13,7 @@ from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.terminal import Terminal
+from distbench.observe.deadline import Deadline
 from distbench.observe.launching import (
     Launch,
     list_trainers,
@@ -68,11 +69,7 @@ def observe_stopped(
         ClusterError: A task failed.
     """
     _check_stop(stop, spec)
-    deadline_s = time.monotonic() + scenario.timeout_s
-
-    def left() -> float:
-        return max(0.1, deadline_s - time.monotonic())
-
+    deadline = Deadline(scenario.timeout_s)
     folder = launch.directory.make_folder(f"stopped-{time.monotonic_ns()}")
     trainers = list_trainers(spec)
     address = launch.directory.path / "terminal"
@@ -85,7 +82,7 @@ def observe_stopped(
         "stop": stop_to_json(stop),
         "terminal": str(address),
     }
-    opening = make_opening(scenario.seed, scenario.jit, scenario.partitioner)
+    opening = make_opening(scenario)
     with (
         closing(OneDevice(launch)) as one,
         one.serve(opening),
@@ -100,10 +97,12 @@ def observe_stopped(
                 payload,
                 target=target,
                 tasks=trainers,
-                left=left,
+                deadline=deadline,
             )
             wait_prepared()
-            answers = cluster.call("debug", payload, timeout_s=left(), tasks=trainers)
+            answers = cluster.call(
+                "debug", payload, timeout_s=deadline.left_s, tasks=trainers
+            )
         except TaskFailedError as error:
             if error.exception == "BdbQuit":
                 return Stopped(left=True)

@@ -13,6 +13,7 @@ from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
 from distbench.flight import Flight
 from distbench.launch.failure import TaskFailedError
+from distbench.observe.deadline import Deadline
 from distbench.observe.launching import (
     Launch,
     list_injuries,
@@ -51,33 +52,27 @@ def observe_flight(
         BadInputError: The subject fails on one device already.
         ClusterError: The bench's own part failed.
     """
-    start_s = time.monotonic()
-    deadline_s = start_s + scenario.timeout_s
+    deadline = Deadline(scenario.timeout_s)
     folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
     trainers = list_trainers(spec)
     payload = {
         **make_payload(target, scenario, spec, folder),
         "replicas": spec.replicas,
     }
-    opening = make_opening(
-        scenario.seed, scenario.jit, partitioner=scenario.partitioner
-    )
+    opening = make_opening(scenario)
     control: TargetRef | None = None
     tier: Tier = "bounded"
     injury = ""
-
-    def left() -> float:
-        return max(0.1, deadline_s - time.monotonic())
 
     with one.serve(opening) as alone, ExitStack() as clusters:
         environment = dict(next(iter(alone.first.values()))["environment"])
         try:
             cluster = clusters.enter_context(launch.start_cluster(spec, opening))
             wait_prepared = cluster.submit(
-                "prepare", payload, timeout_s=left(), tasks=trainers
+                "prepare", payload, timeout_s=deadline.left_s, tasks=trainers
             )
             answer = ask_one(
-                alone, "plan_rounds", payload, target=target, timeout_s=left()
+                alone, "plan_rounds", payload, target=target, timeout_s=deadline.left_s
             )
             if answer["control"] is not None:
                 control = target_from_json(answer["control"])
@@ -85,14 +80,14 @@ def observe_flight(
             wait_prepared()
             cluster.injure(*list_injuries(scenario, launch))
             try:
-                cluster.call("fly", payload, timeout_s=left(), tasks=trainers)
+                cluster.call("fly", payload, timeout_s=deadline.left_s, tasks=trainers)
             finally:
                 injury = cluster.injury
         except TaskFailedError as error:
             return Observation(
                 failure=error,
                 control=control,
-                seconds=time.monotonic() - start_s,
+                seconds=deadline.spent_s,
                 environment=environment,
                 folder=folder,
                 logs={str(task): text for task, text in error.log_tails.items()},
@@ -101,11 +96,11 @@ def observe_flight(
             )
         # They end while one device follows what they did.
         cluster.dismiss()
-        followed = alone.call("follow_rounds", payload, timeout_s=left())
+        followed = alone.call("follow_rounds", payload, timeout_s=deadline.left_s)
     return Observation(
         flight=_read_flight(folder, scenario, tier, next(iter(followed.values()))),
         control=control,
-        seconds=time.monotonic() - start_s,
+        seconds=deadline.spent_s,
         disk_bytes=measure_disk(folder),
         environment={**environment, "python": sys.version.split()[0]},
         folder=folder,

@@ -101,20 +101,16 @@ class Launch:
 
 def start_one(launch: Launch, seed: int, jit: bool | None) -> Group:
     """A single-device task, for what is asked of one device."""
-    return launch.start_cluster(ONE, make_opening(seed, jit))
+    return launch.start_cluster(ONE, _make_opening(seed, jit))
 
 
-def make_opening(
-    seed: int,
-    jit: bool | None,
-    partitioner: str = "",
-) -> Job:
-    """The first job of every task: it starts TensorFlow."""
-    payload = {
-        "seed": seed,
-        "jit": jit,
-        "partitioner": partitioner,
-    }
+def make_opening(scenario: Scenario) -> Job:
+    """The first job of every task of a scenario: it starts TensorFlow."""
+    return _make_opening(scenario.seed, scenario.jit, scenario.partitioner)
+
+
+def _make_opening(seed: int, jit: bool | None, partitioner: str = "") -> Job:
+    payload = {"seed": seed, "jit": jit, "partitioner": partitioner}
     return Job(name="open", payload=payload, timeout_s=OPEN_S)
 
 

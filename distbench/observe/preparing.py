@@ -7,6 +7,7 @@ from typing import Any
 
 from distbench.cluster import Task
 from distbench.launch.group import Group
+from distbench.observe.deadline import Deadline
 from distbench.observe.one_device import OneDevice
 from distbench.scenario import PIPELINE, Scenario
 from distbench.target import TargetRef
@@ -20,7 +21,7 @@ def prepare_both(
     *,
     target: TargetRef,
     tasks: Sequence[Task],
-    left: Callable[[], float],
+    deadline: Deadline,
 ) -> tuple[Mapping[str, Any], Callable[[], object]]:
     """Build a subject and trace its step on a cluster, and have its reference made.
 
@@ -34,7 +35,7 @@ def prepare_both(
         payload: Of all of these jobs.
         target: The subject.
         tasks: Those of the cluster that train.
-        left: How many seconds are left.
+        deadline: Of all of these jobs.
 
     Returns:
         What the reference answers, and a function that waits for the cluster.
@@ -45,6 +46,8 @@ def prepare_both(
     """
     if scenario.workload == PIPELINE:
         # One device trains on what the replicas got.
-        cluster.call("read", payload, timeout_s=left(), tasks=tasks)
-    wait_prepared = cluster.submit("prepare", payload, timeout_s=left(), tasks=tasks)
-    return one.make_reference(payload, target, timeout_s=left()), wait_prepared
+        cluster.call("read", payload, timeout_s=deadline.left_s, tasks=tasks)
+    wait_prepared = cluster.submit(
+        "prepare", payload, timeout_s=deadline.left_s, tasks=tasks
+    )
+    return one.make_reference(payload, target, timeout_s=deadline.left_s), wait_prepared

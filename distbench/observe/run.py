@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
+from distbench.observe.deadline import Deadline
 from distbench.observe.flight import observe_flight
 from distbench.observe.launching import (
     Launch,
@@ -58,8 +59,7 @@ def observe(
             return observe(target, scenario, spec, tiers, launch, own)
     if scenario.in_flight > 1:
         return observe_flight(target, scenario, spec, launch, one)
-    start_s = time.monotonic()
-    deadline_s = start_s + scenario.timeout_s
+    deadline = Deadline(scenario.timeout_s)
     folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
     reference = one.find_folder(folder)
     trainers = list_trainers(spec)
@@ -70,12 +70,7 @@ def observe(
         "cluster": str(spec),
         "rerun": launch.rerun,
     }
-    opening = make_opening(
-        scenario.seed, scenario.jit, partitioner=scenario.partitioner
-    )
-
-    def left() -> float:
-        return max(0.1, deadline_s - time.monotonic())
+    opening = make_opening(scenario)
 
     control: TargetRef | None = None
     found: tuple[Tier, ...] = ()
@@ -84,7 +79,7 @@ def observe(
         environment = dict(next(iter(alone.first.values()))["environment"])
         try:
             if scenario.restore_from:
-                saved = train_before(target, scenario, folder, launch, left)
+                saved = train_before(target, scenario, folder, launch, deadline)
                 payload = {**payload, **saved}
             cluster = clusters.enter_context(launch.start_cluster(spec, opening))
             answer, wait_prepared = prepare_both(
@@ -94,7 +89,7 @@ def observe(
                 payload,
                 target=target,
                 tasks=trainers,
-                left=left,
+                deadline=deadline,
             )
             if answer["control"] is not None:
                 control = target_from_json(answer["control"])
@@ -106,14 +101,14 @@ def observe(
             cluster.injure(*list_injuries(scenario, launch))
             reads = {**payload, "reads": list_reads(payload, found)}
             try:
-                cluster.call("train", reads, timeout_s=left(), tasks=trainers)
+                cluster.call("train", reads, timeout_s=deadline.left_s, tasks=trainers)
             finally:
                 injury = tell_injuries(scenario, cluster.injury)
         except TaskFailedError as error:
             return Observation(
                 failure=error,
                 control=control,
-                seconds=time.monotonic() - start_s,
+                seconds=deadline.spent_s,
                 environment=environment,
                 folder=folder,
                 reference=reference,
@@ -123,7 +118,7 @@ def observe(
             )
         # They end while one device follows what they did.
         cluster.dismiss()
-        replayed = alone.call("replay", payload, timeout_s=left())
+        replayed = alone.call("replay", payload, timeout_s=deadline.left_s)
         replies = next(iter(replayed.values()))
         if replies["spent"]:
             one.replace()
@@ -134,7 +129,7 @@ def observe(
             for tier in found
         },
         control=control,
-        seconds=time.monotonic() - start_s,
+        seconds=deadline.spent_s,
         disk_bytes=sum(map(measure_disk, {folder, reference})),
         environment={**environment, "python": sys.version.split()[0]},
         folder=folder,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec
+from distbench.observe.deadline import Deadline
 from distbench.observe.launching import (
     Launch,
     list_trainers,
@@ -26,7 +26,7 @@ def train_before(
     scenario: Scenario,
     folder: Path,
     launch: Launch,
-    left: Callable[[], float],
+    deadline: Deadline,
 ) -> dict[str, Any]:
     """Train on another cluster and save; returns what the payload has to say of it."""
     spec = ClusterSpec.parse(scenario.restore_from)
@@ -48,10 +48,7 @@ def train_before(
         if scenario.workload == PIPELINE
         else ("prepare", "save")
     )
-    with launch.start_cluster(
-        spec,
-        make_opening(scenario.seed, scenario.jit, partitioner=before.partitioner),
-    ) as cluster:
+    with launch.start_cluster(spec, make_opening(before)) as cluster:
         for job in jobs:
-            cluster.call(job, payload, timeout_s=left(), tasks=trainers)
+            cluster.call(job, payload, timeout_s=deadline.left_s, tasks=trainers)
     return {"restored": str(place), "saved_by": str(trainers[0])}
