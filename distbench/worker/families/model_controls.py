@@ -150,7 +150,10 @@ def describe_model(
     with warnings.catch_warnings():
         # Of a lambda, which is then found below.
         warnings.simplefilter("ignore")
-        described = dict(saving.serialize_keras_object(model))
+        try:
+            described = dict(saving.serialize_keras_object(model))
+        except Exception:  # noqa: BLE001  # whatever a get_config of the user's raises
+            return None
     compiled = described["compile_config"]
     described["compile_config"] = {**compiled, "optimizer": None}
     return described if _names_own_alone(described) else None
