@@ -407,6 +407,40 @@ def make_losses_of_examples() -> Any:
     return model
 
 
+def make_undescribed() -> Any:
+    """Keras' own layers, and a learning rate and a loss that nobody can describe."""
+    import functools
+
+    import tf_keras as keras
+
+    class Rate(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step: Any) -> Any:
+            import tensorflow as tf
+
+            return 0.1 / (1.0 + tf.cast(step, tf.float32))
+
+    model = make_dense()
+    loss = functools.partial(keras.losses.huber, delta=0.5)
+    model.compile(keras.optimizers.SGD(Rate()), loss)
+    return model
+
+
+def make_summed_penalty() -> Any:
+    """Adds a sum over the shard to a loss that Keras divides by the replicas."""
+    import tensorflow as tf
+    import tf_keras as keras
+
+    class Summed(keras.layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            self.add_loss(0.1 * tf.reduce_sum(inputs**2))
+            return inputs
+
+    layers = [keras.layers.Dense(4), Summed(), keras.layers.Dense(2)]
+    model = keras.Sequential([keras.layers.Input((3,)), *layers])
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    return model
+
+
 def make_uncompiled() -> Any:
     """A model without an optimizer."""
     import keras

@@ -27,6 +27,7 @@ def _check(name: str, cluster: str):
         ("make_keras3", "mirrored:2"),
         pytest.param("many_inputs", "mwms:2", marks=LONG),
         pytest.param("make_losses_of_examples", "mirrored:2", marks=LONG),
+        pytest.param("make_undescribed", "mirrored:2", marks=LONG),
         ("many_inputs_keras3", "mirrored:2"),
         ("make_share_of_mean", "mwms:2"),
         ("make_dense", "ps:2+1"),
@@ -91,6 +92,14 @@ def test_of_several_losses_in_a_step_none_is_taken_for_the_replicas(name: str) -
             marks=LONG,
         ),
         ("make_keras3", "mwms:2", "raises", "first step", "", "framework"),
+        (
+            "make_summed_penalty",
+            "mirrored:2",
+            "loss-scaled-twice",
+            "loss",
+            "",
+            "subject",
+        ),
         ("make_masked", "mirrored:2", "mean-of-means", "loss", "", "framework"),
         pytest.param(
             "make_keras3_several_steps",

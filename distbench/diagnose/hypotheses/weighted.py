@@ -92,7 +92,7 @@ def _predict_means(
     """
     if not terms:
         return None
-    if len(shares) == 1 or _is_made_of(case.expected, shares[own], terms):
+    if _is_made_of(case.expected, shares[own], terms):
         return add_weighted(counts, terms)
     for rest in (other for number, other in enumerate(shares) if number != own):
         weights = np.asarray(counts) - rest
