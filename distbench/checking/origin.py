@@ -19,7 +19,6 @@ from distbench.target import TargetRef
 from distbench.trace import COMPUTED, SparseRows
 from distbench.verdict import Finding
 
-"""Phases that a train program computes by itself."""
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 """Where an object lies in memory differs from process to process."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -18,12 +18,27 @@ _SAME = 1e-3
 """Share of a deviation that a factor may leave unexplained."""
 
 
+Told = tuple[str, tuple[int, ...] | None]
+"""What happened, and to which replicas; None where all have a part in it."""
+
+
 def explain_totals(context: Context) -> tuple[Explained, ...]:
     """A finding for all totals that are wrong in one way on the same replicas."""
-    found: dict[tuple[str, tuple[int, ...] | None], list[Pair]] = {}
+    return _tell_together(context, _tell_total)
+
+
+def explain_results(context: Context) -> tuple[Explained, ...]:
+    """A finding for all metrics that show something wrong of a state that is right."""
+    return _tell_together(context, _tell_result)
+
+
+def _tell_together(
+    context: Context, tell: Callable[[Context, list[Pair]], Told]
+) -> tuple[Explained, ...]:
+    found: dict[Told, list[Pair]] = {}
     for name in dict.fromkeys(case.key.variable for case in context.cases):
         cases = [case for case in context.cases if case.key.variable == name]
-        found.setdefault(_describe(context, cases), []).extend(cases)
+        found.setdefault(tell(context, cases), []).extend(cases)
     return tuple(
         Explained(
             code="metric-wrong",
@@ -37,27 +52,9 @@ def explain_totals(context: Context) -> tuple[Explained, ...]:
     )
 
 
-def explain_results(context: Context) -> tuple[Explained, ...]:
-    """A finding for all metrics that show something wrong of a state that is right."""
-    found: dict[str, list[Pair]] = {}
-    for name in dict.fromkeys(case.key.variable for case in context.cases):
-        cases = [case for case in context.cases if case.key.variable == name]
-        found.setdefault(_tell_result(context, cases), []).extend(cases)
-    return tuple(
-        Explained(
-            code="metric-wrong",
-            detail=detail,
-            confidence=1.0,
-            cases=tuple(cases),
-            phase="loss",
-        )
-        for detail, cases in found.items()
-    )
-
-
-def _tell_result(context: Context, cases: list[Pair]) -> str:
+def _tell_result(context: Context, cases: list[Pair]) -> Told:
     if not all(np.all(np.isfinite(case.observed)) for case in cases):
-        return "what the metric shows is Inf or NaN"
+        return "what the metric shows is Inf or NaN", None
     fit = _fit_factor(cases)
     times = "not" if fit is None else f"{fit:.6g} times"
     held = (
@@ -66,7 +63,7 @@ def _tell_result(context: Context, cases: list[Pair]) -> str:
         if _holds_extremes(context, cases[0])
         else "each part of the metric's state is what the replicas can add up to,"
     )
-    return f"{held} but what it shows is {times} what one device shows"
+    return f"{held} but what it shows is {times} what one device shows", None
 
 
 def _holds_extremes(context: Context, case: Pair) -> bool:
@@ -86,10 +83,7 @@ def _holds_extremes(context: Context, case: Pair) -> bool:
     )
 
 
-def _describe(
-    context: Context, cases: list[Pair]
-) -> tuple[str, tuple[int, ...] | None]:
-    """What happened, and to which replicas; None where all have a part in it."""
+def _tell_total(context: Context, cases: list[Pair]) -> Told:
     if not all(np.all(np.isfinite(case.observed)) for case in cases):
         return "what the replicas add to it is Inf or NaN", None
     # What a replica adds is known where it does not depend on what it held before.

@@ -38,7 +38,6 @@ from distbench.worker.taps.board import Fed
 from distbench.worker.taps.collect import State
 from distbench.worker.taps.draws import find_draws
 
-"""What a replica computes by itself."""
 _TWINS = 4
 _TWINS_OF_CHANCE = 16
 """Twins of a step that draws random numbers: its noise is large, and few samples of it
