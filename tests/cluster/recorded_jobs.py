@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 import sys
+import warnings
 from pathlib import Path
 
 import keras
@@ -229,19 +230,35 @@ def list_refusals(folder: Path) -> dict[str, str]:
             job = Job(strategy)
             with distbench.record(strategy, job.optimizer, folder=folder / "twice"):
                 job.loop(steps=1)
-    job = Job(strategy)
-    with (
-        refused("disk"),
-        distbench.record(strategy, job.optimizer, folder=folder / "lost"),
-    ):
-        job.loop(steps=1)
-        shutil.rmtree(folder / "lost")
-        job.loop(steps=1)
     with refused("optimizer"):
         distbench.record(strategy, "adam")
     with refused("strategy"):
         distbench.record("mirrored", job.optimizer)
     return said
+
+
+def lose_the_disk(folder: Path) -> dict[str, object]:
+    """What becomes of a job whose trace can no longer be written, and of the trace."""
+    import distbench
+
+    strategy = make_strategy(2)
+    alone = Job(strategy)
+    alone.loop(steps=1)
+    alone.loop(steps=1)
+    job = Job(strategy)
+    with (
+        warnings.catch_warnings(record=True) as warned,
+        distbench.record(strategy, job.optimizer, folder=folder) as recorder,
+    ):
+        warnings.simplefilter("always", RuntimeWarning)
+        job.loop(recorder, steps=1)
+        shutil.rmtree(folder)
+        job.loop(recorder, steps=1)
+    return {
+        "said": [str(one.message) for one in warned if one.category is RuntimeWarning],
+        "recorded": recorder.recorded,
+        "ended": [alone.digest(), job.digest()],
+    }
 
 
 def record_oddly(folder: Path) -> None:
@@ -314,6 +331,9 @@ def main(devices: int, folder: Path, *names: str) -> None:
     tf.config.set_logical_device_configuration(cpu, logical)
     if names == ("refusals",):
         print(json.dumps(list_refusals(folder)))
+        return
+    if names == ("lost",):
+        print(json.dumps(lose_the_disk(folder / "lost")))
         return
     if names == ("odd",):
         record_oddly(folder)

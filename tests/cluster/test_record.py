@@ -165,7 +165,7 @@ def test_what_cannot_be_recorded_is_told(tmp_path: Path) -> None:
     said = json.loads(run_jobs(2, tmp_path, "refusals"))
     assert set(said) == {
         *("traced-legacy", "traced-v1", "loop", "jit", "nothing", "folder"),
-        *("disk", "optimizer", "strategy"),
+        *("optimizer", "strategy"),
     }
     assert "A step was made that was not seen" in said["traced-legacy"]
     for name in ("traced-legacy", "traced-v1", "nothing"):
@@ -173,8 +173,17 @@ def test_what_cannot_be_recorded_is_told(tmp_path: Path) -> None:
     assert "2 times" in said["loop"]
     assert "jit_compile" in said["jit"]
     assert "holds a trace of worker-0 already" in said["folder"]
-    assert "could not write step 1 to" in said["disk"]
     assert "an object of type 'str'" in said["strategy"]
+
+
+def test_a_job_goes_on_where_its_trace_cannot_be_written(tmp_path: Path) -> None:
+    found = json.loads(run_jobs(2, tmp_path, "lost"))
+    (said,) = found["said"]
+    assert "could not write step 1 to" in said
+    assert "the job goes on" in said
+    assert found["recorded"] == [0]
+    alone, recorded = found["ended"]
+    assert recorded == alone
 
 
 @pytest.mark.nightly

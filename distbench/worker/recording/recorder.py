@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import BadInputError
 from distbench.trace import (
     DIGESTS,
     INITIAL,
@@ -61,7 +62,8 @@ class Recorder:
 
     Attributes:
         folder: Where the trace is.
-        recorded: Numbers of the steps that are in it so far.
+        recorded: Numbers of the steps that are in it so far. No more come once the
+            folder cannot be written: that is a warning, and the job goes on.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Recorder:
         self._initial: State = {}
         self._begun: set[tuple[str, int]] = set()
         self._last: int | None = None
+        self._has_stopped = False
         self._told: dict[TraceKey, Value] = {}
 
     # --- around the user's loop ----------------------------------------------------
@@ -185,7 +188,7 @@ class Recorder:
         else:
             found = {WHOLE: value}
         step = self._number if self._is_explicit else self._last
-        if step is None:
+        if step is None or self._has_stopped:
             return
         for replica, part in found.items():
             key = TraceKey(step=step, phase="loss", variable=name, replica=replica)
@@ -284,6 +287,8 @@ class Recorder:
         self._initial = {}
         self._collect(number, state, values)
         self._write("step", number, {**values, **self._told})
+        if self._has_stopped:
+            return
         self.recorded.append(number)
         self._last = number
         if self._limit is not None and len(self.recorded) >= self._limit:
@@ -311,11 +316,17 @@ class Recorder:
         try:
             write_trace(trace, self.folder, name_part(self._task, step, kind))
         except OSError as error:
-            raise ClusterError(
+            # A long job is worth more than its trace: it goes on without.
+            self._has_stopped = True
+            self._put_back()
+            warnings.warn(
                 f"distbench.record could not write step {step} to '{self.folder}': "
-                f"{error}. What was written before can be read. Make room there, or "
-                "record less: steps=10, every=100, digests=True."
-            ) from error
+                f"{error}. Nothing more is recorded, and the job goes on. What was "
+                "written before can be read. Make room there, or record less: "
+                "steps=10, every=100, digests=True.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 def _check_strategy(strategy: Any) -> tf.distribute.Strategy:
