@@ -16,6 +16,16 @@ from distbench.launch.process import ExitStatus, TaskProcess
 
 _STACKS_S = 1.0
 _INJECTED = "injected"
+_ENDED = ". Its log shows what it did last."
+_ENDED_BY: Mapping[int | None, str] = {
+    signal.SIGKILL: ". Linux does so when memory runs out: see 'dmesg' and use fewer "
+    "tasks. It does so too where a process may take no more processor time "
+    "('ulimit -t').",
+    signal.SIGABRT: ". Its log shows why. TensorFlow does so where it may start no "
+    "more threads ('ulimit -u') or take no more memory ('ulimit -v').",
+    signal.SIGXCPU: ". It has used the processor time that it may take ('ulimit -t').",
+}
+"""Why a process was ended, by the signal that did it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,17 +161,8 @@ def make_failure(
     elif ended.code == EXIT_CHANNEL_CLOSED:
         what = "closed descriptors that are not its own"
         why = ", its connection to the bench among them, so what it said last is lost."
-    elif ended.signal == signal.SIGKILL:
-        what = str(ended)
-        why = ". Linux does so when memory runs out: see 'dmesg' and use fewer tasks."
-    elif ended.signal == signal.SIGABRT:
-        what = str(ended)
-        why = (
-            ". Its log shows why. TensorFlow does so where it may start no more "
-            "threads ('ulimit -u') or take no more memory ('ulimit -v')."
-        )
     else:
-        what, why = str(ended), ". Its log shows what it did last."
+        what, why = str(ended), _ENDED_BY.get(ended.signal, _ENDED)
     return TaskFailedError(
         f"Task {culprit.task} of '{name}' {what} in job {job!r}{place}{why}",
         task=culprit.task,

@@ -377,6 +377,23 @@ def test_of_two_deaths_the_one_reaped_first_is_the_cause(
         group.call("train", {}, timeout_s=TIMEOUT_S)
 
 
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (signal.SIGKILL, "memory runs out"),
+        (signal.SIGABRT, "ulimit -u"),
+        (signal.SIGXCPU, "ulimit -t"),
+        (signal.SIGSEGV, "Its log shows what it did last"),
+    ],
+)
+def test_a_signal_says_why_a_process_may_have_ended(
+    make_scripted: Maker, number: signal.Signals, words: str
+) -> None:
+    group = make_scripted(ScriptedProcess(ExitStatus(signal=number)))
+    with pytest.raises(TaskFailedError, match=words):
+        group.call("train", {}, timeout_s=TIMEOUT_S)
+
+
 def test_a_deadline_follows_the_clock_it_is_given(
     make_scripted: Maker,
 ) -> None:
