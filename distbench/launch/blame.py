@@ -205,9 +205,10 @@ def make_timeout(
     held = [str(m.task) for m in late if m.collective is not None] if awaited else []
     bystanders = f" {', '.join(held)} only waited for the others." if held else ""
     return TaskFailedError(
-        f"Job {job!r} of '{name}' passed its deadline of {timeout_s:g} s. No answer "
+        f"Job {job!r} of '{name}' passed its deadline of {timeout_s:.4g} s. No answer "
         f"from: {', '.join(places)}.{bystanders} The Python stacks show where they "
-        "wait; if they were merely slow, give the job more time.",
+        "wait; if they were merely slow, give them more time: '--timeout' (timeout_s in "
+        "Python) is for all jobs of a scenario together.",
         task=first.task,
         kind="timeout",
         step=first.step,
