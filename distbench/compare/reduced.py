@@ -47,7 +47,7 @@ def pair_sum(
         factor: What one device multiplies the sum by.
         dtype: In which was added up.
         known: The value of another replica, and its pair.
-        exact: Whether no sum may round.
+        exact: Whether no sum of dyadic numbers may round.
     """
     if known is not None and are_copies((value,), known[:1]):
         return replace(known[1], key=key)
@@ -61,12 +61,10 @@ def pair_sum(
         return replace(known[1], key=key, observed=seen.total, tested=[])
     addends = collect_addends(parts, rows, factor)
     expected = addends.add_up()
+    more = _count_more(len(parts), factor)
     margin = BITWISE
-    if not exact:
-        rounds = not is_power_of_two(factor)
-        margin = bound_reduction(
-            addends, expected, find_roundoff(dtype), factor_rounds=rounds
-        )
+    if more or not exact:
+        margin = bound_reduction(addends, expected, find_roundoff(dtype), more=more)
     return _make_pair(key, SUM, seen, addends, expected, margin, dtype)
 
 
@@ -92,15 +90,24 @@ def pair_direction(
         factor = measure_norm(seen.total) / measure_norm(total)
     addends = collect_addends(parts, rows, factor)
     expected = addends.add_up()
-    margin = bound_reduction(
-        addends, expected, find_roundoff(dtype), factor_rounds=True
-    )
+    more = max(2, _count_more(len(parts), factor))
+    margin = bound_reduction(addends, expected, find_roundoff(dtype), more=more)
     bound = np.broadcast_to(margin.bound, expected.shape)
     # The errors of all elements move the number that fits them.
     square = float(np.sum(expected**2))
     moved = float(np.sum(np.abs(expected) * bound)) / square if square else 0.0
     margin = Margin(bound=bound + moved * np.abs(expected))
     yield _make_pair(key, DIRECTION, seen, addends, expected, margin, dtype)
+
+
+def _count_more(replicas: int, factor: float) -> int:
+    """How often may be rounded on the way besides the additions of the sum.
+
+    Who averages, and adds up the N equal means, has the sum: unless N is a power of two
+    1/N, the product with it and N - 1 further additions round.
+    """
+    more = 0 if is_power_of_two(factor) else 2
+    return more if is_power_of_two(replicas) else max(more, replicas + 1)
 
 
 def _make_pair(

@@ -22,7 +22,7 @@ from distbench.compare.values import Array, measure_norm
 
 
 def bound_reduction(
-    addends: Addends, expected: Array, u: float, *, factor_rounds: bool = False
+    addends: Addends, expected: Array, u: float, *, more: int = 0
 ) -> Margin:
     """What a sum in any order may differ by, in its elements, its ratio and its total.
 
@@ -30,9 +30,10 @@ def bound_reduction(
         addends: Those of each replica.
         expected: Their sum, computed in float64.
         u: Unit roundoff of the accumulation; 0 does not round.
-        factor_rounds: Whether a multiplication before or after the sum rounds as well.
+        more: Roundings besides its additions. One of them may be that of a factor,
+            which is the same for all elements.
     """
-    roundings = addends.count() + (1 if factor_rounds else -1)
+    roundings = addends.count() - 1 + more
     if roundings == 0 or u == 0:
         return BITWISE
     magnitude = addends.measure()
@@ -45,7 +46,7 @@ def bound_reduction(
     spread: Callable[..., float] = partial(
         spread_sum, magnitude=magnitude, roundings=roundings
     )
-    # Or the slices of a row are not known one by one, or a factor rounds as well.
+    # Or the slices of a row are not known one by one, or more than additions round.
     is_known = roundings == len(addends.totals) - 1 and not addends.counts
     if is_known:
         del magnitude, spread
@@ -57,7 +58,8 @@ def bound_reduction(
     drift = follow_drift(addends.totals, sums, u)
 
     def limit(weights: Array) -> float:
-        return drift(weights) + spread(weights, groups=groups, u=u)
+        steady = u * abs(float(np.sum(weights * expected))) if more else 0.0
+        return drift(weights) + spread(weights, groups=groups, u=u) + steady
 
     return Margin(
         bound=bound,

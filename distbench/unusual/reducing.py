@@ -43,6 +43,15 @@ class MeanAggregator(Program):
         return super().reduce_losses(losses, batch) * count_replicas()
 
 
+@unusual(clusters=("mirrored:3", "mwms:3"))
+class AveragedThenSummed(Program):
+    """The user averages what the optimizer then sums, and both of it rounds."""
+
+    def transform(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return list(all_reduce("mean", dense))
+
+
 @unusual()
 class ClippedAfterSum(OwnReduction):
     """The global norm is clipped after the sum, by the user."""

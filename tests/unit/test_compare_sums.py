@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from planted_case import check_passed
+from training_simulator import (
+    Fault,
+    add_up,
+    add_values,
+    observe,
+    reduce_with,
+    scale,
+    to_array,
+)
 
 from distbench.compare.addends import Addends
 from distbench.compare.bounds import (
@@ -15,6 +25,7 @@ from distbench.compare.bounds import (
 )
 from distbench.compare.measure import BITWISE, measure_error
 from distbench.compare.sums import bound_reduction
+from distbench.diagnose.judge import judge as judge_run
 
 SIZE = 12
 
@@ -91,3 +102,27 @@ def test_what_does_not_round_is_bitwise(dtype):
     terms = Addends(totals=(np.ones(3),) * replicas)
     expected = np.full(3, float(replicas))
     assert bound_reduction(terms, expected, find_roundoff(dtype)) is BITWISE
+
+
+def average_then_sum(locals_, step):
+    """Every replica takes the mean, and the optimizer adds up N of these."""
+    count = len(locals_)
+    share = np.float32(1) / np.float32(count)
+    means = {k: to_array(v) * share for k, v in add_up(locals_).items()}
+    return [{k: add_in_turn([v] * count) for k, v in means.items()}] * count
+
+
+@pytest.mark.parametrize("replicas", [3, 5, 6, 7])
+def test_an_average_that_is_summed_again_is_the_sum(replicas):
+    fault = Fault(reduce=average_then_sum)
+    check_passed(judge_run(observe(fault, replicas=replicas, sparse=False, steps=3)))
+
+
+@pytest.mark.parametrize("replicas", [3, 4])
+def test_a_sum_is_no_farther_off_than_an_average_of_it_rounds(replicas):
+    def change(value):
+        return scale(add_values(value), 1 + 1e-5)
+
+    fault = Fault(reduce=reduce_with(change))
+    found = judge_run(observe(fault, replicas=replicas, sparse=False)).findings
+    assert [f.code for f in found] == ["scale-error"]
