@@ -18,6 +18,7 @@ from distbench.diagnose.exchange import exchanges
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.links import Chain, judge_chain
+from distbench.diagnose.misplaced import find_misplaced
 from distbench.diagnose.outcome import name_outcomes
 from distbench.diagnose.owners import name_owners
 from distbench.diagnose.pipelines import describe_pipeline
@@ -47,10 +48,10 @@ def judge(evidence: Evidence) -> Judgement:
         noise = measure_noise(evidence)
         judgement = _judge_best(evidence, noise)
         rows = find_row_sensitive(evidence)
-        shared = find_shared_randomness(evidence, noise)
+        found = (find_misplaced(evidence), find_shared_randomness(evidence, noise))
     judgement = _add(judgement, *count_examples(evidence.examples))
-    if shared is not None:
-        judgement = _add(judgement, shared)
+    for finding in filter(None, found):
+        judgement = _add(judgement, finding)
     notes = [
         judgement.message,
         _note_sizes(evidence.reference),

@@ -243,6 +243,25 @@ class LastReplicaOrdersOtherwise(OwnReduction):
 
 
 @fault(
+    "wrong-pairing",
+    "reduced_gradient",
+    TRAINED,
+    like="deepspeedai/DeepSpeed#2343",
+    clusters=WIDE,
+)
+class PiecesBeginTooEarly(OwnReduction):
+    """One buffer is summed and cut up, each piece an element too early; always."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        flat = tf.concat([tf.reshape(g, [-1]) for g in dense], axis=0)
+        turned = tf.roll(all_reduce("sum", flat), 1, axis=0)
+        pieces = tf.split(turned, [int(tf.size(g)) for g in self.trained()])
+        pairs = zip(pieces, dense, strict=True)
+        return [tf.reshape(piece, g.shape) for piece, g in pairs]
+
+
+@fault(
     "scale-error",
     "reduced_gradient",
     TRAINED,

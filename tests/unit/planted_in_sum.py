@@ -36,6 +36,7 @@ from wrong_steps import (
     take_unit,
     to_grid,
     top_k,
+    turn_buffer,
 )
 
 DENSE = (KERNEL, BIAS, HEAD)
@@ -170,6 +171,12 @@ CASES = [
         code="wrong-pairing",
         phase="local_gradient",
         fault=Fault(local=swap(BIAS, HEAD)),
+    ),
+    Case(
+        name="pieces-cut-at-wrong-places",
+        code="wrong-pairing",
+        phase="reduced_gradient",
+        fault=Fault(reduce=lambda ls, step: [turn_buffer(add_up(ls)) for _ in ls]),
     ),
     Case(
         name="norm-clipped-first",

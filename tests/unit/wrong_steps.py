@@ -100,6 +100,15 @@ def swap_on(replica):
     return reduce
 
 
+def turn_buffer(gradients, places=3):
+    """Every piece of a buffer of all gradients begins too early."""
+    dense = {path: to_array(gradients[path]) for path in TRAINED}
+    flat = np.roll(np.concatenate([v.ravel() for v in dense.values()]), places)
+    ends = np.cumsum([v.size for v in dense.values()])[:-1]
+    pieces = zip(dense.items(), np.split(flat, ends), strict=True)
+    return {path: piece.reshape(v.shape) for (path, v), piece in pieces}
+
+
 class Stale:
     """Hands on what came one step before."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
+from distbench.compare.pieces import cut_piece, find_start, measure_move
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 from distbench.trace import SUMMED
 
 
@@ -43,15 +45,55 @@ def explain_by_cuts(context: Context) -> Iterator[Hypothesis]:
                 )
 
 
+def explain_by_offsets(context: Context) -> Iterator[Hypothesis]:
+    """Pieces of one buffer begin at other places than their own."""
+    if context.phase not in SUMMED:
+        return
+    paths = [v.path for v in context.infos.values() if v.role == "variable"]
+    steps = {
+        number: _sum_all(context, number, paths) for number in _list_dense(context)
+    }
+    orders = [("in the order of the variables", paths), *_list_orders(context, paths)]
+    for words, order in orders:
+        predicted: dict[int, Array] = {}
+        told: set[str] = set()
+        for number, sums in steps.items():
+            case = context.cases[number]
+            places = [path for path in order if path in sums]
+            wanted = case.observed.ravel()
+            if case.key.variable not in places or not np.any(wanted):
+                continue
+            buffer = np.concatenate([sums[path] for path in places])
+            allowed = np.ravel(find_tolerance(case, context.replicas))
+            start = find_start(buffer, wanted, allowed)
+            if start is None:
+                continue
+            before = places[: places.index(case.key.variable)]
+            own = sum(sums[path].size for path in before)
+            moved = measure_move(buffer, start, own)
+            piece = cut_piece(buffer, start, wanted.size)
+            predicted[number] = piece.reshape(case.observed.shape)
+            told.add(f"'{case.key.variable}' {moved:+d}")
+        if predicted:
+            yield Hypothesis(
+                code="wrong-pairing",
+                predicted=predicted,
+                detail=f"pieces of one buffer, filled {words}, are cut at wrong "
+                f"places: {', '.join(sorted(told)[:3])}",
+            )
+
+
 def _list_dense(context: Context) -> Iterator[int]:
+    """Values that are wrong as a whole, whatever rows some replicas sent of them."""
     for number, case in context.list_cases():
-        if case.rows is None:
+        shape = context.infos[case.key.variable].shape
+        if case.rows is None or len(case.rows) == shape[0]:
             yield number
 
 
 def _sum_all(context: Context, number: int, paths: Sequence[str]) -> dict[str, Array]:
     """The sum of the replicas' gradients of every variable, flat."""
-    case = context.cases[number]
+    case = replace(context.cases[number], rows=None)
     sums = {}
     for path in paths:
         terms = context.find_terms_of(case, path)

@@ -56,6 +56,7 @@ CAUSES: tuple[Explain, ...] = (
     reduction.explain_by_pairing,
     added.explain_by_addition,
     buffers.explain_by_cuts,
+    buffers.explain_by_offsets,
     generic.explain_by_staleness,
     slots.explain_by_start,
     slots.explain_by_stillness,
