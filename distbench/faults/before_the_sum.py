@@ -182,6 +182,27 @@ class AddedByAngle(OwnReduction):
 
 
 @fault(
+    _NONLINEAR,
+    _PHASE,
+    TRAINED,
+    like="horovod/horovod#3786",
+    clusters=("mirrored:3", "mwms:4"),
+)
+class MedianOfReplicas(OwnReduction):
+    """Each element is N times the replicas' median, which no outlier moves."""
+
+    def reduce(self, gradients):
+        count = count_replicas()
+        medians = []
+        for gradient in gradients:
+            values = gather(tf.convert_to_tensor(gradient)[None])
+            ordered = tf.sort(values, axis=0)
+            middle = ordered[(count - 1) // 2] + ordered[count // 2]
+            medians.append(middle * (count / 2))
+        return medians
+
+
+@fault(
     "lower-precision",
     _PHASE,
     TRAINED,

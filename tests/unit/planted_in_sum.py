@@ -179,6 +179,28 @@ CASES = [
         fault=Fault(reduce=lambda ls, step: [turn_buffer(add_up(ls)) for _ in ls]),
     ),
     Case(
+        name="median",
+        code="nonlinear-before-reduction",
+        phase="reduced_gradient",
+        fault=Fault(
+            reduce=reduce_with(
+                lambda v: (3 * np.median([to_array(x) for x in v], axis=0)).astype(
+                    "float32"
+                )
+            )
+        ),
+        setup={"replicas": 3, "sparse": False},
+    ),
+    Case(
+        name="largest-of-the-replicas",
+        code="nonlinear-before-reduction",
+        phase="reduced_gradient",
+        fault=Fault(
+            reduce=reduce_with(lambda v: 2 * np.max([to_array(x) for x in v], axis=0))
+        ),
+        setup={"sparse": False},
+    ),
+    Case(
         name="norm-clipped-first",
         code="clip-before-reduction",
         phase="reduced_gradient",

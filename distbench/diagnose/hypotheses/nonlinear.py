@@ -28,6 +28,8 @@ _MOST_LEVELS = 256
 _FEW = 30
 """Fewer numbers do not tell noise from anything else."""
 _ENOUGH_TOGETHER = 20
+_MOST_SPREADS = 5.0
+"""Noise goes no farther in a few numbers."""
 _ENOUGH = 6
 """Numbers of a value that do not lie on many grids by chance."""
 
@@ -309,7 +311,9 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
         if _is_noise(added, case.expected.ravel(), others, errors=4):
             predicted[source.number] = case.observed
             earlier[place] = added
-    if not predicted and _is_noise_together(context):
+    if predicted:
+        predicted |= _find_few_alike(context, list(earlier.values()))
+    elif _is_noise_together(context):
         predicted = {number: case.observed for number, case in context.list_cases()}
     if predicted:
         yield Hypothesis(
@@ -317,6 +321,17 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
             predicted=predicted,
             detail="every replica adds noise to its gradient before the sum",
         )
+
+
+def _find_few_alike(context: Context, noise: Sequence[Array]) -> dict[int, Array]:
+    """Values of too few numbers to tell noise, which what was told elsewhere covers."""
+    limit = _MOST_SPREADS * max(float(np.std(added)) for added in noise)
+    return {
+        number: case.observed
+        for number, case in context.list_cases()
+        if case.observed.size < _FEW
+        and measure_size(case.observed - case.expected) <= limit
+    }
 
 
 def _draws_nothing(context: Context) -> bool:

@@ -1,0 +1,67 @@
+"""Sums that weigh each element by its rank among the replicas, as robust ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from distbench.compare.values import Array
+from distbench.diagnose.addends import ADDED, list_sources
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
+
+_NEAR = 1e-3
+"""Only asks whether fitted weights are alike, or 0; the values decide on them."""
+
+
+def explain_by_ranks(context: Context) -> Iterator[Hypothesis]:
+    """A median, a trimmed mean, an extreme: Σ_k w_k g_(k), with one w for everything.
+
+    g_(k) is the k-th of an element's N addends, in the order of their values or of
+    their sizes.
+    """
+    if context.phase not in ADDED or context.replicas < 2:
+        return
+    sources = [s for s in list_sources(context) if len(s.terms) == context.replicas]
+    for words in ("value", "size"):
+        rows = [
+            Row(
+                number=s.number,
+                target=s.case.observed,
+                features=_sort(np.stack(s.terms), by_size=words == "size"),
+            )
+            for s in sources
+        ]
+        weights = fit_weights(rows)
+        if weights is None or not leaves_nothing(rows, weights):
+            continue
+        size = np.max(np.abs(weights))
+        if np.ptp(weights) <= _NEAR * size:
+            continue  # the order does not matter
+        numbers = ", ".join(f"{w:.4g}" for w in weights)
+        yield Hypothesis(
+            code="nonlinear-before-reduction",
+            predicted=predict_rows(rows, weights),
+            detail=f"each element is {_name(np.abs(weights) > _NEAR * size)} of the "
+            f"replicas' own: from the smallest {words} to the largest they weigh "
+            f"{numbers}",
+        )
+
+
+def _sort(terms: Array, *, by_size: bool) -> tuple[Array, ...]:
+    order = np.argsort(np.abs(terms) if by_size else terms, axis=0, kind="stable")
+    return tuple(np.take_along_axis(terms, order, axis=0))
+
+
+def _name(counts: Array) -> str:
+    """What it is called where only the ranks weigh anything of which it is true."""
+    kept = np.flatnonzero(counts)
+    first, last = int(kept[0]), int(kept[-1])
+    if first == last and first in (0, len(counts) - 1):
+        return "an extreme"
+    if last - first <= 1 and first + last == len(counts) - 1:
+        return "the median"
+    if first > 0 and last < len(counts) - 1:
+        return "a trimmed mean"
+    return "a combination"
