@@ -207,8 +207,8 @@ def make_timeout(
     return TaskFailedError(
         f"Job {job!r} of '{name}' passed its deadline of {timeout_s:.4g} s. No answer "
         f"from: {', '.join(places)}.{bystanders} The Python stacks show where they "
-        "wait; if they were merely slow, give them more time: '--timeout' (timeout_s in "
-        "Python) is for all jobs of a scenario together.",
+        "wait; if they were merely slow, give them more time: '--timeout' (timeout_s "
+        "in Python) is for all jobs of a scenario together.",
         task=first.task,
         kind="timeout",
         step=first.step,
