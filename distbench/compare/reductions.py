@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.likeness import find_half
-from distbench.compare.offline import RunDifference
+from distbench.compare.places import RunDifference
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Aligned, Array, align_values, name_dtype
 from distbench.trace import Trace, TraceKey

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from distbench.compare.likeness import Status
-from distbench.compare.offline import Place, RunDifference
+from distbench.compare.places import Place, RunDifference
 from distbench.escape import escape_controls
 from distbench.report.words import format_number, join_words
 from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, TraceKey, Value
