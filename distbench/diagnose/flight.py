@@ -4,25 +4,44 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from distbench.compare.envelope import Envelope, find_end, list_envelopes
 from distbench.details import Compared
-from distbench.diagnose.counting import count_updates
-from distbench.diagnose.flight_findings import (
-    AGAINST,
-    Counted,
-    Told,
-    make_finding,
-    make_outcome,
-    make_unexplained,
-)
+from distbench.diagnose.counting import Count, count_updates
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.names import name_steps
 from distbench.flight import Flight
 from distbench.trace import WHOLE, Phase, TraceKey
-from distbench.verdict import Finding, Status, Worst
+from distbench.verdict import Finding, Outcome, Status, Worst
+
+_AGAINST = {
+    "exact": "one device, where every order of the steps gives the same bits",
+    "bounded": "one device, in orders that the steps may have had",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """What a variable that came out wrong has of each step."""
+
+    envelope: Envelope
+    count: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """All that one code says of one kind of state.
+
+    Attributes:
+        steps: By variable, the steps that it concerns, and how often beyond once.
+        counted: Where.
+    """
+
+    steps: dict[str, dict[int, int]] = field(default_factory=dict)
+    counted: list[_Counted] = field(default_factory=list)
 
 
 def judge_flight(flight: Flight) -> Judgement:
@@ -52,9 +71,9 @@ def judge_flight(flight: Flight) -> Judgement:
         findings=findings,
         checked=len(envelopes),
         worst=_find_worst(envelopes),
-        references={e.phase: AGAINST[flight.tier] for e in envelopes},
+        references={e.phase: _AGAINST[flight.tier] for e in envelopes},
         message="; ".join(notes),
-        compared=tuple(_describe(e, AGAINST[flight.tier]) for e in envelopes),
+        compared=tuple(_describe(e, _AGAINST[flight.tier]) for e in envelopes),
     )
 
 
@@ -75,12 +94,12 @@ def describe_staleness(flight: Flight) -> str:
 
 
 def _explain(flight: Flight, envelopes: Sequence[Envelope]) -> list[Finding]:
-    told: dict[tuple[str, Phase], Told] = defaultdict(Told)
+    told: dict[tuple[str, Phase], _Told] = defaultdict(_Told)
     unexplained: list[Envelope] = []
     for envelope in envelopes:
         if envelope.phase == "iterations" or not envelope.wrong.any():
             continue
-        counted = Counted(envelope=envelope, count=count_updates(flight, envelope))
+        counted = _Counted(envelope=envelope, count=count_updates(flight, envelope))
         if not (counted.count.lost or counted.count.extra):
             unexplained.append(envelope)
         for code, steps in (
@@ -93,15 +112,15 @@ def _explain(flight: Flight, envelopes: Sequence[Envelope]) -> list[Finding]:
                 item.counted.append(counted)
     _leave_out_slots(told)
     findings = [
-        make_finding(flight, code, phase, item) for (code, phase), item in told.items()
+        _make_finding(flight, code, phase, item) for (code, phase), item in told.items()
     ]
     findings += _count_iterations(flight, envelopes, told)
     if not findings and unexplained:
-        findings.append(make_unexplained(flight, unexplained))
+        findings.append(_make_unexplained(flight, unexplained))
     return findings
 
 
-def _leave_out_slots(told: dict[tuple[str, Phase], Told]) -> None:
+def _leave_out_slots(told: dict[tuple[str, Phase], _Told]) -> None:
     """A step that the variables lack, or have again, is told of these alone."""
     for code in ("lost-update", "extra-update"):
         variables, slots = told.get((code, "variable")), told.get((code, "slot"))
@@ -111,10 +130,64 @@ def _leave_out_slots(told: dict[tuple[str, Phase], Told]) -> None:
                 del told[code, "slot"]
 
 
+def _make_finding(flight: Flight, code: str, phase: Phase, item: _Told) -> Finding:
+    steps = sorted(set().union(*map(set, item.steps.values())))
+    names = tuple(item.steps)
+    rounds = {counted.envelope.round for counted in item.counted}
+    worst = max((c.envelope for c in item.counted), key=lambda e: e.error)
+    total = sum(sum(by_step.values()) for by_step in item.steps.values())
+    alike = len({tuple(by_step) for by_step in item.steps.values()}) == 1
+    apart = "" if alike else ", not all of them in each"
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    seen = (
+        f"seen in {len(rounds)} of {flight.observed.steps} rounds of "
+        f"{flight.in_flight} steps"
+    )
+    if code == "lost-update":
+        what = f"lacks the updates of {name_steps(steps)}{apart}, which ended"
+        advice = (
+            "Change variables in place, by assign_add, assign_sub or an Apply op: "
+            "what is read, changed and assigned undoes what others wrote meanwhile. "
+            "If the step skipped its update, let it not."
+        )
+    else:
+        times = {1 + n for by_step in item.steps.values() for n in by_step.values()}
+        often = "twice" if times == {2} else f"up to {max(times)} times"
+        what = f"has the updates of {name_steps(steps)} {often}{apart}"
+        advice = (
+            "A step that is run again has to find out whether it was applied: a "
+            "function that fails after its update must not be repeated."
+        )
+        if again := [step for step in steps if step in flight.repeated]:
+            advice = (
+                f"TensorFlow ran {name_steps(again)} again, whose worker it had lost: "
+                "what `schedule` takes is run at least once. Keep in a variable, next "
+                "to what a step updates, that it has been applied."
+            )
+    return Finding(
+        code=code,
+        phase=phase,
+        step=steps[0],
+        variable=names[0],
+        replicas=(0,),
+        ratio=None,
+        error=worst.error,
+        bound=worst.bound,
+        explanation=(
+            f"Step {steps[0]}, {phase} of '{names[0]}'{more}: it {what} ({code}; "
+            f"{total} in {len(names)} of its kind, {seen}; error {worst.error:.3g}, "
+            f"allowed {worst.bound:.3g}, against {_AGAINST[flight.tier]}). {advice}"
+        ),
+        confidence=min(counted.count.confidence for counted in item.counted),
+        variables=names,
+        outcome=_make_outcome(flight, worst),
+    )
+
+
 def _count_iterations(
     flight: Flight,
     envelopes: Sequence[Envelope],
-    told: Mapping[tuple[str, Phase], Told],
+    told: Mapping[tuple[str, Phase], _Told],
 ) -> list[Finding]:
     """A counter that differs by more than the steps that all variables lack or have.
 
@@ -148,14 +221,14 @@ def _count_iterations(
             ),
             confidence=1.0,
             variables=(envelope.variable,),
-            outcome=make_outcome(flight, envelope),
+            outcome=_make_outcome(flight, envelope),
         )
     return list(findings.values())
 
 
 def _count_whole(
     envelopes: Sequence[Envelope],
-    told: Mapping[tuple[str, Phase], Told],
+    told: Mapping[tuple[str, Phase], _Told],
     step: int,
 ) -> int:
     """-1 for a step that no variable has, n for one that all have n times more."""
@@ -171,6 +244,56 @@ def _count_whole(
         if times and min(times) > 0:
             return sign * min(times)
     return 0
+
+
+def _make_unexplained(flight: Flight, envelopes: Sequence[Envelope]) -> Finding:
+    worst = max(envelopes, key=lambda e: e.error)
+    names = tuple(dict.fromkeys(e.variable for e in envelopes))
+    return Finding(
+        code="unexplained",
+        phase=worst.phase,
+        step=0,
+        variable=worst.variable,
+        replicas=(0,),
+        ratio=None,
+        error=worst.error,
+        bound=worst.bound,
+        explanation=(
+            f"Round {worst.round}, {worst.phase} of '{worst.variable}': no order of "
+            "whole steps leaves what the cluster has, and neither does one without "
+            f"some of them or with some twice (unexplained; error {worst.error:.3g}, "
+            f"allowed {worst.bound:.3g}). If one step at a time passes (without "
+            "--in-flight), a step reads what another one's rule has half written, "
+            "such as a slot between its assignment and its use."
+        ),
+        confidence=0.0,
+        variables=names,
+        outcome=_make_outcome(flight, worst),
+    )
+
+
+def _make_outcome(flight: Flight, envelope: Envelope) -> Outcome | None:
+    """The element that is farthest off; which one it is, is chance in the next run.
+
+    None where the order of the steps decides what is right.
+    """
+    if flight.tier != "exact":
+        return None
+    error = np.where(envelope.wrong, np.abs(envelope.observed - envelope.middle), -1.0)
+    element = np.unravel_index(int(np.argmax(np.nan_to_num(error))), error.shape)
+    models = [v.path for v in flight.observed.variables if v.role == "variable"]
+    is_model = envelope.phase == "variable"
+    return Outcome(
+        phase=envelope.phase,
+        step=envelope.round,
+        variable=envelope.variable,
+        index=models.index(envelope.variable) if is_model else -1,
+        element=tuple(int(number) for number in element),
+        replica=WHOLE,
+        expected=float(envelope.middle[element]),
+        observed=float(envelope.observed[element]),
+        bound=0.0,
+    )
 
 
 def _find_weak(
