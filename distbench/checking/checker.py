@@ -13,6 +13,7 @@ from distbench.checking.lanes import Lanes, Piece
 from distbench.checking.launches import make_launch
 from distbench.checking.plan import (
     Planned,
+    expect_machine,
     list_clusters,
     name_cluster,
     plan_scenarios,
@@ -36,6 +37,8 @@ from distbench.observe import (
 from distbench.options import CheckOptions, Progress
 from distbench.target import TargetRef, adopt_target
 from distbench.verdict import Run, Status, Verdict
+
+_BEFORE_ALL = -1
 
 
 class Checker:
@@ -82,13 +85,15 @@ class Checker:
 
     def name(self, cluster: str) -> str:
         """What a cluster spec of the options is called in the verdict."""
-        required = self._machine.with_gpus(self._options.require_gpus)
-        return name_cluster(cluster, required)
+        return name_cluster(cluster, expect_machine(self._options, self._machine))
 
     def run(self) -> Verdict:
         """Run every scenario; returns what was found."""
         group = start_one(self._launch, self._options.seed, self._options.jit)
         with group:
+            # Where all scenarios are left out nobody else tells of versions.
+            (opened,) = group.first.values()
+            self._environments[_BEFORE_ALL] = dict(opened["environment"])
             kind, is_fresh = describe_subject(
                 self._target, group, self._options.timeout_s
             )

@@ -108,7 +108,7 @@ def plan_scenarios(
             f"Keras hands '{target}' its batches itself, so none can be kept from a "
             "replica. Expected an optimizer or a train program with a drop fault."
         )
-    machine = machine.with_gpus(options.require_gpus)
+    machine = expect_machine(options, machine)
     before = ""
     if options.restore_from is not None:
         before = str(_resolve(options.restore_from, machine))
@@ -156,6 +156,15 @@ def list_clusters(options: CheckOptions) -> tuple[tuple[ClusterSpec, ...], ...]:
         for cluster in options.clusters
         for _ in range(workloads * len(options.paths))
     )
+
+
+def expect_machine(options: CheckOptions, machine: Machine) -> Machine:
+    """A machine with the GPUs that are required of it.
+
+    What an engine tells of is what it was asked for: there GPUs are named by `@gpu`.
+    """
+    is_asked = options.engine != "local"
+    return machine if is_asked else machine.with_gpus(options.require_gpus)
 
 
 def name_cluster(cluster: str, machine: Machine) -> str:

@@ -117,3 +117,9 @@ def test_with_required_gpus_an_open_cluster_does_not_fall_back_to_cpus(
     (planned,) = plan("program", clusters=(cluster,), require_gpus=2)
     assert planned.scenario.cluster == expected
     assert bool(MACHINE.find_lack(planned.spec)) == ("gpu" in expected)
+
+
+def test_an_engine_has_the_gpus_that_it_was_asked_for() -> None:
+    options = {"clusters": ("mwms:2",), "require_gpus": 2, "engine": "ray"}
+    (planned,) = plan("program", **options)
+    assert planned.scenario.cluster == "mwms:2"
