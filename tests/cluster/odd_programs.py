@@ -42,6 +42,13 @@ class Regression:
         return loss
 
 
+class NamesItsOptimizers(Regression):
+    """Correct: what trains stands in a dictionary, made anew each time."""
+
+    def optimizer(self):
+        return {"only": self._optimizer}
+
+
 def draw(rng, examples):
     features = rng.normal(size=(examples, 4)).astype("float32")
     return features, rng.normal(size=(examples, 2)).astype("float32")

@@ -40,6 +40,14 @@ def test_correct_subjects_pass(name: str, cluster: str) -> None:
     assert all(run.checked for run in verdict.runs)
 
 
+def test_a_verdict_on_runs_that_were_skipped_tells_of_the_machine() -> None:
+    verdict = _check("make_sgd", "mirrored:4096@gpu")
+    assert {run.status for run in verdict.runs} == {Status.SKIPPED}
+    named = {"tensorflow", "tf_keras", "keras", "python", "devices", "variables"}
+    assert named <= verdict.environment.keys()
+    assert verdict.environment["tensorflow"]
+
+
 @pytest.mark.parametrize(
     ("name", "code", "phase", "variables"),
     [

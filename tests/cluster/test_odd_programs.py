@@ -75,6 +75,7 @@ def test_a_broken_contract_gets_one_clear_error(
     "name",
     [
         "LossOfOneElement",
+        "NamesItsOptimizers",
         "DrawsOn",
         "MovesInBetween",
         "DifferentiatesInside",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -91,6 +91,8 @@ class UserProgram(Program):
         optimizer = self._subject.optimizer()
         if optimizer is None:
             return []
+        if isinstance(optimizer, Mapping):
+            optimizer = tuple(optimizer.values())
         return list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
 
     def metrics(self) -> Sequence[Any]:
