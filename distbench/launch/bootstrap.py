@@ -116,5 +116,4 @@ def _make_context(start: Message) -> TaskContext:
         folder=Path(start["folder"]),
         notes=Path(start["notes"]),
         addresses={role: tuple(found) for role, found in start["addresses"].items()},
-        context=start["context"],
     )

@@ -34,8 +34,6 @@ from distbench.launch.process import kill_processes
 from distbench.launch.surroundings import Start
 from distbench.launch.watch import Watcher
 
-Payload = Mapping[str, Any]
-
 GRACE_S = 0.3
 """How long a task's death may come in after its peers' errors and still be the cause.
 
@@ -133,7 +131,7 @@ class Group:
     def call(
         self,
         job: str,
-        payload: Payload | Mapping[Task, Payload],
+        payload: Mapping[str, Any],
         *,
         timeout_s: float,
         tasks: Iterable[Task] | None = None,
@@ -143,9 +141,9 @@ class Group:
 
         Args:
             job: Name of the job, a key of the task's handlers.
-            payload: One JSON object for all tasks, or one for each task.
+            payload: A JSON object for all of them.
             timeout_s: Deadline for all of them together.
-            tasks: Who runs it; by default every task, or those that `payload` names.
+            tasks: Who runs it; by default every task.
             on_progress: Called with task, step and phase whenever a task reports.
 
         Returns:
@@ -164,7 +162,7 @@ class Group:
     def submit(
         self,
         job: str,
-        payload: Payload | Mapping[Task, Payload],
+        payload: Mapping[str, Any],
         *,
         timeout_s: float,
         tasks: Iterable[Task] | None = None,
@@ -181,23 +179,21 @@ class Group:
                 f"Job {job!r} cannot run: the tasks of '{self._name}' have been ended. "
                 "Start a new group."
             )
-        payloads = _assign_payloads(payload, tasks or (), self.tasks)
+        asked = self.tasks if tasks is None else tuple(tasks)
         deadline = self._clock() + timeout_s
         with self._ended_on_error():
-            for task, own in payloads.items():
+            for task in asked:
                 member = self._members[task]
                 member.result = None
                 member.channel.send(
-                    {"job": job, "payload": own},
+                    {"job": job, "payload": payload},
                     timeout_s=max(TICK_S, deadline - self._clock()),
                 )
 
         def wait() -> dict[Task, dict[str, Any]]:
             with self._ended_on_error():
-                self._wait_results(
-                    job, tuple(payloads), deadline, timeout_s, on_progress
-                )
-            return {task: self._members[task].result or {} for task in payloads}
+                self._wait_results(job, asked, deadline, timeout_s, on_progress)
+            return {task: self._members[task].result or {} for task in asked}
 
         return wait
 
@@ -346,18 +342,6 @@ class Group:
         deadline = self._clock() + timeout_s
         while self._events.list_alive() and (left := deadline - self._clock()) > 0:
             self._events.pump(left)
-
-
-def _assign_payloads(
-    payload: Payload | Mapping[Task, Payload],
-    tasks: Iterable[Task],
-    everyone: tuple[Task, ...],
-) -> dict[Task, Payload]:
-    own = {key: value for key, value in payload.items() if isinstance(key, Task)}
-    if own:
-        return {task: own[task] for task in (tuple(tasks) or own)}
-    names: Any = payload  # without a task among its keys it is one task's payload
-    return dict.fromkeys(tuple(tasks) or everyone, names)
 
 
 def _release_all(

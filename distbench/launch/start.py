@@ -38,16 +38,14 @@ class Job:
 
     Attributes:
         name: Name of the job.
-        payload: Its payload, for every task or by task.
+        payload: Its payload.
         timeout_s: Its deadline.
         on_progress: See `Group.call`.
         injuries: What is done to tasks meanwhile.
     """
 
     name: str
-    payload: Mapping[str, Any] | Mapping[Task, Mapping[str, Any]] = field(
-        default_factory=dict
-    )
+    payload: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float = 60.0
     on_progress: OnProgress | None = None
     injuries: tuple[Injury, ...] = ()
@@ -59,8 +57,6 @@ class _Plan:
     engine: Engine
     run_directory: RunDirectory
     entry: str
-    environment_by_task: Mapping[Task, Mapping[str, str]]
-    context: Mapping[str, Any]
     first: Job | None
 
 
@@ -71,8 +67,6 @@ def start_group(
     entry: str,
     preload: tuple[str, ...] = (),
     environment: Mapping[str, str] | None = None,
-    environment_by_task: Mapping[Task, Mapping[str, str]] | None = None,
-    context: Mapping[str, Any] | None = None,
     start: Start | None = None,
     first: Job | None = None,
     memory_bytes: int | None = None,
@@ -93,8 +87,6 @@ def start_group(
             `TaskContext`; see `distbench.launch.task`.
         preload: Modules that are imported before tasks are forked.
         environment: Variables to set, seen by the imports as well.
-        environment_by_task: Variables of single tasks, set after the imports.
-        context: JSON object for the tasks' contexts.
         start: `fork` or `spawn`; by default a fork where it is safe.
         first: Job to run at once. If it (or the entry) fails with kind `port`, the
             whole cluster is started anew with other ports.
@@ -137,8 +129,6 @@ def start_group(
         engine=engine or LocalEngine(),
         run_directory=run_directory,
         entry=entry,
-        environment_by_task=environment_by_task or {},
-        context=context or {},
         first=first,
     )
     for attempt in range(1, attempts + 1):
@@ -219,9 +209,7 @@ def _restart_task(
     channel, process = places.start(task, files, message)
     channel.send(message, timeout_s=_START_S)
     if plan.first is not None:
-        payload = plan.first.payload
-        own = payload.get(task, payload)  # type: ignore[call-overload]
-        job = {"job": plan.first.name, "payload": own}
+        job = {"job": plan.first.name, "payload": plan.first.payload}
         channel.send(job, timeout_s=_START_S)
     return channel, process
 
@@ -235,7 +223,6 @@ def _make_start_message(
         "environment": make_task_environment(
             places.find_environment(task),
             plan.request.environment,
-            plan.environment_by_task.get(task, {}),
             # A task ends without exit handlers, which is where libraries remove their
             # temporary files: AutoGraph's, for one.
             {"TMPDIR": str(files.scratch)},
@@ -250,5 +237,4 @@ def _make_start_message(
         "stacks": str(files.name_stacks(task)),
         "notes": str(files.name_notes(task)),
         "addresses": places.addresses,
-        "context": dict(plan.context),
     }

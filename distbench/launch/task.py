@@ -41,7 +41,6 @@ class TaskContext:
         folder: The run's directory; results go there.
         notes: Where it takes down what it does; see `distbench.launch.notes`.
         addresses: `host:port` of every task by role; empty for one process alone.
-        context: What the caller of `start_group` gave, a JSON object.
     """
 
     task: Task
@@ -49,7 +48,6 @@ class TaskContext:
     folder: Path
     notes: Path
     addresses: Mapping[str, tuple[str, ...]]
-    context: Mapping[str, Any]
 
 
 def classify_as_bench(error: BaseException) -> Mapping[str, Any]:  # noqa: ARG001 - a Classify

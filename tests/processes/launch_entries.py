@@ -76,7 +76,6 @@ class Jobs:
             "spec": self._context.spec,
             "folder": str(self._context.folder),
             "addresses": self._context.addresses,
-            "context": self._context.context,
         }
 
     def make_file(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -110,7 +109,8 @@ class Jobs:
 
     def mixed(self, payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Another job for each task."""
-        result: Mapping[str, Any] | None = getattr(self, payload["do"])(payload)
+        own = payload[str(self._context.task)]
+        result: Mapping[str, Any] | None = getattr(self, own["do"])(own)
         return result
 
     def raise_unspeakable(self, payload: Mapping[str, Any]) -> None:

@@ -126,7 +126,7 @@ def test_a_failure_comes_with_its_log_and_the_stacks_of_the_others(
     start: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_module, "_GIVE_UP_S", 0.0)
-    payload = {FIRST: {"do": "fail"}, SECOND: {"do": "wait"}}
+    payload = {"worker-0": {"do": "fail"}, "worker-1": {"do": "wait"}}
     with pytest.raises(TaskFailedError, match="a bad subject") as failure:
         start().call("mixed", payload, timeout_s=TIMEOUT_S)
     assert (failure.value.task, failure.value.kind) == (FIRST, "subject")
@@ -142,7 +142,7 @@ def test_what_a_dying_task_printed_last_is_not_lost(start: Starter) -> None:
 
 
 def test_what_a_killed_task_took_down_last_is_told(start: Starter) -> None:
-    payload = {FIRST: {"do": "kill"}, SECOND: {"do": "wait"}}
+    payload = {"worker-0": {"do": "kill"}, "worker-1": {"do": "wait"}}
     with pytest.raises(TaskFailedError, match="last at collective 7") as failure:
         start().call("mixed", payload, timeout_s=TIMEOUT_S)
     assert failure.value.recent[FIRST] == ("collective 7, all_reduce",)

@@ -47,8 +47,8 @@ def test_an_exception_is_told_with_rank_place_and_traceback(start: Starter) -> N
 def test_one_failure_ends_the_call_though_others_wait(start: Starter, how: str) -> None:
     group = start("mwms:3", start=how)
     group.call("echo", {}, timeout_s=TIMEOUT_S)
-    payload = {task: {"do": "wait"} for task in group.tasks}
-    payload[SECOND] = {"do": "fail"}
+    payload = {str(task): {"do": "wait"} for task in group.tasks}
+    payload[str(SECOND)] = {"do": "fail"}
     failure = catch_failure(group, "mixed", payload)
     assert (failure.task, failure.waiting) == (SECOND, group.tasks)
     assert sorted(map(str, failure.stacks)) == ["worker-0", "worker-2"]
@@ -114,7 +114,7 @@ def test_who_closes_the_channel_is_told_what_it_did(start: Starter) -> None:
     ids=["no-json", "empty", "no-step", "no-event", "number", "deep"],
 )
 def test_what_no_task_says_is_an_error(start: Starter, text: str) -> None:
-    payload = {FIRST: {"do": "wait"}, SECOND: {"do": "garble", "text": text}}
+    payload = {"worker-0": {"do": "wait"}, "worker-1": {"do": "garble", "text": text}}
     failure = catch_failure(start(), "mixed", payload)
     assert (failure.task, failure.kind) == (SECOND, "bench")
     assert f"connection to the bench had {text[:-1].encode()[:80]!r} on it" in str(
@@ -162,7 +162,7 @@ def test_a_system_exit_is_an_exception(start: Starter) -> None:
 
 
 def test_a_death_is_blamed_and_not_those_who_complain_of_it(start: Starter) -> None:
-    payload = {FIRST: {"do": "fail"}, SECOND: {"do": "kill"}}
+    payload = {"worker-0": {"do": "fail"}, "worker-1": {"do": "kill"}}
     group = start()
     group.call("echo", {}, timeout_s=TIMEOUT_S)
     failure = catch_failure(group, "mixed", payload)
@@ -187,7 +187,7 @@ def test_a_task_that_has_answered_must_stay_alive(start: Starter) -> None:
     def kill_first(*_: object) -> None:
         os.kill(group.pids[FIRST], signal.SIGKILL)
 
-    payload = {FIRST: {"do": "echo"}, SECOND: {"do": "wait"}}
+    payload = {"worker-0": {"do": "echo"}, "worker-1": {"do": "wait"}}
     failure = catch_failure(group, "mixed", payload, on_progress=kill_first)
     assert failure.task == FIRST
 
@@ -203,7 +203,7 @@ def test_a_deadline_shows_where_each_task_is(
     start: Starter, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_module, "_GIVE_UP_S", 0.0)
-    payload = {FIRST: {"do": "echo"}, SECOND: {"do": job}}
+    payload = {"worker-0": {"do": "echo"}, "worker-1": {"do": job}}
     group = start()
     group.call("echo", {}, timeout_s=TIMEOUT_S)
     failure = catch_failure(group, "mixed", payload, timeout_s=0.25)

@@ -46,12 +46,6 @@ def test_each_task_answers_with_its_own_result(start: Starter, how: str) -> None
     assert group.started_by == how
 
 
-def test_tasks_can_have_payloads_of_their_own(start: Starter) -> None:
-    payload = {FIRST: {"x": 1}, SECOND: {"x": 2}}
-    results = start().call("echo", payload, timeout_s=TIMEOUT_S)
-    assert [result["x"] for result in results.values()] == [1, 2]
-
-
 def test_some_tasks_work_while_others_only_serve(start: Starter) -> None:
     group = start("ps:2+1")
     chief = Task(role="chief", index=0)
@@ -95,12 +89,11 @@ def test_a_task_sees_what_the_bench_sees(
     group = start(
         start=how,
         environment={"GIVEN": "1"},
-        environment_by_task={SECOND: {"GIVEN": "2"}},
-        context={"seed": 3},
     )
     results = group.call("describe", {}, timeout_s=TIMEOUT_S)
     for task, seen in results.items():
         environment = seen.pop("environment")
+        assert environment["GIVEN"] == "1"
         assert environment["SET_AFTER_THE_SERVER_STARTED"] == "1"
         assert environment.get("PYTHONPATH") == os.environ.get("PYTHONPATH")
         assert json.loads(environment["TF_CONFIG"]) == {
@@ -111,7 +104,7 @@ def test_a_task_sees_what_the_bench_sees(
         assert seen["cwd"] == str(tmp_path)
         assert seen["stdin"] == os.devnull
         assert seen["folder"] == str(run_directory.path)
-        assert (seen["spec"], seen["context"]) == ("mwms:2", {"seed": 3})
+        assert seen["spec"] == "mwms:2"
         assert (seen["blocked"], seen["interruptible"]) == ([], True)
         # Its own channel and nobody else's, or EOF would never come.
         assert seen["sockets"] == 1

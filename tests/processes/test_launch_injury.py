@@ -217,6 +217,5 @@ def test_a_coordinator_that_is_killed_ends_the_job(start: Starter) -> None:
 def test_the_death_of_another_task_is_not_taken_for_meant(start: Starter) -> None:
     group = start("ps:2+1", first=Job(name="bind", payload={"failures": 0}))
     group.injure(Injury(number=signal.SIGKILL, step=9, task=SERVER))
-    payload = {task: {"do": "kill"} for task in WORKERS[:1]}
     with pytest.raises(TaskFailedError, match=r"worker-0.*SIGKILL"):
-        group.call("mixed", payload, timeout_s=TIMEOUT_S)
+        group.call("kill", {}, tasks=WORKERS[:1], timeout_s=TIMEOUT_S)
