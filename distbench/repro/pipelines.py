@@ -56,7 +56,7 @@ else:  # there is no end: do all replicas read the same, or do all read less?
     never = come_round * len(set(once) - set(seen))
 first or print(f"one device reads {once.total()} examples, the cluster {seen.total()}: "
                f"{again} come again, {never} never come", flush=True)
-os._exit(again + never > 0)
+os._exit(scratch.cleanup() or again + never > 0)
 """).substitute(most=_MOST_BATCHES)
 """Holds the examples of `one` against those of `many`, and ends the script."""
 

@@ -22,14 +22,15 @@ MOST_LINES = 59
 
 # Names come from user code and from files of others: they stand in comments and
 # literals as `ascii` spells them, in which no line ends and no quote closes.
+# AutoGraph's files go with the script, which runs no exit handler (TensorFlow's hang).
 _SCRIPT = Template("""\
 # $headline.
 # Exits with 1 if $told, else with 0. Found with TensorFlow $tensorflow; needs $needs.
 import $modules
-sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(3))  # no finding
-os.environ.update($environment)
+tempfile.tempdir = (scratch := tempfile.TemporaryDirectory()).name  # AutoGraph's
+sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(scratch.cleanup() or 3))
+os.environ.update($environment); signal.alarm($deadline)  # ends what waits for ever
 import numpy as np, tensorflow as tf
-signal.alarm($deadline)  # ends what waits for ever
 tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False, "remapping": False})
 ${settings}CUTS, EXAMPLES, STEPS, SEED, DTYPE = $cuts, $examples, $steps, $seed, $dtype
 $subject$train$cluster$told_by""")  # noqa: E501  # one line of the script
@@ -39,23 +40,23 @@ _COMPARE = Template("""\
 ${trained}lines = [$place + f" on one device: {one} allowed error: $bound"]
 lines += [f"  replica {r}: {v}, ratio {v / one}" for r, v in enumerate(many, first)]
 print("\\n".join([*lines, ""]), end="", flush=True)
-os._exit(not np.allclose(many, one, rtol=0, atol=$bound, equal_nan=True))
-""")
+os._exit(scratch.cleanup() or not np.allclose(many, one, rtol=0, atol=$bound, equal_nan=True))
+""")  # noqa: E501  # by a word
 # Of steps in flight: which element a race spoils is chance.
 _COMPARE_ALL = Template("""\
 ${trained}apart = np.abs(many[0] - one) > $bound
 print($place, "wrong in", apart.sum(), "of", apart.size, "elements, allowed error: $bound")
 print("  one device", one[apart][:8], "cluster", many[0][apart][:8], flush=True)
-os._exit(int(apart.any()))
+os._exit(scratch.cleanup() or int(apart.any()))
 """)  # noqa: E501  # by a word
 _RAISES = Template("""\
 try:
 ${trained}\
 except Exception as error:
     print("the cluster raises", type(error).__name__, error, flush=True)
-    os._exit(1)
+    os._exit(scratch.cleanup() or 1)
 print("nothing raises", flush=True)
-os._exit(0)
+os._exit(scratch.cleanup() or 0)
 """)
 _MODULES = (  # but for those that every script needs
     "base64",
@@ -70,6 +71,7 @@ _MODULES = (  # but for those that every script needs
     "subprocess",
     "zlib",
 )
+_ALWAYS = ("os", "signal", "sys", "tempfile")
 _LEGACY = "TF_USE_LEGACY_KERAS"
 
 
@@ -119,7 +121,7 @@ def write_script(case: Case, environment: Mapping[str, Any]) -> str:
         else "cluster and one device differ",
         "needs": _name_source(case),
         "tensorflow": ascii(environment.get("tensorflow")),
-        "modules": ", ".join([*used, "os", "signal", "sys"]),
+        "modules": ", ".join([*used, *_ALWAYS]),
         "environment": _choose_environment(case, environment),
         "cuts": write_slices(shards),
         "examples": sum(shards),

@@ -33,6 +33,8 @@ def run_script(verdict: Verdict, folder: Path) -> tuple[int, str, str]:
     file = folder / "shown.py"
     file.write_text(text)
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    (folder / "scratch").mkdir(exist_ok=True)
+    environment["TMPDIR"] = str(folder / "scratch")
     done = subprocess.run(
         [sys.executable, "-P", file],
         capture_output=True,
@@ -41,6 +43,7 @@ def run_script(verdict: Verdict, folder: Path) -> tuple[int, str, str]:
         cwd=folder,
         env=environment,
     )
+    assert not list((folder / "scratch").iterdir())  # such as files of AutoGraph
     return done.returncode, done.stdout, done.stderr
 
 
