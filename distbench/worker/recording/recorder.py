@@ -135,11 +135,13 @@ class Recorder:
     ) -> None:
         self._put_back()
         if kind is None and self._number == 0:
-            advice = _SCHEDULED if _is_scheduled(self._strategy) else _NOT_SEEN
             raise BadInputError(
                 "No step was recorded: none of the optimizers that were given to "
-                f"distbench.record was called. {advice}"
+                f"distbench.record was called. {self._advise()}"
             )
+
+    def _advise(self) -> str:
+        return _SCHEDULED if _is_scheduled(self._strategy) else _NOT_SEEN
 
     def _put_back(self) -> None:
         while self._undo:
@@ -180,7 +182,7 @@ class Recorder:
             raise BadInputError(
                 "recorder.loss() needs a name, and a step that it belongs to. "
                 "Expected: a call after a step, or inside of recorder.step(). If there "
-                f"was a step, it was not seen. {_NOT_SEEN}"
+                f"was a step, it was not seen. {self._advise()}"
             )
         if isinstance(value, tf.distribute.DistributedValues):
             parts = self._strategy.experimental_local_results(value)
