@@ -45,6 +45,7 @@ from distbench.trace import (
     Values,
 )
 from distbench.trace.naming import pair_runs
+from distbench.trace.shards import join_shards
 
 
 def compare_traces(
@@ -70,7 +71,8 @@ def compare_traces(
             "digests, of the same number of replicas. Received: "
             f"{_describe_kind(a)} and {_describe_kind(b)}. Record both runs alike."
         )
-    return _Offline(a, b, selection or Selection(), narrow).run()
+    whole = join_shards(a, b), join_shards(b, a)
+    return _Offline(*whole, selection or Selection(), narrow).run()
 
 
 def _describe_kind(trace: Trace) -> str:

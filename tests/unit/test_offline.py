@@ -18,6 +18,7 @@ from distbench.trace import (
     INITIAL,
     WHOLE,
     Selection,
+    SparseRows,
     Trace,
     TraceKey,
     VariableInfo,
@@ -47,6 +48,58 @@ def test_replicas_are_alike_to_one_device_but_for_rounding(
 
 def test_runs_of_two_and_four_replicas_are_alike() -> None:
     assert compare_traces(train(2), train(4)).first is None
+
+
+def cut(trace: Trace, cuts: tuple[int, ...]) -> Trace:
+    """The same run with the kernel and its slot in shards that end at these rows."""
+    whole = {v.path: v for v in trace.variables if v.shape == (3,)}
+    bounds = [*zip((0, *cuts), (*cuts, 3), strict=True)]
+
+    def name(path: str, part: int) -> str:
+        return path.replace("dense/kernel", f"dense/kernel/part_{part}")
+
+    infos = [v for v in trace.variables if v.path not in whole]
+    for info in whole.values():
+        for part, (low, high) in enumerate(bounds):
+            path, owner = name(info.path, part), name(info.of, part)
+            infos.append(replace(info, path=path, of=owner, shape=(high - low,)))
+    values = {}
+    for key, value in trace.values.items():
+        if key.variable not in whole:
+            values[key] = value
+            continue
+        for part, (low, high) in enumerate(bounds):
+            piece = value
+            if isinstance(value, SparseRows):
+                here = (value.indices >= low) & (value.indices < high)
+                piece = SparseRows(
+                    indices=value.indices[here] - low,
+                    values=value.values[here],
+                    shape=(high - low,),
+                )
+            else:
+                piece = value[low:high]
+            values[replace(key, variable=name(key.variable, part))] = piece
+    return replace(trace, variables=tuple(infos), values=values)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_shards_are_put_together_for_a_run_that_has_others(sparse: bool) -> None:
+    whole = train(1, sparse=sparse)
+    shards = cut(whole, (2,))
+    assert len(shards.variables) == len(whole.variables) + 2
+    for left, right in ((shards, whole), (whole, shards), (shards, cut(whole, (1, 2)))):
+        comparison = compare_traces(left, right)
+        assert comparison.first is None
+        names = {place.key.variable for place in comparison.places}
+        assert names == {"", *(v.path for v in whole.variables)}
+    wrong = cut(train(1, sparse=sparse, reduce=lambda all_, r: 2 * add(all_, r)), (2,))
+    first = compare_traces(wrong, whole).first
+    assert first is not None
+    assert first.key.variable == "dense/kernel"
+    # Runs that cut alike are told by shards.
+    alike = compare_traces(shards, shards).places
+    assert any(place.key.variable.endswith("part_1") for place in alike)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-_PART = re.compile(r"/part_(\d+)(?=/|$)")
-"""How a shard and what belongs to it, such as a slot, is told from the others."""
+from distbench.trace.shards import PART
 
 
 def recut_shards(
@@ -50,6 +48,6 @@ def _group(paths: Mapping[str, Any]) -> dict[str, list[str]]:
     """Paths by what they are without their number of a shard, in its order."""
     groups: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for path in paths:
-        number = _PART.search(path)
-        groups[_PART.sub("", path)].append((int(number[1]) if number else 0, path))
+        number = PART.search(path)
+        groups[PART.sub("", path)].append((int(number[1]) if number else 0, path))
     return {name: [path for _, path in sorted(found)] for name, found in groups.items()}
