@@ -55,9 +55,9 @@ def resolve_entry(entry: str) -> Callable[..., Any]:
 def import_all(modules: Iterable[str]) -> None:
     """Import modules, without looking for garbage meanwhile, and keep all of it.
 
-    TensorFlow's import makes a million objects and drops few of them. The collector
-    would look through them again and again: for a fifth of the time. What is kept is
-    not visited any more, so forks share its pages.
+    TensorFlow's import makes very many objects and drops few of them, and the collector
+    would look through them again and again. What is kept is not visited any more, so
+    forks share its pages. What that saves, scripts/benchmark measures.
     """
     gc.disable()
     try:

@@ -17,8 +17,8 @@ _ROOT = str(Path(__file__).parents[2])
 _ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1"
 """Huge pages, and one arena for all threads, which makes its blocks large enough.
 
-A gRPC server allocates 40 MB when it starts, by 10,000 page faults otherwise: a fifth
-of the processor time that opening a worker takes.
+A gRPC server allocates much when it starts, by a fault for each small page otherwise.
+What that saves, scripts/benchmark measures.
 """
 _PROXIES = {"grpc_proxy", "https_proxy", "http_proxy"}
 """Variables that have gRPC ask a proxy for every address, for 127.0.0.1 too."""
