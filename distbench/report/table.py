@@ -38,12 +38,18 @@ STYLES: dict[Status, str] = {
 _PLAIN_WIDTH = 200
 
 
+class _PlainConsole(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command: Rich would exit with 1, which means a failure."""
+        raise  # it is called where the error is handled
+
+
 def make_console(*, stderr: bool = False, width: int | None = None) -> Console:
     """A console that never shortens a name in a file or a pipe.
 
     Rich honours NO_COLOR, FORCE_COLOR and TERM=dumb by itself.
     """
-    console = Console(stderr=stderr, highlight=False, width=width)
+    console = _PlainConsole(stderr=stderr, highlight=False, width=width)
     if width is None and not console.is_terminal:
         console.width = max(_PLAIN_WIDTH, console.width)
     return console

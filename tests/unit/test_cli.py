@@ -391,6 +391,14 @@ def test_list_prints_its_sections(call, capsys, section: str, part: str) -> None
     assert part in capsys.readouterr().out
 
 
+def test_a_reader_that_goes_away_is_no_failure() -> None:
+    command = [sys.executable, "-m", "distbench", "list", "codes"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=60) == 128 + signal.SIGPIPE
+
+
 def test_version(call, capsys) -> None:
     assert call("--version") == 0
     assert capsys.readouterr().out.startswith("distbench ")
