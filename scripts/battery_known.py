@@ -87,9 +87,8 @@ KNOWN: tuple[Known, ...] = (
     Known(
         title="Takes variables of Keras alone",
         says="`_should_use_adamw` in keras/src/optimizers/muon.py asks for a path, "
-        "which a `tf.Variable` has not, and the workloads have these; all other "
-        "optimizers of Keras 3 take them. With `exclude_embeddings=False` it does "
-        "not ask.",
+        "which those of the workloads had not when this was checked, and have by now. "
+        "With `exclude_embeddings=False` it does not ask.",
         fits=_needs_keras_variables,
     ),
     Known(

@@ -46,8 +46,7 @@ def make_v1_sgd() -> Any:
 
 def make_muon() -> Any:
     """keras3_muon_decays_on_each_replica."""
-    # By default it asks a variable for its path, which only those of Keras have.
-    return keras.optimizers.Muon(0.125, weight_decay=0.5, exclude_embeddings=False)
+    return keras.optimizers.Muon(0.125, weight_decay=0.5)
 
 
 def make_normalised() -> Any:

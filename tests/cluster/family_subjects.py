@@ -65,7 +65,7 @@ def make_keras2_nadam():
 
 
 def make_keras3_muon():
-    return keras.optimizers.Muon(0.125, weight_decay=0.5, exclude_embeddings=False)
+    return keras.optimizers.Muon(0.125, weight_decay=0.5)
 
 
 class DoubledOnCluster(tf_keras.optimizers.Nadam):

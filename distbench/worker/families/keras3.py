@@ -41,7 +41,14 @@ def hand_over(optimizer: Any, pairs: Pairs, *, aggregate: bool = True) -> None:
 
 
 def build(optimizer: Any, variables: Sequence[Any]) -> None:
-    """Make the slots as `fit` does, before the first step."""
+    """Make the slots as `fit` does, before the first step.
+
+    A rule may tell layers apart by the paths of its variables, which those of
+    TensorFlow lack; they get one that leaves the names of slots as they are.
+    """
+    for variable in variables:
+        if not hasattr(variable, "path"):
+            variable.path = variable.name.replace("/", "_").replace(":", "_")
     optimizer.build(list(variables))
 
 
