@@ -93,7 +93,7 @@ class Noise:
 
         Bitwise, but for what XLA may do in one graph and not in another.
         """
-        limits = self.compiled.get(((key.phase, key.variable, key.call), None))
+        limits = _pick_limit(self.compiled, key, pooled=True)
         if self.exact or limits is None:
             return BITWISE
         return Margin(bound=limits[0] * measure_finite(densify(expected)))
@@ -105,7 +105,7 @@ class Noise:
         one is taken: few reruns give a wide one.
         """
         margin = self.find_margin(key, expected)
-        limits = self.repeated.get(((key.phase, key.variable, key.call), None))
+        limits = _pick_limit(self.repeated, key, pooled=True)
         size = measure_finite(expected)
         if limits is None or size == 0:
             return margin
@@ -127,8 +127,7 @@ class Noise:
         if self.exact or key.phase == "iterations":
             return BITWISE
         whole = self.wholes.get(key.at(WHOLE))
-        step = None if self.pooled else key.step
-        limits = self.limits.get(((key.phase, key.variable, key.call), step))
+        limits = _pick_limit(self.limits, key, pooled=self.pooled)
         if whole is None or limits is None:
             return Margin(bound=math.inf)
         error, ratio = limits
@@ -252,13 +251,30 @@ def _measure_noise(seen: Array, expected: Array, size: float) -> float:
     return error / size if size > 0 and math.isfinite(error) else math.inf
 
 
+def _pick_limit(
+    limits: Limits, key: TraceKey, *, pooled: bool
+) -> tuple[float, float] | None:
+    """The limit of all steps, but in a step that has none for itself.
+
+    There is none beside a 0 that is one by chance, as the way from the start is in the
+    first step. Other steps have theirs all the same.
+    """
+    place = key.phase, key.variable, key.call
+    own = limits.get((place, key.step))
+    if not pooled or (own is not None and not math.isfinite(own[0])):
+        return own
+    return limits.get((place, None))
+
+
 def _limit_places(
     samples: Mapping[Place, Sequence[Sample]],
 ) -> dict[tuple[Place, int | None], tuple[float, float]]:
     limits: dict[tuple[Place, int | None], tuple[float, float]] = {}
     for place, found in samples.items():
         for step in (None, *sorted({sample.step for sample in found})):
-            here = [s for s in found if step is None or s.step == step]
+            here = [s for s in found if s.step == step]
+            if step is None:
+                here = [s for s in found if math.isfinite(s.error)] or list(found)
             limits[place, step] = (
                 predict_spread([s.error for s in here]),
                 predict_spread([s.ratio for s in here]),

@@ -83,6 +83,23 @@ def test_rows_that_did_not_overflow_have_a_bound():
     assert 0 < margin.widest < 1e-4
 
 
+def test_a_zero_that_is_one_by_chance_hides_nothing_of_other_steps():
+    """As the way from the start is 0 in the first step, but for what twins add to it."""
+    evidence = observe(steps=3)
+    keys = [
+        key for key, _ in evidence.reference.select(phase="variable", variable=KERNEL)
+    ]
+    first, second = (next(k for k in keys if k.step == step) for step in (0, 1))
+    values = evidence.reference.values
+    usual = measure_noise(evidence).find_margin(second, to_array(values[second]))
+    none = {**values, first: 0 * values[first]}
+    reference = replace(evidence.reference, values=none)
+    noise = measure_noise(replace(evidence, reference=reference))
+    assert noise.find_margin(first, to_array(none[first])).widest == np.inf
+    margin = noise.find_margin(second, to_array(values[second]))
+    assert 0 < margin.widest < 10 * usual.widest
+
+
 def test_a_factor_of_all_elements_is_seen_where_no_element_is_far_enough_off():
     """Of state it is not asked for: what stays as it was has the ratio 1 as well."""
     evidence = observe(replicas=4)
