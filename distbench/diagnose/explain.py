@@ -67,7 +67,7 @@ def make_finding(
             places.get(name, -1),
         ),
     )
-    if explained.phase == "variable":
+    if explained.phase not in ("slot", "iterations"):
         # A cause that shows in the slots first and is about the whole update.
         names = list(dict.fromkeys(infos[n].owner if n in infos else n for n in names))
     if explained.phase == "loss" and cases[0].key.phase.endswith("gradient"):

@@ -8,6 +8,7 @@ from training_simulator import KERNEL, Fault, Rule
 from wrong_steps import (
     add_state,
     feed,
+    feed_late,
     feed_mean_square,
     from_local,
     from_replica,
@@ -38,6 +39,33 @@ CASES = [
             }
         ),
         setup={"rule": Rule(name="ema")},
+    ),
+    Case(
+        name="momentum-takes-the-last-gradient",
+        code="stale-gradient",
+        phase="applied_gradient",
+        variable=KERNEL,
+        fault=Fault(update=feed_late),
+        steps=2,
+        setup={"rule": MOMENTUM, "sparse": False},
+    ),
+    Case(
+        name="moments-take-the-last-gradient",
+        code="stale-gradient",
+        phase="applied_gradient",
+        variable=KERNEL,
+        fault=Fault(update=feed_late),
+        steps=2,
+        setup={"rule": ADAM, "sparse": False},
+    ),
+    Case(
+        name="step-takes-the-last-gradient",
+        code="stale-gradient",
+        phase="applied_gradient",
+        variable=KERNEL,
+        fault=Fault(update=feed_late),
+        steps=2,
+        setup={"sparse": False},
     ),
     Case(
         name="momentum-from-local",

@@ -94,6 +94,7 @@ CAUSES: tuple[Explain, ...] = (
     reduction.explain_by_weights,
     update.explain_by_rate,
     update.explain_by_schedule,
+    slot_rule.explain_by_late_gradient,
     slot_rule.explain_by_fed_factor,
     slot_rule.explain_by_memory,
     slot_rule.explain_by_taken_factor,

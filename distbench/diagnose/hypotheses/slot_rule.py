@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import (
@@ -17,6 +18,8 @@ from distbench.diagnose.fit import (
 )
 from distbench.diagnose.hypotheses.slots import are_some, name_kind
 
+Late = tuple[int, Array, Array]
+"""Number of a case, the gradient of some steps before, and that of its own."""
 _FEW = 4
 """Fewer numbers do not show that one factor is that of all."""
 _SAME = 1e-3
@@ -46,6 +49,66 @@ def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
                 detail="the slot's rule weighs its old value or the gradient otherwise "
                 f"{words}",
             )
+
+
+def explain_by_late_gradient(context: Context) -> Iterator[Hypothesis]:
+    """The rule takes the gradient of an earlier step, though it was given this one's.
+
+    Its error is then in proportion to what the two, or their squares, differ by. What
+    is wrong in the first steps alone may lack a gradient for any reason.
+    """
+    if context.phase not in ("slot", "variable"):
+        return
+    last = max(case.key.step for case in context.cases)
+    for lag in range(1, last + 1):
+        kinds: dict[str, list[Late]] = {}
+        for number, case in context.list_cases():
+            gradients = _find_late(context, case, lag)
+            if gradients is not None:
+                kind = name_kind(context, case)
+                kinds.setdefault(kind, []).append((number, *gradients))
+        predicted: dict[int, Array] = {}
+        for found in kinds.values():
+            if any(context.cases[number].key.step >= lag for number, *_ in found):
+                predicted |= _predict_late(context, found)
+        if predicted:
+            behind = "one step" if lag == 1 else f"{lag} steps"
+            yield Hypothesis(
+                code="stale-gradient",
+                phase="applied_gradient",
+                predicted=predicted,
+                detail=f"the rule takes the gradient of {behind} before",
+            )
+
+
+def _predict_late(context: Context, found: Sequence[Late]) -> dict[int, Array]:
+    for power in (1, 2):
+        cases = {number: context.cases[number] for number, *_ in found}
+        rows = [
+            Row(
+                number=number,
+                target=cases[number].observed - cases[number].expected,
+                features=(late**power - due**power,),
+            )
+            for number, late, due in found
+        ]
+        weights = fit_weights(rows)
+        if weights is not None and leaves_nothing(rows, weights):
+            errors = predict_rows(rows, weights)
+            return {n: cases[n].expected + error for n, error in errors.items()}
+    return {}
+
+
+def _find_late(context: Context, case: Pair, lag: int) -> tuple[Array, Array] | None:
+    """A variable's gradient of some steps before, 0 if there was none, and this one."""
+    owner = context.infos[case.key.variable].owner
+    due = context.find_due_gradient(case, owner)
+    step = case.key.step - lag
+    earlier = replace(case, key=replace(case.key, step=step))
+    late = context.find_due_gradient(earlier, owner) if step >= 0 else None
+    if due is None or due.shape != case.expected.shape or (late is None and step >= 0):
+        return None
+    return np.zeros_like(due) if late is None else late, due
 
 
 def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
