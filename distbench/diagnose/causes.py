@@ -29,6 +29,9 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     best = _find_best(context)
     if best is not None and best.full and _is_named(context, best):
         return (_adopt(context, best),)
+    of_start = _explain_start(context)
+    if of_start is not None:
+        return (of_start,)
     causes = _explain_narrowly(context, best)
     if all(cause.confidence >= ALL for cause in causes):
         return causes
@@ -50,11 +53,34 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
         explained = (
             _adopt(part, best)
             if best is not None and _is_named(part, best)
-            else name_drift(part) or _leave_unexplained(part, best)
+            else _explain_start(part)
+            or name_drift(part)
+            or _leave_unexplained(part, best)
         )
         found.setdefault(explained.code, []).append(explained)
     causes = tuple(_join(parts) for parts in found.values())
     return _fold_slots(context, causes) if context.phase == "slot" else causes
+
+
+def _explain_start(context: Context) -> Explained | None:
+    """What leaves nothing of the first step, where replicas keep something for later.
+
+    An error that is fed back, or a momentum of the own gradients, is nothing that is
+    known of later steps: what is made of them has a part of the earlier ones in it.
+    """
+    first = min(case.key.step for case in context.cases)
+    start = context.select(tuple(c for c in context.cases if c.key.step == first))
+    keeps = any(
+        info.role == "slot" and not info.synchronised for info in context.infos.values()
+    )
+    if not keeps or len(start.cases) == len(context.cases):
+        return None
+    best = _find_best(start)
+    if best is None or not best.full or not _is_named(start, best):
+        return None
+    told = _adopt(start, best)
+    words = f"{told.detail}; what it keeps back is in its later steps"
+    return replace(told, cases=context.cases, detail=words)
 
 
 def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explained, ...]:

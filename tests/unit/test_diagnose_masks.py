@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from training_simulator import observe
+from training_simulator import Fault, observe
+from wrong_steps import feed_back
 
 from distbench.compare.measure import BITWISE
 from distbench.compare.pair import SUM, Pair
 from distbench.diagnose.context import Context
 from distbench.diagnose.hypotheses.nonlinear import explain_by_mask
-from distbench.trace import TraceKey
+from distbench.diagnose.judge import judge
+from distbench.trace import TraceKey, VariableInfo
 
 Array = np.ndarray
 ROWS = np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0])
@@ -50,3 +54,24 @@ def test_what_is_kept_back_of_rows_goes_to_the_same_rows(sends_it_later: bool) -
     (fed_back,) = (p for detail, p in told.items() if "next one" in detail)
     assert np.allclose(fed_back[0], cases[0].observed)
     assert (1 in fed_back) == sends_it_later
+
+
+def send_sign(values: list[Array]) -> Array:
+    """The sign of a gradient times its mean size."""
+    (value,) = values
+    return (np.mean(np.abs(value)) * np.sign(value)).astype(value.dtype)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_the_first_step_tells_what_is_sent_where_the_rest_is_kept(keeps: bool) -> None:
+    """What is made of the rest later is nothing that the bench knows."""
+    evidence = observe(Fault(reduce=feed_back(send_sign)), steps=3, sparse=False)
+    observed = evidence.observed
+    rest = VariableInfo(
+        path="rest", role="slot", shape=(3,), dtype="float32", synchronised=not keeps
+    )
+    observed = replace(observed, variables=(*observed.variables, rest))
+    first = judge(replace(evidence, observed=observed)).findings[0]
+    code = "nonlinear-before-reduction" if keeps else "unexplained"
+    assert (first.code, first.step) == (code, 0)
+    assert ("what it keeps back is in its later steps" in first.explanation) == keeps
