@@ -9,8 +9,10 @@ from judged_runs import MEAN
 from training_simulator import KERNEL, Fault, observe
 from verdict_samples import make_finding, make_run, make_verdict
 
+from distbench.checking import confirm
 from distbench.checking.confirm import confirm_first
 from distbench.diagnose.judge import judge
+from distbench.diagnose.judgement import Judgement
 from distbench.errors import ClusterError
 from distbench.evidence import Evidence
 from distbench.trace import Phase
@@ -80,6 +82,22 @@ def test_one_of_two_causes_before_the_correction_is_not_confirmed_by_it() -> Non
     other = replace(findings[0], code="scale-error", variables=(KERNEL,))
     confirmed = confirm_first((findings[0], other), evidence, run_corrected(Fault()))
     assert [f.confirmed for f in confirmed] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("phase", "confirmed"), [("loss", True), ("reduced_gradient", False)]
+)
+def test_a_metric_stays_wrong_where_only_the_gradient_of_a_loss_is_put_right(
+    phase: str, confirmed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is fed with the loss; behind a wrong sum it has a fault of its own."""
+    findings, evidence = find_first(WRONG_SUM)
+    metric = make_finding(code="metric-wrong", phase="loss", variable="accuracy")
+    left = Judgement(status=Status.FAIL, findings=(metric,))
+    monkeypatch.setattr(confirm, "judge", lambda _: left)
+    wrong = (replace(findings[0], phase=phase),)
+    first, *others = confirm_first(wrong, evidence, run_corrected(Fault()))
+    assert (first.confirmed, len(others)) == (confirmed, 0 if confirmed else 1)
 
 
 def test_what_is_unexplained_has_no_cause_to_confirm() -> None:

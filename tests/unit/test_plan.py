@@ -56,6 +56,28 @@ def test_what_brings_its_data_has_no_workload_of_the_bench(
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "clusters", "options", "shared"),
+    [
+        ("optimizer", ("mirrored:2", "mwms:2"), {}, True),
+        ("optimizer", ("mirrored:2", "mirrored:3"), {}, False),
+        ("optimizer", ("mirrored:2", "mwms:2"), {"restore_from": "one"}, False),
+        ("optimizer", ("ps:2+1", "ps:3+1"), {"in_flight": 4}, False),
+        ("pipeline", ("mirrored:2", "mwms:2"), {}, False),
+    ],
+    ids=["cluster", "replicas", "restored", "in-flight", "pipeline"],
+)
+def test_what_differs_in_the_cluster_alone_has_one_reference(
+    kind: str, clusters: tuple[str, ...], options: dict[str, Any], shared: bool
+) -> None:
+    found = plan(kind, clusters=clusters, **options)
+    first, second = (
+        next(item for item in found if item.scenario.cluster == cluster)
+        for cluster in clusters
+    )
+    assert (first.reference == second.reference) is shared
+
+
 def test_what_a_spec_leaves_open_is_what_the_machine_has() -> None:
     (item,) = plan(
         "program", clusters=("mirrored:all",), restore_from="mwms:2", restore_after=1
