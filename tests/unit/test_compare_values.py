@@ -84,7 +84,7 @@ def test_rows_that_did_not_overflow_have_a_bound():
 
 
 def test_a_zero_that_is_one_by_chance_hides_nothing_of_other_steps():
-    """As the way from the start is 0 in the first step, but for what twins add to it."""
+    """As the way from the start is in the first step, but for what twins add to it."""
     evidence = observe(steps=3)
     keys = [
         key for key, _ in evidence.reference.select(phase="variable", variable=KERNEL)
