@@ -109,6 +109,7 @@ class TapBoard:
         self._calls: dict[int, int] = {}
         self._depth: dict[int, int] = {}
         self._seen: dict[tuple[int, str], list[Any]] = {}
+        self._claimed: set[tuple[int, str]] = set()
         self._targets: dict[int, list[Any]] = {}
         self.given: dict[int, list[Any]] = {}
         self.trained_by: dict[int, list[Any]] = {}
@@ -172,6 +173,7 @@ class TapBoard:
         self._digests.forget(replica)
         for key in [key for key in self._seen if key[0] == replica]:
             del self._seen[key]
+            self._claimed.discard(key)
 
     @contextmanager
     def enter_call(self) -> Iterator[bool]:
@@ -226,6 +228,10 @@ class TapBoard:
         """Keep a gradient that a tape gave, until its optimizer is called."""
         if gradient is not None and not self._is_between:
             key = (self.find_replica(), variable)
+            if key in self._claimed:
+                # An update has taken the ones before; these are for the next.
+                self._claimed.remove(key)
+                self._seen[key] = []
             self._seen.setdefault(key, []).append(gradient)
 
     def recall_gradient(self, variable: str) -> Any:
@@ -233,9 +239,12 @@ class TapBoard:
 
         None where none did, or several: under gradient accumulation, say, no single
         one is the replica's gradient. Nor is one told that a `tf.function` within the
-        step computed: what it returns is another tensor.
+        step computed: what it returns is another tensor. Asking claims them: what tapes
+        give from then on is for another update.
         """
-        seen = self._seen.get((self.find_replica(), variable), [])
+        key = (self.find_replica(), variable)
+        seen = self._seen.get(key, [])
+        self._claimed.add(key)
         return seen[0] if len(seen) == 1 and is_in_reach(seen[0]) else None
 
     def remember_target(self, target: Any, *, trains: bool) -> None:

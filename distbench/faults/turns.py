@@ -1,0 +1,30 @@
+"""Mistakes in steps that update the same variables several times."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.program import TRAINED
+from distbench.unusual.turns import TwoTurnsOfTheFirst
+
+
+@fault(
+    "variable-not-reduced",
+    "reduced_gradient",
+    TRAINED[:-1],
+    like="keras-team/keras#19308",
+    clusters=WIDE,
+)
+class NobodySumsInTwoTurns(TwoTurnsOfTheFirst):
+    """Nobody sums the gradients of a network that takes two turns in each step."""
+
+    def take_turn(self, variables, optimizer, batch, reduce):
+        if optimizer is self.optimizer()[1]:
+            return super().take_turn(variables, optimizer, batch, reduce)
+        with tf.GradientTape() as tape:
+            loss = reduce(self.compute_losses(batch), batch)
+        optimizer.apply_gradients(
+            zip(tape.gradient(loss, variables), variables, strict=True),
+            experimental_aggregate_gradients=False,
+        )
+        return loss
