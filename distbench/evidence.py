@@ -79,9 +79,10 @@ class Evidence:
             examples are grouped or rows repeated: `regrouped`, in the first step,
             shards of the same sizes with other examples; `doubled`, each shard of each
             step with every example twice (loss and local gradients, by replica);
-            `once` and `twice`, the largest shard and its double with other random
-            numbers in each step of the trace; `distinct`, the update with repeated
-            rows of sparse gradients added up (state, as replica 0).
+            `tripled`, the largest shard of the first step with every example three
+            times; `once` and `twice`, the largest shard and its double with other
+            random numbers in each step of the trace; `distinct`, the update with
+            repeated rows of sparse gradients added up (state, as replica 0).
         shards_known: Whether the reference's value for replica r is what replica r has
             to compute (a workload of the bench). If not, only sums over the replicas
             can be wrong and the reference's shards merely help to explain.

@@ -22,7 +22,7 @@ from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey
 
-Kind = Literal["sum", "mean"]
+Kind = Literal["sum", "mean", "terms"]
 Places = Mapping[tuple[str, int], Array]
 """Gradients by variable and call."""
 Margins = Mapping[tuple[str, int], float]
@@ -36,8 +36,8 @@ class Nature:
     Attributes:
         grouped: Whether the result depends on which examples are in a shard together.
         kind: What the program takes of the examples that it gets: a `sum`, which it may
-            divide by a constant, or their `mean`. None where that is unknown, as of a
-            mean over something else than examples.
+            divide by a constant, their `mean`, or `terms` of both kinds. None where
+            that is unknown, as of a mean over something else than examples.
         pulls: Of each variable the numbers a, b of a penalty with the gradient
             a θ + b sign(θ), which every shard alone has in full.
         lost: Share of a value that it loses where it computes in a narrower dtype than
@@ -52,7 +52,8 @@ class Nature:
     def weigh(self, sizes: Sequence[int]) -> tuple[float, ...]:
         """What each replica's value is of that of its shard alone on one device.
 
-        All of it, or a mean's share n_r/G of all examples.
+        All of it, or a mean's share n_r/G of all examples; of terms of both kinds each
+        has its own, and nothing is said here.
         """
         if self.kind != "mean":
             return (1.0,) * len(sizes)
@@ -88,6 +89,8 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         _is_free_of_groups(sizes, margins, whole, shards, others)
         or _is_of_parts(evidence, margins, whole)
     )
+    if grouped and kind is None and pulls is None and not lost:
+        kind = _find_terms(evidence, margins, shards)
     nature = Nature(
         grouped=grouped,
         lost=lost,
@@ -224,6 +227,26 @@ def _doubles(once: Places, twice: Places, margins: Margins) -> bool | None:
         if all(errors[p] <= 4 * margins[p] for p in once):
             rests[times] = sum(errors.values())
     return min(rests, key=lambda times: rests[times]) == 2 if rests else None
+
+
+def _find_terms(
+    evidence: Evidence, margins: Margins, shards: list[Places]
+) -> Kind | None:
+    """Whether terms that are sums, and others that are means, make up the gradients.
+
+    A shard with its examples k times then gives k s + m, the same again for each k.
+    """
+    replica = int(np.argmax(evidence.reference.shards))
+    found = [shards[replica]]
+    for name in ("doubled", "tripled"):
+        probe = evidence.probes.get(name)
+        found.append({} if probe is None else take_gradients(probe, replica))
+    once, twice, thrice = found
+    if "once" in evidence.probes or any(set(f) != set(once) for f in found):
+        return None
+    rests = {p: once[p] - 2 * twice[p] + thrice[p] for p in once}
+    fits = all(measure_size(rests[p]) <= 8 * margins[p] for p in once)
+    return "terms" if fits else None
 
 
 def _doubles_on_average(

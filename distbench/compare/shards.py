@@ -86,12 +86,33 @@ def weigh_shards(
         evidence,
         reference=replace(reference, values=values),
         penalty=_make_penalty(evidence, nature),
+        probes=_weigh_probes(evidence, nature, values),
         shards_known=True,
         known=known,
         settled=settled,
         slack=slack,
         lost=0.0 if nature.grouped else nature.lost,
     )
+
+
+def _weigh_probes(
+    evidence: Evidence, nature: Nature, weighed: Mapping[TraceKey, Value]
+) -> Mapping[str, Trace]:
+    """With doubled shards from which the parts of what replicas have to compute follow.
+
+    Only of terms: a sum or a mean has no second part but rounding.
+    """
+    probes = dict(evidence.probes)
+    doubled = probes.pop("doubled", None)
+    if doubled is not None and nature.kind == "terms":
+        values = Values(doubled.values)
+        for key, _ in doubled.select():
+            parts = split_parts(evidence, key)
+            if parts and key in weighed:
+                total = parts[key.replica].total
+                values[key] = np.asarray(densify(weighed[key]) + total)
+        probes["doubled"] = replace(doubled, values=values)
+    return probes
 
 
 def find_shares(evidence: Evidence) -> Shares | None:
@@ -132,6 +153,8 @@ def _weigh(
     evidence: Evidence, nature: Nature, key: TraceKey, value: Value, weight: float
 ) -> Value:
     """What a replica has to compute, given what its shard alone gives."""
+    if nature.kind == "terms":
+        value = _weigh_terms(evidence, key, value)
     excess = 1 - 1 / evidence.reference.replicas
     if nature.pulls and (key.phase == "loss" or key.variable in nature.pulls):
         penalty = _find_penalty(evidence, nature, key)
@@ -142,6 +165,16 @@ def _weigh(
         slices = value.values.astype(np.float64) * weight
         return replace(value, values=np.asarray(slices, dtype=value.values.dtype))
     return np.asarray(value.astype(np.float64) * weight, dtype=value.dtype)
+
+
+def _weigh_terms(evidence: Evidence, key: TraceKey, value: Value) -> Value:
+    """A replica's terms: a sum as it is, and a mean's share n_r/G of all examples."""
+    parts = split_parts(evidence, key)
+    if not parts:
+        return value
+    sizes = evidence.reference.get_shards(key.step)
+    own = parts[key.replica]
+    return np.asarray(own.total + sizes[key.replica] / max(1, sum(sizes)) * own.mean)
 
 
 def _find_penalty(evidence: Evidence, nature: Nature, key: TraceKey) -> Array | float:

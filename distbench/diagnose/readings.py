@@ -66,6 +66,8 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
         )
     # A free run has left the reference behind after its first step.
     known = nature.kind is not None and evidence.tier != "free"
+    if nature.kind == "terms" and exchanges(evidence, "data"):
+        known = False  # nobody says which of them is divided by a count over all
     if known and (nature.grouped or nature.lost):
         yield from _weigh(evidence, nature, words)
     if nature.grouped:

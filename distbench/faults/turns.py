@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import TRAINED
-from distbench.unusual.turns import TwoTurnsOfTheFirst
+from distbench.unusual.turns import TwoLossesUnderStatistics, TwoTurnsOfTheFirst
 
 
 @fault(
@@ -28,3 +28,12 @@ class NobodySumsInTwoTurns(TwoTurnsOfTheFirst):
             experimental_aggregate_gradients=False,
         )
         return loss
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class OwnMeanOfSecondLossUnderStatistics(TwoLossesUnderStatistics):
+    """Batch statistics; of two networks' losses the second is an own mean."""
+
+    def reduce_again(self, losses, batch):
+        del batch
+        return tf.reduce_mean(losses)

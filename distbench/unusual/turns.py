@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from distbench.samples.lazy import tf
+from distbench.unusual.grouping import BatchStatistics, BatchStatisticsUnderMean
 from distbench.unusual.program import unusual
 from distbench.unusual.stepping import InTurn
 
@@ -14,3 +16,24 @@ class TwoTurnsOfTheFirst(InTurn):
         body, optimizer = self.trained()[:-1], self.optimizer()[0]
         loss = self.take_turn(body, optimizer, batch, self.reduce_losses)
         return loss + super().replica_step(batch)
+
+
+@unusual()
+class TwoLossesUnderStatistics(InTurn, BatchStatistics):
+    """Batch statistics; a sum trains one network, a mean the other, at one time."""
+
+    def replica_step(self, batch):
+        with tf.GradientTape(persistent=True) as tape:
+            losses = self.compute_losses(batch)
+            first = self.reduce_losses(losses, batch)
+            second = self.reduce_again(losses, batch)
+        parts = ((first, self.trained()[:-1]), (second, self.trained()[-1:]))
+        gradients = [tape.gradient(loss, variables) for loss, variables in parts]
+        for rule, given, (_, variables) in zip(
+            self.optimizer(), gradients, parts, strict=True
+        ):
+            rule.apply_gradients(zip(given, variables, strict=True))
+        return first + second
+
+    def reduce_again(self, losses, batch):
+        return BatchStatisticsUnderMean.reduce_losses(self, losses, batch)

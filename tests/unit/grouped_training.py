@@ -73,8 +73,10 @@ def sum_beside_even_share(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     return add_mean(batch, theta, 1 / len(SHARDS))
 
 
-def add_mean(batch: Batch, theta: Batch, weight: float) -> tuple[float, Batch]:
-    loss, gradient = sum_squares(batch, theta)
+def add_mean(
+    batch: Batch, theta: Batch, weight: float, compute: Compute = sum_squares
+) -> tuple[float, Batch]:
+    loss, gradient = compute(batch, theta)
     outputs = batch[:, :-1] @ theta
     loss += weight * float(np.mean(np.log(np.cosh(outputs))))
     beside = batch[:, :-1].T @ np.tanh(outputs) / np.float32(len(batch))
@@ -86,6 +88,27 @@ def by_statistics(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     scaled = batch.copy()
     scaled[:, :-1] /= batch[:, :-1].std(axis=0) + np.float32(0.1)
     return sum_squares(scaled, theta)
+
+
+def statistics_beside_mean(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The sum of the same, and a mean of what the batch holds beside it."""
+    return add_mean(batch, theta, 1.0, by_statistics)
+
+
+def statistics_beside_share(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """As a replica that is right has it: the mean weighs as its examples."""
+    return add_mean(batch, theta, len(batch) / EXAMPLES, by_statistics)
+
+
+def statistics_beside_even_share(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The same where every shard weighs as much."""
+    return add_mean(batch, theta, 1 / len(SHARDS), by_statistics)
+
+
+def statistics_beside_small_share(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The share of the mean, divided by N once more."""
+    weight = len(batch) / EXAMPLES / len(SHARDS)
+    return add_mean(batch, theta, weight, by_statistics)
 
 
 def mean_by_statistics(batch: Batch, theta: Batch) -> tuple[float, Batch]:
@@ -223,6 +246,8 @@ class Simulator:
         probes: dict[str, dict[TraceKey, Value]] = {"regrouped": {}, "doubled": doubles}
         self.put_shards(probes["regrouped"], 0, other, self.theta)
         probes |= self.draw_again(doubled)
+        probes["tripled"] = {}
+        self.put_shards(probes["tripled"], 0, self.draw(0), self.theta, times=3)
         return Evidence(
             tier="bounded",
             observed=self.make_trace(observed),

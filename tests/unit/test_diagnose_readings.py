@@ -24,6 +24,10 @@ from grouped_training import (
     mean_by_weight,
     mean_squares,
     squares_in_half,
+    statistics_beside_even_share,
+    statistics_beside_mean,
+    statistics_beside_share,
+    statistics_beside_small_share,
     sum_beside_even_share,
     sum_beside_mean,
     sum_beside_share,
@@ -62,6 +66,7 @@ def test_sums_and_means_over_examples_do_not_depend_on_groups(compute: Compute) 
         (by_statistics, "sum"),
         (mean_by_statistics, "mean"),
         (by_statistics_with_penalty, "sum"),
+        (statistics_beside_mean, "terms"),
         (against_the_others, None),
     ],
 )
@@ -93,6 +98,35 @@ def test_a_correct_program_passes(simulator: Simulator, note: str) -> None:
     judgement = judge(simulator.make_evidence())
     assert judgement.status is Status.PASS, judgement
     assert note in judgement.message
+
+
+def test_terms_of_both_kinds_each_have_their_share() -> None:
+    simulator = Simulator(statistics_beside_mean, on_cluster=statistics_beside_share)
+    judgement = judge(simulator.make_evidence())
+    assert judgement.status is Status.PASS, judgement
+    assert "compared with its own shard" in judgement.message
+
+
+@pytest.mark.parametrize(
+    ("on_cluster", "weight", "code"),
+    [
+        (statistics_beside_mean, 1.0, "loss-not-scaled"),
+        (statistics_beside_even_share, 1.0, "mean-of-means"),
+        (statistics_beside_mean, 1 / len(SHARDS), "loss-scaled-twice"),
+        (statistics_beside_small_share, 1.0, "loss-scaled-twice"),
+    ],
+)
+def test_what_is_wrong_of_one_of_them_is_named(
+    on_cluster: Compute, weight: float, code: str
+) -> None:
+    judgement = judge(
+        Simulator(
+            statistics_beside_mean, lambda *_: weight, on_cluster=on_cluster
+        ).make_evidence()
+    )
+    (finding,) = judgement.findings
+    assert (finding.code, finding.phase) == (code, "loss")
+    assert "two kinds" in finding.explanation
 
 
 def compute_in_half(simulator: Simulator) -> Evidence:

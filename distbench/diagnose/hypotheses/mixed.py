@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.parts import Parts, join_parts, split_parts
+from distbench.compare.pair import Pair
+from distbench.compare.parts import split_parts
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance, take_rows
 from distbench.trace import WHOLE
 
-Ways = tuple[str, str, float, float]
-"""Code, words, and what the sums and the means of each replica count."""
+Part = tuple[float, Array, Array]
+"""A shard's share of G, and what of its value is a sum, and a mean over the shard."""
+Way = tuple[str, str, float, Callable[[float], float]]
+"""Code, words, what the sum of a replica counts, and its mean by its share of G."""
 
 
 def explain_by_parts(context: Context) -> Iterator[Hypothesis]:
     """What is a sum over the examples is a share, and what is a mean is not; or not.
 
-    Right is Σ_r (s_r + n_r/G m_r), with s_r what adds up over the examples of shard r
-    and m_r what is a mean over them.
+    Right is s_r + n_r/G m_r on each replica r, or all of these together, with s_r what
+    adds up over the examples of shard r and m_r what is a mean over them.
     """
-    if not context.root or context.replicas == 1 or context.evidence.shards_known:
+    if not context.root or context.replicas == 1:
         return
-    found: dict[int, tuple[Parts, ...]] = {}
+    found: dict[int, tuple[Part, ...]] = {}
     for number, case in context.list_cases():
-        parts = split_parts(context.evidence, case.key)
-        if case.key.replica != WHOLE or not parts:
-            return
-        joined = join_parts(context.get_shards(case), parts)
-        rest = take_rows(joined, case) - case.expected
-        if np.any(np.abs(rest) > find_tolerance(case, context.replicas)):
+        parts = _list_parts(context, case)
+        due = _weigh(parts, 1.0, lambda share: share)
+        if not parts or np.any(
+            np.abs(due - case.expected) > find_tolerance(case, context.replicas)
+        ):
             return  # on one device it is something else than these two
-        found[number] = tuple(
-            Parts(total=take_rows(p.total, case), mean=take_rows(p.mean, case))
-            for p in parts
-        )
+        found[number] = parts
     for code, words, of_sums, of_means in _list_ways(context):
         yield Hypothesis(
             code=code,
@@ -47,7 +46,25 @@ def explain_by_parts(context: Context) -> Iterator[Hypothesis]:
         )
 
 
-def _list_ways(context: Context) -> Iterator[Ways]:
+def _list_parts(context: Context, case: Pair) -> tuple[Part, ...]:
+    """The parts of all shards, or of a replica's own; empty if they are not known."""
+    found = split_parts(context.evidence, case.key)
+    sizes = context.get_shards(case)
+    parts: list[Part] = []
+    for part, size in zip(found, sizes, strict=True) if found else ():
+        share = size / max(1, sum(sizes))
+        total, mean = take_rows(part.total, case), take_rows(part.mean, case)
+        if context.evidence.shards_known:
+            # What the replicas have to compute: their means are shares by now.
+            mean = mean / share if share else mean
+        parts.append((share, total, mean))
+    replica = case.key.replica
+    return tuple(
+        parts if replica == WHOLE or not parts else parts[replica : replica + 1]
+    )
+
+
+def _list_ways(context: Context) -> Iterator[Way]:
     n = context.replicas
     share = "one is its share of the global batch's"
     mean = "the other a mean over its own shard"
@@ -55,17 +72,27 @@ def _list_ways(context: Context) -> Iterator[Ways]:
         "loss-not-scaled",
         f"{share}, {mean} that nothing divides by N = {n}",
         1.0,
-        1.0,
+        lambda _: 1.0,
     )
     if context.is_uneven:
         every = "so that every shard weighs 1/N"
-        yield "mean-of-means", f"{share}, {mean} divided by N, {every}", 1.0, 1 / n
+        words = f"{share}, {mean} divided by N, {every}"
+        yield "mean-of-means", words, 1.0, lambda _: 1 / n
     twice = f"one is a mean over its own shard, the other its share; both count 1/{n}"
-    yield "loss-scaled-twice", twice, 1 / n, 1 / n
+    yield "loss-scaled-twice", twice, 1 / n, lambda _: 1 / n
     times = f"one is a mean over its own shard, the other N = {n} times its share"
-    yield "loss-not-scaled", times, float(n), 1.0
+    yield "loss-not-scaled", times, float(n), lambda _: 1.0
+    for code, factor, words in (
+        ("loss-not-scaled", float(n), f"N = {n} times its share"),
+        ("loss-scaled-twice", 1 / n, f"its share, divided by N = {n} once more"),
+    ):
+        told = f"{share}, the other {words}"
+        yield code, told, factor, lambda share: share
+        yield code, told, 1.0, lambda share, f=factor: f * share  # type: ignore[misc]
 
 
-def _weigh(parts: Sequence[Parts], of_sums: float, of_means: float) -> Array:
-    terms = [of_sums * part.total + of_means * part.mean for part in parts]
+def _weigh(
+    parts: Sequence[Part], of_sums: float, of_means: Callable[[float], float]
+) -> Array:
+    terms = [of_sums * total + of_means(share) * mean for share, total, mean in parts]
     return np.asarray(np.sum(terms, axis=0))

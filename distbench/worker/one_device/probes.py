@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -40,7 +40,8 @@ class Probes:
         Returns:
             `regrouped`: shards of the same sizes that hold other examples of the first
             batch, in the first step. `doubled`: every shard with each of its examples
-            twice, in every step. Where whole numbers among the variables lead the step,
+            twice, in every step. `tripled`: the largest shard of the first step with
+            each three times. Where whole numbers among the variables lead the step,
             as the state of a random generator does, `once` and `twice` are the largest
             shard of the first step and its double with others of these numbers; each
             run counts as a step. Empty for a workload of the bench, whose loss is a sum
@@ -56,24 +57,28 @@ class Probes:
         regrouped = tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
         largest = int(np.argmax(reference.shards))
         shard = self._cut(0, batch)[largest]
+        thrice = [{largest: _repeat(shard, 3)}]
         return {
             "regrouped": self._probe("regrouped", [self._cut(0, regrouped)], tier),
             "doubled": self._probe("doubled", self._list_doubled(), tier),
-            **self._draw_again(largest, {"once": shard, "twice": _double(shard)}),
+            "tripled": self._probe("tripled", thrice, tier),
+            **self._draw_again(largest, {"once": shard, "twice": _repeat(shard, 2)}),
         }
 
-    def _cut(self, step: int, batch: Any) -> list[Any]:
-        return list(self._reference.sizes.cut(step, batch))
+    def _cut(self, step: int, batch: Any) -> dict[int, Any]:
+        return dict(enumerate(self._reference.sizes.cut(step, batch)))
 
-    def _list_doubled(self) -> Iterator[list[Any]]:
+    def _list_doubled(self) -> Iterator[dict[int, Any]]:
         for step in range(self._reference.scenario.steps):
-            batch = self._reference.draw(step)
-            yield [_double(shard) for shard in self._cut(step, batch)]
+            shards = self._cut(step, self._reference.draw(step))
+            yield {replica: _repeat(shard, 2) for replica, shard in shards.items()}
 
-    def _probe(self, name: str, steps: Iterable[Sequence[Any]], tier: Tier) -> Trace:
+    def _probe(
+        self, name: str, steps: Iterable[Mapping[int, Any]], tier: Tier
+    ) -> Trace:
         values = self._session.make_values()
         for step, shards in enumerate(steps):
-            for replica, shard in enumerate(shards):
+            for replica, shard in shards.items():
                 self._session.restore_state(self._reference.starts[tier][step])
                 if self._reference.runs_shard(step, shard):
                     self._session.collect_taps(
@@ -128,8 +133,8 @@ class Probes:
         return {key: move for key, move in moves.items() if np.any(move)}
 
 
-def _double(shard: Any) -> Any:
-    return tf.nest.map_structure(lambda a: np.concatenate([a, a]), shard)
+def _repeat(shard: Any, times: int) -> Any:
+    return tf.nest.map_structure(lambda a: np.concatenate([a] * times), shard)
 
 
 def _changes(values: Mapping[TraceKey, Value]) -> bool:
