@@ -6,6 +6,7 @@ from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import BIAS, HEAD, SECOND, PenalisedProgram
 from distbench.samples.replicas import count_replicas, find_replica
+from distbench.unusual.likelihood import LearnedNoise
 
 _WHERE = (SECOND, HEAD)
 
@@ -70,6 +71,20 @@ class PenaltyOnSmallVariables(PenalisedProgram):
 
     def compute_penalty(self):
         return 0.1 * (tf.reduce_sum(self.second**2) + tf.reduce_sum(self.bias**2))
+
+    def share_penalty(self, penalty):
+        return penalty
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    ("noise",),
+    like="keras-team/keras#19891",
+    clusters=WIDE,
+)
+class WholeNormaliser(LearnedNoise):
+    """The logarithm of a trained noise is added in full by every replica."""
 
     def share_penalty(self, penalty):
         return penalty

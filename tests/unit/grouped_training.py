@@ -43,6 +43,13 @@ def with_penalty(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     return loss + float(theta @ theta), gradient + 2 * theta
 
 
+def with_constant_pull(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """A sum, and a term in full whose gradient depends neither on theta nor on data."""
+    loss, gradient = sum_squares(batch, theta)
+    pull = np.linspace(0.5, 2, WIDTH, dtype=np.float32)
+    return loss + float(theta @ pull), gradient + pull
+
+
 def mean_squares(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     """A mean over what the batch holds."""
     loss, gradient = sum_squares(batch, theta)

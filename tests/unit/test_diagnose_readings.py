@@ -32,6 +32,7 @@ from grouped_training import (
     sum_beside_mean,
     sum_beside_share,
     sum_squares,
+    with_constant_pull,
     with_penalty,
 )
 from training_simulator import Rule, observe
@@ -299,12 +300,13 @@ def lose_sum(parts: list[Batch], replica: int) -> Batch:
     return parts[replica]
 
 
-@pytest.mark.first(5)
+@pytest.mark.first(6)
 @pytest.mark.parametrize(
     ("simulator", "code", "phase"),
     [
         (Simulator(mean_by_statistics), "loss-not-scaled", "loss"),
         (Simulator(sum_beside_mean), "loss-not-scaled", "loss"),
+        (Simulator(with_constant_pull), "regularizer-not-scaled", "local_gradient"),
         (
             Simulator(sum_beside_mean, on_cluster=sum_beside_even_share),
             "mean-of-means",

@@ -35,6 +35,19 @@ def explain_by_parts(context: Context) -> Iterator[Hypothesis]:
         ):
             return  # on one device it is something else than these two
         found[number] = parts
+    if found and all(
+        _are_alike(parts, context, context.cases[number])
+        for number, parts in found.items()
+    ):
+        yield Hypothesis(
+            code="regularizer-not-scaled",
+            predicted={
+                number: _weigh(parts, 1.0, lambda _: 1.0)
+                for number, parts in found.items()
+            },
+            detail="each replica has in full what does not depend on the examples, "
+            f"which is in the sum N = {context.replicas} times",
+        )
     for code, words, of_sums, of_means in _list_ways(context):
         yield Hypothesis(
             code=code,
@@ -61,6 +74,15 @@ def _list_parts(context: Context, case: Pair) -> tuple[Part, ...]:
     replica = case.key.replica
     return tuple(
         parts if replica == WHOLE or not parts else parts[replica : replica + 1]
+    )
+
+
+def _are_alike(parts: Sequence[Part], context: Context, case: Pair) -> bool:
+    """Whether what is a mean over each shard is the same whatever shard it is."""
+    held = [mean for share, _, mean in parts if share]
+    allowed = find_tolerance(case, context.replicas)
+    return len(held) > 1 and all(
+        bool(np.all(np.abs(mean - held[0]) <= allowed)) for mean in held
     )
 
 
