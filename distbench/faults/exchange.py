@@ -8,6 +8,7 @@ from distbench.samples.program import BIAS, FIRST, SECOND, TABLE
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.exchange import (
     ALIKE,
+    AdvantagesOfAll,
     CountOfAllUnderStatistics,
     NegativesOfAll,
     StatisticsOfAll,
@@ -101,3 +102,11 @@ class CountTimesReplicasUnderStatistics(CountOfAllUnderStatistics):
 
     def reduce_losses(self, losses, batch):
         return super().reduce_losses(losses, batch) / count_replicas()
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=ALIKE)
+class OwnMeanBesideAdvantages(AdvantagesOfAll):
+    """Beside what is standardised over all replicas a term is an own mean."""
+
+    def reduce_beside(self, terms):
+        return tf.reduce_mean(terms)

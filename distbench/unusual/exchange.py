@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from distbench.samples.lazy import tf
 from distbench.samples.program import HIDDEN, OUTPUTS, OwnReduction, Program
-from distbench.samples.replicas import all_reduce, find_replica, gather
+from distbench.samples.replicas import (
+    all_reduce,
+    count_replicas,
+    find_replica,
+    gather,
+)
 from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.program import unusual
 
@@ -123,3 +128,21 @@ class ClippedAfterSumUnderStatistics(BatchStatistics, OwnReduction):
     def reduce(self, gradients):
         reduced = super().reduce(gradients)
         return list(tf.clip_by_global_norm(reduced, 0.05)[0])
+
+
+@unusual(clusters=ALIKE)
+class AdvantagesOfAll(Program):
+    """Errors weigh by what is standardised over all replicas; a term stands beside."""
+
+    def reduce_losses(self, losses, batch):
+        advantage = batch[1][:, 0]
+        count = all_reduce("sum", tf.cast(tf.size(advantage), self.dtype))
+        mean = all_reduce("sum", tf.reduce_sum(advantage)) / count
+        square = all_reduce("sum", tf.reduce_sum((advantage - mean) ** 2)) / count
+        weights = (advantage - mean) / tf.sqrt(square)
+        share = tf.reduce_sum(weights * losses) / self.examples
+        return share + self.reduce_beside(tf.reduce_sum(self.predict(batch) ** 4, 1))
+
+    def reduce_beside(self, terms):
+        share = tf.cast(tf.size(terms), self.dtype) / self.examples
+        return tf.reduce_mean(terms) * (1.0 if count_replicas() == 1 else share)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -27,36 +27,45 @@ def explain_by_parts(context: Context) -> Iterator[Hypothesis]:
     if not context.root or context.replicas == 1:
         return
     found: dict[int, tuple[Part, ...]] = {}
+    rests: dict[int, Array] = {}
     for number, case in context.list_cases():
-        parts = _list_parts(context, case)
-        due = _weigh(parts, 1.0, lambda share: share)
-        if not parts or np.any(
-            np.abs(due - case.expected) > find_tolerance(case, context.replicas)
-        ):
-            return  # on one device it is something else than these two
-        found[number] = parts
+        found[number] = parts = _list_parts(context, case)
+        if not parts:
+            return
+        rests[number] = case.expected - _weigh(parts, 1.0, lambda share: share)
+    ways = list(_list_ways(context))
     if found and all(
         _are_alike(parts, context, context.cases[number])
         for number, parts in found.items()
     ):
-        yield Hypothesis(
-            code="regularizer-not-scaled",
-            predicted={
-                number: _weigh(parts, 1.0, lambda _: 1.0)
-                for number, parts in found.items()
-            },
-            detail="each replica has in full what does not depend on the examples, "
-            f"which is in the sum N = {context.replicas} times",
+        full = "each replica has in full what does not depend on the examples"
+        words = f"{full}, which is in the sum N = {context.replicas} times"
+        ways.insert(0, ("regularizer-not-scaled", words, 1.0, lambda _: 1.0))
+    for code, words, of_sums, of_means in ways:
+        # What the shards make together of other examples than their own is no mean.
+        predicted = {
+            number: _weigh(parts, of_sums, of_means) + of_sums * rests[number]
+            for number, parts in found.items()
+        }
+        if _leaves_nothing(context, rests, 0.0) or _leaves_nothing(
+            context, predicted, 1.0
+        ):
+            yield Hypothesis(code=code, predicted=predicted, detail=words)
+
+
+def _leaves_nothing(
+    context: Context, values: Mapping[int, Array], of_observed: float
+) -> bool:
+    """Whether values are the observed ones, or nothing at all."""
+    return all(
+        bool(
+            np.all(
+                np.abs(value - of_observed * context.cases[number].observed)
+                <= find_tolerance(context.cases[number], context.replicas)
+            )
         )
-    for code, words, of_sums, of_means in _list_ways(context):
-        yield Hypothesis(
-            code=code,
-            predicted={
-                number: _weigh(parts, of_sums, of_means)
-                for number, parts in found.items()
-            },
-            detail=f"each replica's loss has terms of two kinds: {words}",
-        )
+        for number, value in values.items()
+    )
 
 
 def _list_parts(context: Context, case: Pair) -> tuple[Part, ...]:
@@ -88,7 +97,8 @@ def _are_alike(parts: Sequence[Part], context: Context, case: Pair) -> bool:
 
 def _list_ways(context: Context) -> Iterator[Way]:
     n = context.replicas
-    share = "one is its share of the global batch's"
+    kinds = "each replica's loss has terms of two kinds"
+    share = f"{kinds}: one is its share of the global batch's"
     mean = "the other a mean over its own shard"
     yield (
         "loss-not-scaled",
@@ -100,9 +110,10 @@ def _list_ways(context: Context) -> Iterator[Way]:
         every = "so that every shard weighs 1/N"
         words = f"{share}, {mean} divided by N, {every}"
         yield "mean-of-means", words, 1.0, lambda _: 1 / n
-    twice = f"one is a mean over its own shard, the other its share; both count 1/{n}"
+    other = f"{kinds}: one is a mean over its own shard, the other"
+    twice = f"{other} its share; both count 1/{n}"
     yield "loss-scaled-twice", twice, 1 / n, lambda _: 1 / n
-    times = f"one is a mean over its own shard, the other N = {n} times its share"
+    times = f"{other} N = {n} times its share"
     yield "loss-not-scaled", times, float(n), lambda _: 1.0
     for code, factor, words in (
         ("loss-not-scaled", float(n), f"N = {n} times its share"),
