@@ -27,7 +27,8 @@ class Flight:
             `tries`, how often it was handed to a worker.
         starts: The state from which each round starts: `INITIAL` the first, what is
             under a round's number the one after it. Its notes have `torn`, the roles of
-            the state that the update reads by one op, to write by another.
+            the state that the update reads by one op, to write by another, and
+            `sparse`, whether the optimizer gets sparse gradients.
         orders: The state after each round in an order of reads and updates that may
             have been; one where every order gives the same.
         lost: By place in a round, the state without this one step.
@@ -53,6 +54,11 @@ class Flight:
     def torn(self) -> frozenset[str]:
         """Roles of the state that other steps may change amid an update."""
         return frozenset(cast(list[str], self.starts.notes.get("torn", ())))
+
+    @property
+    def has_sparse(self) -> bool:
+        """Whether the optimizer gets sparse gradients."""
+        return bool(self.starts.notes.get("sparse", False))
 
     @property
     def repeated(self) -> tuple[int, ...]:

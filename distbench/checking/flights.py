@@ -49,7 +49,9 @@ class Flights:
         """The findings of a scenario, each with its origin."""
         if not findings or not may_be_framework(item.scenario, findings):
             return tuple(findings)
-        control = self._controls.run(item.scenario, item.spec, seen.control)
+        control = self._controls.run(
+            item.scenario, item.spec, seen.control, is_sparse=flight.has_sparse
+        )
         if control is None:
             return tuple(findings)
         alone = leave_one_worker(item)
@@ -58,7 +60,7 @@ class Flights:
             flight.torn,
             control,
             lambda: self._fly(alone),
-            lambda: self._fly_control(alone, seen.control),
+            lambda: self._fly_control(alone, seen.control, flight),
         )
 
     def _fly(self, item: Planned) -> Sequence[Finding]:
@@ -78,8 +80,10 @@ class Flights:
         return () if seen.flight is None else judge_flight(seen.flight).findings
 
     def _fly_control(
-        self, item: Planned, control: TargetRef | None
+        self, item: Planned, control: TargetRef | None, flight: Flight
     ) -> Sequence[Finding]:
-        found = self._controls.run(item.scenario, item.spec, control)
+        found = self._controls.run(
+            item.scenario, item.spec, control, is_sparse=flight.has_sparse
+        )
         of_tiers = {} if found is None else found.findings
         return [finding for of_tier in of_tiers.values() for finding in of_tier]

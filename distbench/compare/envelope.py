@@ -53,13 +53,27 @@ class Envelope:
 
     @property
     def error(self) -> float:
-        """The most that an element lies from the middle."""
-        return float(np.max(np.abs(self.observed - self.middle), initial=0.0))
+        """How far the worst element lies from the middle of what it may be."""
+        return self._measure_worst()[0]
 
     @property
     def bound(self) -> float:
-        """How far the widest element may lie from the middle."""
-        return float(np.max(self.high - self.low, initial=0.0)) / 2
+        """How far that element may lie from there."""
+        return self._measure_worst()[1]
+
+    def _measure_worst(self) -> tuple[float, float]:
+        """Error and bound of the element that is farthest off, relative to its own."""
+        if not self.observed.size:
+            return 0.0, 0.0
+        off = np.abs(self.observed - (self.low + self.high) / 2).ravel()
+        reach = ((self.high - self.low) / 2).ravel()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(off > 0, off / reach, off)
+        # NaN is off by nothing where it is due, and else by more than any number.
+        lost = np.isnan(ratios)
+        ratios[lost] = np.where(self.wrong.ravel()[lost], np.inf, 0.0)
+        worst = int(np.lexsort((off, ratios))[-1])
+        return float(off[worst]), float(reach[worst])
 
 
 def list_envelopes(flight: Flight) -> Iterator[Envelope]:

@@ -134,7 +134,7 @@ def _make_finding(flight: Flight, code: str, phase: Phase, item: _Told) -> Findi
     steps = sorted(set().union(*map(set, item.steps.values())))
     names = tuple(item.steps)
     rounds = {counted.envelope.round for counted in item.counted}
-    worst = max((c.envelope for c in item.counted), key=lambda e: e.error)
+    worst = max((c.envelope for c in item.counted), key=_rank)
     total = sum(sum(by_step.values()) for by_step in item.steps.values())
     alike = len({tuple(by_step) for by_step in item.steps.values()}) == 1
     apart = "" if alike else ", not all of them in each"
@@ -175,8 +175,9 @@ def _make_finding(flight: Flight, code: str, phase: Phase, item: _Told) -> Findi
         bound=worst.bound,
         explanation=(
             f"Step {steps[0]}, {phase} of '{names[0]}'{more}: it {what} ({code}; "
-            f"{total} in {len(names)} of its kind, {seen}; error {worst.error:.3g}, "
-            f"allowed {worst.bound:.3g}, against {_AGAINST[flight.tier]}). {advice}"
+            f"{_count(total, 'update')} of {_count(len(names), phase)}, {seen}; error "
+            f"{worst.error:.3g}, allowed {worst.bound:.3g}, against "
+            f"{_AGAINST[flight.tier]}). {advice}"
         ),
         confidence=min(counted.count.confidence for counted in item.counted),
         variables=names,
@@ -247,7 +248,7 @@ def _count_whole(
 
 
 def _make_unexplained(flight: Flight, envelopes: Sequence[Envelope]) -> Finding:
-    worst = max(envelopes, key=lambda e: e.error)
+    worst = max(envelopes, key=_rank)
     names = tuple(dict.fromkeys(e.variable for e in envelopes))
     return Finding(
         code="unexplained",
@@ -337,10 +338,14 @@ def _find_worst(envelopes: Sequence[Envelope]) -> Worst | None:
 
 def _measure(envelope: Envelope) -> float:
     """Error ÷ bound, above 1 only where an element lies beyond the envelope."""
-    if not envelope.wrong.any():
-        reach = envelope.bound * 3
-        return envelope.error / reach if reach else 0.0
-    return envelope.error / envelope.bound if envelope.bound else float("inf")
+    if envelope.bound:
+        return envelope.error / envelope.bound
+    return float("inf") if envelope.wrong.any() else 0.0
+
+
+def _rank(envelope: Envelope) -> tuple[float, float]:
+    """Ranks by how far an element lies beyond; of those due to the bit by the error."""
+    return _measure(envelope), envelope.error
 
 
 def _describe(envelope: Envelope, against: str) -> Compared:
@@ -358,3 +363,8 @@ def _describe(envelope: Envelope, against: str) -> Compared:
         ratio=None,
         wrong=bool(envelope.wrong.any()),
     )
+
+
+def _count(number: int, what: str) -> str:
+    """`1 update`, `3 updates`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"

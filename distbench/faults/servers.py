@@ -139,6 +139,27 @@ class AssignedByHand(Descending):
 
 
 @_flown(
+    "lost-update",
+    "variable",
+    ("seen",),
+    like="keras-team/keras#18668",
+)
+class SeenAssignedAtOnce(Descending):
+    """How many examples were seen is read and assigned, with hardly time in between."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.seen = tf.Variable(0.0, trainable=False, name="seen")
+
+    def variables(self):
+        return [*super().variables(), self.seen]
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        self.seen.assign(self.seen + self.examples)
+
+
+@_flown(
     "extra-update",
     "variable",
     TRAINED,

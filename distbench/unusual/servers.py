@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.optimizers import keras2_optimizer, optimizer, v1_optimizer
 from distbench.samples.program import Program
-from distbench.samples.servers import linger
+from distbench.samples.servers import is_served, linger
 from distbench.unusual.program import unusual
 
 _RATE = 0.125
@@ -95,3 +95,62 @@ class ByHandInFlight(Program):
     def apply(self, gradients):
         for gradient, variable in zip(gradients, self.trained(), strict=True):
             variable.assign_sub(0.02 * tf.convert_to_tensor(gradient))
+
+
+@unusual(clusters=_SERVED, in_flight=8)
+class StatisticsInFlight(ProgramInFlight):
+    """Averages follow from what the step had read, and are added to in place."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.seen = tf.Variable(0.0, trainable=False, name="seen")
+        self.average = tf.Variable(self.head, trainable=False, name="average")
+
+    def variables(self):
+        return [*super().variables(), self.seen, self.average]
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        self.seen.assign_add(self.examples)
+        self.average.assign_sub(linger(0.1 * (self.average - self.head)))
+
+
+@unusual(clusters=_SERVED, in_flight=8)
+class ReadsInPartsInFlight(Program):
+    """Variables are read one after the other, while other steps write."""
+
+    def make_optimizer(self):
+        return legacy.SGD(0.02)
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        with tf.control_dependencies([linger(embedded)]):
+            first = self.first.read_value()
+        with tf.control_dependencies([linger(first)]):
+            second = self.second.read_value()
+        with tf.control_dependencies([linger(second)]):
+            hidden = embedded @ first + features @ second + self.bias
+            return tf.tanh(hidden) @ self.head
+
+
+@unusual(clusters=_SERVED, in_flight=8)
+class StandsStillInFlight(Program):
+    """Every eighth step begins with the others, and reads when they have ended."""
+
+    def make_optimizer(self):
+        return legacy.SGD(0.02)
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.begun = tf.Variable(0, dtype=tf.int64, trainable=False, name="begun")
+
+    def replica_step(self, batch):
+        begun = self.begun.assign_add(1)
+        if not is_served():
+            return super().replica_step(batch)
+        late = tf.cond(
+            tf.equal(begun % 8, 1), lambda: linger(begun), lambda: tf.identity(begun)
+        )
+        with tf.control_dependencies([late]):
+            return super().replica_step(batch)

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from flights import TALLY, Simulated
 
+from distbench.compare.envelope import Envelope
 from distbench.diagnose.flight import judge_flight
 from distbench.errors import BadInputError
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
 from distbench.verdict import Status
-from distbench.worker.in_flight.orders import draw_order, list_extremes
+from distbench.worker.in_flight.orders import (
+    draw_order,
+    list_extremes,
+    split_updates,
+)
 
 MOMENTUM = 0.5
 
@@ -125,19 +130,38 @@ def test_an_order_never_contradicts_what_a_step_saw(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
+def test_who_began_after_a_step_had_ended_saw_all_of_it(seed: int) -> None:
+    begun, ended = [0, 0, 1, 2, 0], [0, 1, 3, 2, 4]
+    rng = np.random.default_rng(seed)
+    whole = list(draw_order(begun, ended, rng))
+    events = split_updates(whole, begun, ended, rng)
+    assert [event for event in events if event[0] != "rest"] == whole
+    places = {event: place for place, event in enumerate(events)}
+    late = [step for step in range(5) if ("rest", step) in places]
+    assert len(places) == 10 + len(late)
+    for step in late:
+        assert places["update", step] + 1 < places["rest", step]
+        for other in range(5):
+            if ended[step] < begun[other]:
+                assert places["rest", step] < places["read", other]
+
+
+@pytest.mark.parametrize("seed", range(20))
 def test_each_step_comes_as_late_and_as_early_as_it_may(seed: int) -> None:
     # The first step ends last: its worker stands still while the other runs the rest.
     begun, ended = [0, 0, 1, 2, 3], [4, 0, 1, 2, 3]
     rng = np.random.default_rng(seed)
     ends = []
     for put_off in list_extremes(begun, ended, [0, 3]):
-        events = draw_order(begun, ended, rng, put_off)
+        events = list(draw_order(begun, ended, rng, put_off))
+        if ("read", 0) in put_off and len(put_off) == 2:
+            assert events[-2:] == [("read", 0), ("update", 0)]
         ends.append([place for kind, place in events if kind == "update"])
-    late, early, third_late, third_early = ends
-    assert late[-1] == 0
+    late, latest, early, third_late, third_latest, third_early = ends
+    assert late[-1] == latest[-1] == 0
     assert early[0] == 0
     # What began after a step had ended comes after it, however late that is put.
-    assert third_late[-2:] == [3, 4]
+    assert third_late[-2:] == third_latest[-2:] == [3, 4]
     assert third_early[:3] == [1, 2, 3]
 
 
@@ -180,3 +204,20 @@ def test_the_id_and_the_number_of_steps_count_those_in_flight() -> None:
     scenario = Scenario(target="a.b:P", cluster="ps:2+1", in_flight=8, steps=2)
     assert scenario.id == "P-ps:2+1-8-in-flight"
     assert scenario.scheduled == 16
+
+
+def test_what_is_told_is_the_element_that_is_farthest_off_for_itself() -> None:
+    # The first may be anything up to 10 and lies far from the middle, but within.
+    envelope = Envelope(
+        round=0,
+        phase="variable",
+        variable="x",
+        observed=np.array([9.5, 1.5]),
+        start=np.zeros(2),
+        middle=np.array([5.0, 1.0]),
+        low=np.array([0.0, 0.9]),
+        high=np.array([10.0, 1.1]),
+    )
+    assert envelope.wrong.tolist() == [False, True]
+    assert envelope.error == pytest.approx(0.5)
+    assert envelope.bound == pytest.approx(0.1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,17 @@ class Interleaver:
     """Runs the steps of a round on one device as if several were under way at once.
 
     A step that reads before another one's update computes its gradient from the older
-    state, and its rule then changes the newer one. Only the gradient is carried over: a
-    rule is run on the state that it finds. A program that hands its gradient to no
-    optimizer has what its step changes added to the newer state.
+    state, and its rule then changes the newer one. It may read all variables at once,
+    or each at a time of its own, between two updates of others. Only the gradient is
+    carried over: a rule is run on the state that it finds. A program that hands its
+    gradient to no optimizer has what its step changes added to the newer state, and so,
+    at times, have the variables that no optimizer trains, such as moving means: they
+    may follow from what the step had read.
 
     Args:
         reference: The subject on one device.
-        seed: Decides what else is open: a rule may ask for the number of steps when its
-            step has read, or when it updates.
+        seed: Decides what else is open: when each variable is read, and whether a rule
+            asks for the number of steps when its step has read, or when it updates.
     """
 
     def __init__(self, reference: Reference, seed: int) -> None:
@@ -40,6 +43,7 @@ class Interleaver:
         self._last_fed: Step | None = None
         self._held: State | None = None
         infos = self._session.variables
+        self._models = {v.path for v in infos if v.role == "variable"}
         # Counters, and what else belongs to no variable, such as a power of beta.
         self._shared = {
             v.path
@@ -64,22 +68,52 @@ class Interleaver:
                 is lost.
             times: How often a step of a place takes place, if not once.
         """
-        state = start
-        seen: dict[int, tuple[State, int]] = {}
-        changes = 0
-        for kind, place in events:
+        order = list(events)
+        states = [start]
+        seen: dict[int, int] = {}
+        read: dict[int, State] = {}
+        waiting: dict[int, set[str]] = {}
+        for kind, place in order:
+            now = states[-1]
             if kind == "read":
-                seen[place] = state, changes
+                seen[place] = len(states) - 1
                 continue
-            before, then = seen[place]
-            if then == changes:
-                state = self._run_step(steps[place], state)
+            if kind == "rest":
+                state = self._run_late(steps[place], read[place], now)
+                states.append(_take(waiting[place], state, now))
+                continue
+            between = states[seen[place] :]
+            read[place] = self._choose_read(between)
+            if len(between) == 1:
+                state = self._run_step(steps[place], now)
             else:
-                state = self._run_late(steps[place], before, state)
-            changes += 1
+                state = self._run_late(steps[place], read[place], now)
             for _ in range(1, (times or {}).get(place, 1)):
                 state = self._run_step(steps[place], state)
-        return state
+            if ("rest", place) in order:
+                waiting[place] = self._choose_rest()
+                state = _take(waiting[place], now, state)
+            states.append(state)
+        return states[-1]
+
+    def _choose_rest(self) -> set[str]:
+        """Half of the variables, with their slots: those that are updated later."""
+        infos = self._session.variables
+        groups = {v.of or v.path: bool(self._rng.integers(2)) for v in infos}
+        return {
+            v.path
+            for v in infos
+            if groups[v.of or v.path] and v.path not in self._shared
+        }
+
+    def _choose_read(self, between: Sequence[State]) -> State:
+        """What a step has read that updates others' last state: the first, or mixed."""
+        if len(between) == 1 or self._rng.integers(2):
+            return between[0]
+        return {
+            key: between[int(self._rng.integers(len(between)))][key]
+            for key in between[0]
+        }
 
     def _run_step(self, step: int, state: State) -> State:
         self._take_step(self._plain or self._make_plain(), step, state)
@@ -93,24 +127,33 @@ class Interleaver:
         plain = self._plain or self._make_plain()
         board.read()
         self._take_step(plain, step, before)
+        after = self._session.read_state()
         values: dict[TraceKey, Value] = {}
         self._session.collect_taps(step, values, replica=WHOLE, phases=(_FED,))
+        added = {key: _add(now[key], after[key], before[key]) for key in now}
         if not values:
-            after = self._session.read_state()
-            return {key: _add(now[key], after[key], before[key]) for key in now}
+            return added
         board.fed = {(k.call, _FED, k.variable): value for k, value in values.items()}
         board.feeding = _FED
         try:
-            after = self._run_fed(step, now)
-            if not self._shared or self._rng.integers(2):
-                return after
-            # The rule may have asked for what all steps share when its step had read.
-            # What becomes of that itself follows from the newer state all the same.
-            earlier = {k: (before if k[0] in self._shared else now)[k] for k in now}
-            mixed = self._run_fed(step, earlier)
-            return {k: (after if k[0] in self._shared else mixed)[k] for k in after}
+            state = self._run_rule(step, before, now)
         finally:
             board.feeding, board.fed = None, {}
+        if self._rng.integers(2):
+            return state
+        # What follows from the step's own reading, as a moving mean does.
+        led = self._models - {key.variable for key in values}
+        return _take(led, added, state)
+
+    def _run_rule(self, step: int, before: State, now: State) -> State:
+        """The rule, on the state that it finds, with the gradient that is fed."""
+        after = self._run_fed(step, now)
+        if not self._shared or self._rng.integers(2):
+            return after
+        # The rule may have asked for what all steps share when its step had read. What
+        # becomes of that itself follows from the newer state all the same.
+        mixed = self._run_fed(step, _take(self._shared, before, now))
+        return _take(self._shared, after, mixed)
 
     def _run_fed(self, step: int, state: State) -> State:
         self._take_step(self._find_fed(step), step, state, is_fed=True)
@@ -144,6 +187,11 @@ class Interleaver:
             # The feeds come into being while the step is traced.
             fed.trace([self._reference.draw(step)])
         return fed
+
+
+def _take(paths: Set[str], some: State, others: State) -> State:
+    """A state that has these variables of the one, and the rest of the other."""
+    return {key: (some if key[0] in paths else others)[key] for key in others}
 
 
 def _add(now: Any, after: Any, before: Any) -> Any:

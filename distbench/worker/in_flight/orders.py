@@ -7,8 +7,15 @@ from typing import Literal
 
 import numpy as np
 
-Event = tuple[Literal["read", "update"], int]
-"""What happens, and to the step of which place in the round."""
+Event = tuple[Literal["read", "update", "rest"], int]
+"""What happens, and to the step of which place in the round.
+
+Where there is a `rest`, the update is that of some variables, and the rest of them
+follows then.
+"""
+
+EXTREMES = 3
+"""Orders of `list_extremes` for each step."""
 
 
 def list_in_turn(places: Sequence[int]) -> list[Event]:
@@ -56,10 +63,46 @@ def draw_order(
         yield kind, place
 
 
+def split_updates(
+    events: Sequence[Event],
+    begun: Sequence[int],
+    ended: Sequence[int],
+    rng: np.random.Generator,
+) -> list[Event]:
+    """The same order, in which steps update some of the variables later than others.
+
+    Args:
+        events: An order of whole updates.
+        begun: Of each step, how many had ended when it began.
+        ended: Its number among those that ended.
+        rng: Chooses when the rest follows.
+    """
+    late: list[tuple[int, Event]] = []
+    for number, (kind, place) in enumerate(events):
+        if kind != "update":
+            continue
+        # Who began after the step had ended saw all of it.
+        after = (
+            later
+            for later in range(number, len(events))
+            if events[later][0] == "read" and begun[events[later][1]] > ended[place]
+        )
+        end = next(after, len(events))
+        found = int(rng.integers(number + 1, end + 1))
+        if found > number + 1:
+            late.append((found, ("rest", place)))
+    merged = list(events)
+    for found, event in sorted(late, reverse=True):
+        merged.insert(found, event)
+    return merged
+
+
 def list_extremes(
     begun: Sequence[int], ended: Sequence[int], places: Sequence[int]
 ) -> Iterator[frozenset[Event]]:
     """What has to be put off so that each step in turn updates last, and first.
+
+    Last is whoever reads early and updates late, and whoever is late with both.
 
     Among orders that are drawn these hardly are: a worker that stands still while the
     others run many steps does what chance would not.
@@ -71,6 +114,7 @@ def list_extremes(
     """
     for place in places:
         yield frozenset({("update", place)})
+        yield frozenset(list_in_turn([place]))
         needed = {i for i in range(len(ended)) if ended[i] < begun[place]} | {place}
         yield frozenset(
             event for event in list_in_turn(range(len(ended))) if event[1] not in needed

@@ -9,14 +9,16 @@ from typing import cast
 import numpy as np
 
 from distbench.scenario import Scenario
-from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value
+from distbench.trace import INITIAL, WHOLE, Phase, SparseRows, Trace, TraceKey, Value
 from distbench.worker.in_flight.interleave import Interleaver
 from distbench.worker.in_flight.orders import (
+    EXTREMES,
     Event,
     draw_order,
     list_extremes,
     list_in_turn,
     list_together,
+    split_updates,
 )
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import are_equal, perturb
@@ -28,6 +30,7 @@ from distbench.worker.taps.given import select_state
 _ORDERS = 32
 """Orders that are drawn: the range of so many draws of a normal distribution, once more
 on either side, is left by another draw with a chance of about 1e-6."""
+_HANDED: tuple[Phase, ...] = ("local_gradient",)
 _MOST_LEFT_OUT = 16
 """Steps of a round that are left out in turn, each a run of the others, and that come
 as late and as early as they may."""
@@ -48,6 +51,9 @@ class Rounds:
     Args:
         reference: The subject on one device; it has run nothing yet.
         scenario: What to run.
+
+    Attributes:
+        has_sparse: Whether the optimizer gets sparse gradients; known once planned.
     """
 
     def __init__(self, reference: Reference, scenario: Scenario) -> None:
@@ -57,6 +63,7 @@ class Rounds:
         self._places = range(scenario.in_flight)
         self._starts: list[State] = []
         self._commutes = True
+        self.has_sparse = False
 
     def plan(self) -> tuple[Trace, bool]:
         """Run every round in the order of the schedule.
@@ -78,6 +85,8 @@ class Rounds:
                 list_together(self._places),
             )
             end = self._run(number, list_in_turn(self._places))
+            if not number:
+                self.has_sparse = self._find_sparse()
             if self._commutes:
                 self._commutes = all(
                     _is_same(self._run(number, order), end) for order in others
@@ -86,13 +95,19 @@ class Rounds:
             self._reference.session.collect_state(number, end, values, replica=WHOLE)
         return self._make_trace("schedule", values), self._commutes
 
+    def _find_sparse(self) -> bool:
+        values: dict[TraceKey, Value] = {}
+        session = self._reference.session
+        session.collect_taps(0, values, replica=WHOLE, phases=_HANDED)
+        return any(isinstance(value, SparseRows) for value in values.values())
+
     def follow(self, observed: Trace) -> Followed:
         """Run every round in orders that the cluster's steps may have had."""
         left_out = self._places
         if len(left_out) > _MOST_LEFT_OUT:
             spread = np.linspace(0, len(left_out) - 1, _MOST_LEFT_OUT)
             left_out = cast(range, [int(place) for place in spread])
-        count = 1 if self._commutes else _ORDERS + 2 * len(left_out)
+        count = 1 if self._commutes else _ORDERS + EXTREMES * len(left_out)
         orders: list[dict[TraceKey, Value]] = [{} for _ in range(count)]
         lost: dict[int, dict[TraceKey, Value]] = {place: {} for place in left_out}
         again: dict[int, dict[TraceKey, Value]] = {place: {} for place in left_out}
@@ -105,7 +120,8 @@ class Rounds:
                     list(draw_order(begun, ended, rng, put_off[draw])) if draw else None
                 )
                 start = self._starts[number]
-                if draw % 2:
+                if draw % 2 and events:
+                    events = split_updates(events, begun, ended, rng)
                     # Another graph rounds otherwise, and so does another order.
                     start = {k: perturb(a, rng, None) for k, a in start.items()}
                 self._collect(number, values, events or list_in_turn(turns), start)

@@ -38,7 +38,12 @@ class FlightJobs:
         digests = [
             digest_batch(reference.draw(step)) for step in range(scenario.scheduled)
         ]
-        notes = {**starts.notes, "batches": digests, "torn": reference.torn}
+        notes = {
+            **starts.notes,
+            "batches": digests,
+            "torn": reference.torn,
+            "sparse": self._rounds.has_sparse,
+        }
         write_trace(replace(starts, notes=notes), folder, "starts")
         return {
             "commutes": commutes,

@@ -12,6 +12,7 @@ from typing import Any
 from distbench.worker.state.variables import VariableTable
 
 _READS = ("ReadVariableOp", "ResourceGather")
+_OVERWRITES = "AssignVariableOp"
 
 
 def find_torn(graph: Any, table: VariableTable) -> list[str]:
@@ -42,10 +43,23 @@ def find_torn(graph: Any, table: VariableTable) -> list[str]:
         role = handles.get(name)
         if role is None or op.type in _READS:
             continue
-        overwrites = op.type == "AssignVariableOp"
+        overwrites = op.type == _OVERWRITES
         if (overwrites or role != "variable") and _depends_on(op, name):
             torn.add(role)
     return sorted(torn)
+
+
+def list_overwrites(graph: Any) -> list[Any]:
+    """The ops of a step that assign to a variable what comes of a reading of it.
+
+    Args:
+        graph: Of the step; what it does in inner functions is not seen.
+    """
+    return [
+        op
+        for op in graph.get_operations()
+        if op.type == _OVERWRITES and _depends_on(op, op.inputs[0].name)
+    ]
 
 
 def _depends_on(op: Any, handle: str) -> bool:

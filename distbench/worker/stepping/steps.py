@@ -17,6 +17,7 @@ from tensorflow.python.distribute.values import PerReplicaSpec
 
 from distbench.worker.process.intercept import hide_from_autograph
 from distbench.worker.stepping.at_once import make_variables_at_once
+from distbench.worker.stepping.held_open import hold_open
 
 if TYPE_CHECKING:
     from distbench.worker.stepping.session import Session
@@ -157,7 +158,9 @@ class StepsInFlight:
         self._ended = 0
 
         def step(batch: Any) -> Any:
-            return session.strategy.run(function, args=(batch,))
+            loss = session.strategy.run(function, args=(batch,))
+            hold_open(tf.compat.v1.get_default_graph())
+            return loss
 
         hide_from_autograph(step)
         self._function = tf.function(step)
