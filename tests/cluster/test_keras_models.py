@@ -205,6 +205,16 @@ def test_uneven_shards_are_weighed_alike_by_keras() -> None:
     assert found == ("mean-of-means", "loss", "framework"), describe_verdict(verdict)
 
 
+@LONG
+def test_how_a_step_of_the_users_own_divides_is_not_keras_doing() -> None:
+    verdict = distbench.check(
+        f"{MODELS}:make_share_of_mean", "mirrored:2", split=(5, 4)
+    )
+    first = verdict.runs[0].findings[0]
+    found = (first.code, first.phase, first.origin)
+    assert found == ("mean-of-means", "loss", "subject"), describe_verdict(verdict)
+
+
 def test_a_split_that_keras_would_not_make_is_refused() -> None:
     with pytest.raises(BadInputError, match=r"Expected the split \(5, 4\)"):
         distbench.check(f"{MODELS}:make_late", "mirrored:2", split=(6, 3))

@@ -69,6 +69,8 @@ class SmallModel:
         normalised: Whether a layer keeps statistics of its inputs.
         masked: Whether what is predicted has a mask.
         scalar: Whether a loss is a mean already when Keras gets it.
+        steps_itself: Whether a step of the user's own makes the loss: how that is
+            divided is nothing that Keras does.
         compiled: Whether XLA compiles the step.
         at_once: How many steps a call of the train function may take.
     """
@@ -82,6 +84,7 @@ class SmallModel:
         normalised: bool,
         masked: bool,
         scalar: bool,
+        steps_itself: bool,
         compiled: bool,
         at_once: int,
     ) -> None:
@@ -91,6 +94,7 @@ class SmallModel:
         self._normalised = normalised
         self._masked = masked
         self._scalar = scalar
+        self._steps_itself = steps_itself
         self._compiled = compiled
         self._at_once = at_once
 
@@ -103,7 +107,8 @@ class SmallModel:
         layers.append(keras.layers.Dense(2))
         if self._normalised:
             layers.append(keras.layers.BatchNormalization())
-        model = keras.Sequential(layers)
+        kind = _add_step(keras.Sequential) if self._steps_itself else keras.Sequential
+        model = kind(layers)
         model.compile(
             self._make_optimizer(),
             _average_squares if self._scalar else "mse",
@@ -123,6 +128,26 @@ class SmallModel:
             lengths = 1 + np.arange(examples) * 5 // examples
             inputs[np.arange(5) >= lengths[:, None]] = 0
         return inputs, targets
+
+
+def _add_step(base: type) -> type:
+    """A class of models whose step divides by the examples of all replicas."""
+
+    class Stepping(base):  # of either Keras
+        def train_step(self, data: Any) -> Any:
+            inputs, targets = data
+            replicas = tf.distribute.get_replica_context()
+            examples = tf.cast(tf.shape(inputs)[0], tf.float32)
+            count = replicas.all_reduce(tf.distribute.ReduceOp.SUM, examples)
+            with tf.GradientTape() as tape:
+                rest = self(inputs, training=True) - targets
+                loss = tf.reduce_sum(tf.square(rest)) / count
+            variables = self.trainable_variables
+            gradients = tape.gradient(loss, variables)
+            self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+            return {"loss": loss}
+
+    return Stepping
 
 
 def _average_squares(true: Any, predicted: Any) -> Any:

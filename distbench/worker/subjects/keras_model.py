@@ -81,6 +81,7 @@ class KerasModelProgram(Program):
         self._is_watched = False
         self._is_masked = False
         self._has_scalar_loss = False
+        self._keras_divides = False
         self._told: Counter[int] = Counter()
 
     def build(self, strategy: tf.distribute.Strategy) -> None:  # noqa: ARG002  # its scope is entered
@@ -132,6 +133,7 @@ class KerasModelProgram(Program):
         self, session: Session, original: Any, *args: Any, **kwargs: Any
     ) -> Any:
         self._note_mask(args, kwargs)
+        self._keras_divides |= is_own(type(self._model).compute_loss.__module__)
         loss = call_converted(original, *args, **kwargs)
         if loss is not None:
             self._told[session.board.find_replica()] += 1
@@ -148,15 +150,21 @@ class KerasModelProgram(Program):
 
     def _watch_losses(self) -> None:
         """Look at what losses of Keras 3 give before they are reduced."""
-        if is_own(type(self._model).compute_loss.__module__):
-            compiled = getattr(self._model, "_compile_loss", None)
-            for place in getattr(compiled, "_flat_losses", None) or ():
-                intercept(place.loss, "call", self._note_rank)
+        compiled = getattr(self._model, "_compile_loss", None)
+        for place in getattr(compiled, "_flat_losses", None) or ():
+            intercept(place.loss, "call", self._note_rank)
 
     def _note_rank(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         values = call_converted(original, *args, **kwargs)
-        self._has_scalar_loss |= len(values.shape) == 0
+        self._keras_divides = True
+        own = is_own(type(self._model).compute_loss.__module__)
+        self._has_scalar_loss |= own and len(values.shape) == 0
         return values
+
+    def _makes_own_loss(self) -> bool:
+        """Whether the user's own step divides the loss, and Keras does not."""
+        of_keras2 = getattr(getattr(self._model, "compiled_loss", None), "_built", None)
+        return self._is_watched and not (self._keras_divides or of_keras2)
 
     def _find_loss(self, session: Session, logs: Any) -> Any:
         """What a step differentiates; of several things none is the replica's loss."""
@@ -257,6 +265,7 @@ class KerasModelProgram(Program):
             normalised=bool(model.non_trainable_weights),
             masked=self._is_masked,
             scalar=self._has_scalar_loss,
+            steps_itself=self._makes_own_loss(),
             compiled=self.is_compiled,
             at_once=int(getattr(model, "steps_per_execution", None) or 1),
         )
