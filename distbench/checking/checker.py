@@ -39,6 +39,7 @@ from distbench.target import TargetRef, adopt_target
 from distbench.verdict import Run, Status, Verdict
 
 _BEFORE_ALL = -1
+"""The place, before those of all scenarios, of what the subject was described on."""
 
 
 class Checker:
