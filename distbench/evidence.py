@@ -58,6 +58,9 @@ class Evidence:
         turns: The single-device update fed with the observed reduced gradient of one
             replica after the other in one step, where all share their variables: the
             state that this leaves, as replica 0. None where it is of no interest.
+        apart: The single-device update fed with each replica's own gradients, of which
+            the reduced ones tell what is done to a gradient on its way. None where
+            nothing is.
         op_by_op: The replay of the reduced gradients with nothing compiled. Which ops
             XLA joins, and so which results it does not round, depends on all that it
             compiles together, which differs between a cluster and one device. None
@@ -118,6 +121,7 @@ class Evidence:
     replays: Mapping[Phase, Trace] = field(default_factory=dict)
     repeated: tuple[Trace, ...] = ()
     turns: Trace | None = None
+    apart: Trace | None = None
     op_by_op: Trace | None = None
     twins: tuple[Trace, ...] = ()
     reruns: tuple[Trace, ...] = ()
@@ -146,6 +150,7 @@ class Evidence:
             replays={phase: change(trace) for phase, trace in self.replays.items()},
             repeated=tuple(map(change, self.repeated)),
             turns=None if self.turns is None else change(self.turns),
+            apart=None if self.apart is None else change(self.apart),
             twins=tuple(map(change, self.twins)),
             reruns=tuple(map(change, self.reruns)),
         )

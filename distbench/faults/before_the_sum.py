@@ -181,6 +181,16 @@ class AddedByAngle(OwnReduction):
         )
 
 
+@fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786")
+class FlattenedBeforeSum(Program):
+    """Each replica sends the arc tangent of its gradient, a rule of nobody's."""
+
+    def transform(self, gradients):
+        return [
+            tf.atan(50.0 * tf.convert_to_tensor(gradient)) for gradient in gradients
+        ]
+
+
 @fault(
     _NONLINEAR,
     _PHASE,

@@ -72,4 +72,6 @@ def observe_corrected(
     merged = merge_traces(str(spec), parts)
     left = Values(merged.values).keep(lambda key: key.phase in STATE)
     left_behind = replace(merged, values=left)
-    return replace(evidence, observed=left_behind, replays={}, repeated=(), turns=None)
+    return replace(
+        evidence, observed=left_behind, replays={}, repeated=(), turns=None, apart=None
+    )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from training_simulator import Fault, observe
-from wrong_steps import feed_back
+from wrong_steps import each, feed_back
 
 from distbench.compare.measure import BITWISE
 from distbench.compare.pair import SUM, Pair
@@ -75,3 +75,31 @@ def test_the_first_step_tells_what_is_sent_where_the_rest_is_kept(keeps: bool) -
     code = "nonlinear-before-reduction" if keeps else "unexplained"
     assert (first.code, first.step) == (code, 0)
     assert ("what it keeps back is in its later steps" in first.explanation) == keeps
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_what_one_device_does_to_a_gradient_is_known_of_each_replicas(
+    seen: bool,
+) -> None:
+    """Whatever it is: here a rule that no other cause foretells."""
+
+    def flatten(value: Array) -> Array:
+        return np.arctan(3 * value)
+
+    evidence = observe(
+        Fault(reduce=each(flatten)),
+        alone=lambda g: {path: flatten(value) for path, value in g.items()},
+        sparse=False,
+        steps=2,
+    )
+    observed = evidence.observed
+    handed = {
+        replace(key, phase="reduced_gradient"): flatten(value)
+        for key, value in observed.select(phase="local_gradient")
+    }
+    apart = replace(observed, values=handed) if seen else None
+    findings = judge(replace(evidence, apart=apart)).findings
+    first = findings[0]
+    assert first.phase == "reduced_gradient"
+    assert (first.code == "nonlinear-before-reduction") == seen
+    assert ("what one device does to the sum" in first.explanation) == seen

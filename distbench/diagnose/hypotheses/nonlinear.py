@@ -12,7 +12,12 @@ from distbench.compare.pair import DIRECTION
 from distbench.compare.ratio import fit_common_ratio, fit_ratio
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.addends import ADDED, Source, list_sources
-from distbench.diagnose.context import Context, Hypothesis, find_tolerance
+from distbench.diagnose.context import (
+    Context,
+    Hypothesis,
+    find_tolerance,
+    take_rows,
+)
 from distbench.diagnose.hypotheses.norms import (
     Measure,
     Ratio,
@@ -215,6 +220,28 @@ def _find_unit(values: Array, u: float) -> float | None:
         if _lies_on(sizes, unit, tolerance):
             return unit if unit > 8 * tolerance else None
     return None
+
+
+def explain_by_own_change(context: Context) -> Iterator[Hypothesis]:
+    """Each replica does to its own gradient what one device does to the sum.
+
+    Whatever that is: it is not known, but what comes of it on one device is seen.
+    """
+    apart = context.evidence.apart
+    if context.phase != "reduced_gradient" or apart is None:
+        return
+    predicted: dict[int, Array] = {}
+    for source in list_sources(context):
+        case = source.case
+        made = [apart.get(case.key.at(r)) for r in range(context.replicas)]
+        values = [take_rows(value, case) for value in made if value is not None]
+        if len(values) == context.replicas:
+            predicted[source.number] = np.asarray(np.sum(values, axis=0))
+    yield Hypothesis(
+        code=CODE,
+        predicted=predicted,
+        detail="every replica does to its own gradient what one device does to the sum",
+    )
 
 
 def explain_by_mask(context: Context) -> Iterator[Hypothesis]:

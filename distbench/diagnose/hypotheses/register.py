@@ -83,6 +83,7 @@ CAUSES: tuple[Explain, ...] = (
     wires.explain_by_wire,
     nonlinear.explain_by_unit_norm,
     nonlinear.explain_by_levels,
+    nonlinear.explain_by_own_change,
     sparse.explain_by_moved_rows,
     # From here on something is fitted to each value, or several numbers to all.
     alone.explain_by_own_part,

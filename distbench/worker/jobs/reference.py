@@ -125,6 +125,7 @@ class ReferenceJobs:
         traces: dict[str, Sequence[Trace | None]] = {
             "repeated": followed.repeated,
             "turns": [followed.turns],
+            "apart": [self._replay.change_apart(tier, recorded, observed)],
             "op_by_op": [followed.op_by_op],
             "reruns": reruns,
             "earlier": rerun_earlier(reference, tier, observed, recorded),

@@ -93,6 +93,32 @@ class Replay:
             turns=self._take_turns(tier, observed) if _is_shared(observed) else None,
         )
 
+    def change_apart(
+        self, tier: Tier, reference: Trace, observed: Trace
+    ) -> Trace | None:
+        """What one device hands on of each replica's own gradients.
+
+        None where it hands on its own as they are.
+
+        Args:
+            tier: Which one.
+            reference: What one device recorded in it.
+            observed: What the cluster recorded.
+        """
+        if tier == "free" or not self.reference.session.tapped:
+            return None
+        chosen = Selection(phase="local_gradient", replica=WHOLE)
+        computed = Values(reference.values).keep(chosen.has)
+        handed = _take_reduced(reference)
+        if all(
+            are_equal(handed.get(replace(key.at(0), phase="reduced_gradient")), value)
+            for key, value in computed.items()
+        ):
+            return None
+        with suppress(SubjectError):
+            return self._feed(tier, observed, "local_gradient")[0]
+        return None
+
     def _repeat(self, tier: Tier, observed: Trace) -> Iterator[Trace]:
         """Apply the update to observed reduced gradients 2, 3, … times in one step.
 

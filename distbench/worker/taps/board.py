@@ -224,6 +224,12 @@ class TapBoard:
             return gradient
         return self.corruption.change(self.find_replica(), gradient)
 
+    def feed_gradient(self, variable: str, gradient: Any) -> Any:
+        """What a tape gives where local gradients are fed: that of the first call."""
+        if gradient is None or self._is_between:
+            return gradient
+        return self._feed((0, "local_gradient", variable), gradient)
+
     def remember_gradient(self, variable: str, gradient: Any) -> None:
         """Keep a gradient that a tape gave, until its optimizer is called."""
         if gradient is not None and not self._is_between:

@@ -33,6 +33,14 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
                 for source, value in zip(flat, tf.nest.flatten(result), strict=True)
             ]
             result = tf.nest.pack_sequence_as(result, given)
+        if board.feeding == "local_gradient":
+            given = [
+                board.feed_gradient(table.find_path(source), value)
+                if table.has(source)
+                else value
+                for source, value in zip(flat, tf.nest.flatten(result), strict=True)
+            ]
+            result = tf.nest.pack_sequence_as(result, given)
         pairs = zip(flat, tf.nest.flatten(result), strict=False)
         known = [(source, value) for source, value in pairs if table.has(source)]
         board.remember_target(target, trains=bool(known))
