@@ -113,6 +113,23 @@ def is_trained(evidence: Evidence, variable: str) -> bool:
     )
 
 
+def is_led(evidence: Evidence, pair: Pair) -> bool:
+    """Whether the examples have a part in state, as far as one device tells.
+
+    A counter is the same after the whole batch and after each shard alone. So is what
+    follows from gradients where several updates of a step are fed to shards.
+    """
+    reference = evidence.reference
+    whole = reference.get(pair.key.at(WHOLE))
+    alone = [reference.get(pair.key.at(r)) for r in range(reference.replicas)]
+    if whole is None or any(key.call > 0 for key in reference.values):
+        return True
+    return not all(
+        value is not None and np.array_equal(densify(value), densify(whole))
+        for value in alone
+    )
+
+
 def find_leader(evidence: Evidence, pair: Pair) -> int | None:
     """The one replica whose examples alone give what was observed, if there is one."""
     led = _collect(evidence, pair.key.at(WHOLE), pair.margin)

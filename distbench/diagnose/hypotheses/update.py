@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
-from distbench.compare.led import find_leader, is_trained
+from distbench.compare.led import find_leader, is_led, is_trained
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, find_base
@@ -31,6 +31,7 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
         for number, case in context.list_cases()
         if case.key.variable in infos
         and _is_statistic(context, infos[case.key.variable])
+        and is_led(context.evidence, case)
     }
     if not predicted:
         return

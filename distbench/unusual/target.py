@@ -1,0 +1,33 @@
+"""A correct program whose counter decides when a copy follows what trains."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import tf
+from distbench.samples.program import Program
+from distbench.unusual.program import unusual
+
+
+@unusual()
+class FollowsEverySecondStep(Program):
+    """A copy takes the head's value in every second step, as a target network does."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        kept = {
+            "trainable": False,
+            "aggregation": tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        }
+        self.target = tf.Variable(self.head.read_value() / 2, name="target", **kept)
+        self.taken = tf.Variable(0, name="taken", **kept)
+
+    def variables(self):
+        return [*self.trained(), self.target, self.taken]
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        self.taken.assign_add(self.count_steps())
+        is_due = self.taken % 2 == 0
+        self.target.assign(tf.where(is_due, self.head, self.target))
+
+    def count_steps(self):
+        return 1
