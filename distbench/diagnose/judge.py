@@ -107,15 +107,23 @@ def _add(judgement: Judgement, *findings: Finding) -> Judgement:
 
 
 def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
-    judgement = _judge_reading(Reading(evidence=evidence), noise)
-    if judgement.status not in (Status.FAIL, Status.UNDECIDABLE):
+    whole = _Weighed(Reading(evidence=evidence), noise)
+    if whole.holds and not _is_open(judgement := whole.explain()):
+        return judgement
+    others = []
+    for reading in list_readings(evidence, noise):
+        other = _Weighed(reading, noise).explain()
+        if reading.first_known and other.status is Status.PASS:
+            return other
+        others.append((reading, other))
+    # Where the whole batch is no measure nothing explains what it finds wrong, and of
+    # a large model to find that out takes longer than all the rest.
+    judgement = whole.explain()
+    if not _is_open(judgement):
         return judgement
     told: Judgement | None = None
     is_rounding = False
-    for reading in list_readings(evidence, noise):
-        other = _judge_reading(reading, noise)
-        if reading.first_known and other.status is Status.PASS:
-            return other
+    for reading, other in others:
         if told is None and _tells(reading, other):
             told = other
             is_rounding = reading.evidence.lost > 0 and _is_beyond(judgement, other)
@@ -127,6 +135,11 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
         return judgement
     # Where both find the same, the whole batch says better which replica is wrong.
     return judgement if not is_rounding and _find_alike(judgement, told) else told
+
+
+def _is_open(judgement: Judgement) -> bool:
+    """Whether another reading of the same numbers may come to something else."""
+    return judgement.status in (Status.FAIL, Status.UNDECIDABLE)
 
 
 def _says_more(judgement: Judgement, other: Judgement) -> bool:
@@ -208,22 +221,40 @@ def _tells(reading: Reading, judgement: Judgement) -> bool:
     return not is_vague(first)
 
 
-def _judge_reading(reading: Reading, noise: Noise) -> Judgement:
-    evidence = reading.evidence
-    judged = leave_out_turns(compare_evidence(evidence, noise), evidence)
-    infos = {v.path: v for v in evidence.observed.variables}
-    chain = judge_chain(judged, infos, free=evidence.tier == "free")
-    findings = name_outcomes(explain_chain(evidence, chain), judged, evidence)
-    status, message = _decide(judged, chain, findings, reading)
-    return Judgement(
-        status=status,
-        findings=findings,
-        checked=len(judged),
-        worst=_find_worst(chain),
-        references=_name_references(chain),
-        message=message,
-        compared=tuple(item.comparison for item in judged),
-    )
+class _Weighed:
+    """A reading whose numbers have been compared, and explained if that is asked.
+
+    Args:
+        reading: What is held against what.
+        noise: How far correct runs are apart.
+    """
+
+    def __init__(self, reading: Reading, noise: Noise) -> None:
+        evidence = reading.evidence
+        judged = leave_out_turns(compare_evidence(evidence, noise), evidence)
+        infos = {v.path: v for v in evidence.observed.variables}
+        self._reading, self._judged = reading, judged
+        self._chain = judge_chain(judged, infos, free=evidence.tier == "free")
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is nothing to explain."""
+        return not (self._chain.broken or self._chain.apart)
+
+    def explain(self) -> Judgement:
+        """Say why it is wrong, where it is."""
+        evidence, judged, chain = self._reading.evidence, self._judged, self._chain
+        findings = name_outcomes(explain_chain(evidence, chain), judged, evidence)
+        status, message = _decide(judged, chain, findings, self._reading)
+        return Judgement(
+            status=status,
+            findings=findings,
+            checked=len(judged),
+            worst=_find_worst(chain),
+            references=_name_references(chain),
+            message=message,
+            compared=tuple(item.comparison for item in judged),
+        )
 
 
 def _decide(
