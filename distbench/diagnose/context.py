@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from distbench.compare.pair import DIRECTION, Pair
 from distbench.compare.values import Array, align_values, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, SparseRows, TraceKey, Value, VariableInfo
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,6 +36,7 @@ class Context:
     right: frozenset[TraceKey] = frozenset()
     root: bool = False
     led: bool = False
+    _worked_out: dict[object, Any] = field(default_factory=dict, repr=False)
     _finite: tuple[tuple[int, Pair], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -70,6 +74,18 @@ class Context:
     def select(self, cases: tuple[Pair, ...]) -> Context:
         """The same for some of the wrong values."""
         return replace(self, cases=cases)
+
+    def work_out(self, question: object, answer: Callable[[], T]) -> T:
+        """An answer that does not depend on the cases, once for all selections.
+
+        Args:
+            question: Names it, with all that it depends on but the evidence.
+            answer: Makes it.
+        """
+        if question not in self._worked_out:
+            self._worked_out[question] = answer()
+        found: T = self._worked_out[question]
+        return found
 
     def list_cases(self) -> Iterator[tuple[int, Pair]]:
         """The wrong values with their numbers, those that are not finite left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -261,18 +262,21 @@ def _find_partner(
     context: Context, case: Pair, group: tuple[int, ...]
 ) -> tuple[str, Array] | None:
     """The variable whose gradient explains a case best, and the value then."""
+    is_local = context.phase == "local_gradient"
+    if case.rows is not None or (is_local and case.key.replica == WHOLE):
+        return None
     own = context.find_terms(case)
     best: tuple[float, str, Array] | None = None
     for path, info in context.infos.items():
         if info.role != "variable" or path == case.key.variable:
             continue
-        other = context.find_terms_of(case, path) if case.rows is None else ()
+        # To read the gradients of all others takes a large model's diagnosis long.
+        fits = math.prod(info.shape) == case.observed.size
+        other = context.find_terms_of(case, path) if fits else ()
         if not other or other[0].size != case.observed.size:
             continue
         shaped = [o.reshape(case.observed.shape) for o in other]
-        if context.phase == "local_gradient":
-            if case.key.replica == WHOLE:
-                continue
+        if is_local:
             # What this replica should have had for the other variable.
             reference = context.evidence.reference.get(replace(case.key, variable=path))
             if reference is None:

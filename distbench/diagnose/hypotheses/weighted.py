@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -45,10 +46,15 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
     if not context.root or context.replicas == 1 or context.evidence.shards_known:
         return
     means = {n: find_shards(context, case) for n, case in context.list_cases()}
-    steps = {context.cases[number].key.step for number in means}
-    shares = {step: _list_shares(context, step) for step in sorted(steps)}
     if any(context.cases[number].key.replica != WHOLE for number in means):
         return
+    steps = {context.cases[number].key.step for number in means}
+    shares = {
+        step: context.work_out(
+            ("shares of means", step), partial(_list_shares, context, step)
+        )
+        for step in sorted(steps)
+    }
     for own in range(min(map(len, shares.values()), default=0)):
         first = shares[min(steps)]
         due = ", ".join(f"{share:.4g}" for share in first[own])
