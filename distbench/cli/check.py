@@ -197,7 +197,7 @@ def check(
     from distbench.checking.kept import make_place
     from distbench.cli.checked import Reports, check_once
     from distbench.options import CheckOptions
-    from distbench.report.files import check_folder, check_place
+    from distbench.report.files import check_folder, check_place, remove_earlier
     from distbench.target import parse_target
 
     ref = parse_target(target)
@@ -231,9 +231,9 @@ def check(
         keep=keep,
         jobs=jobs,
     )
-    for file in (json, html, junit):
-        if file is not None:
-            check_place(file)
+    written = [file for file in (json, html, junit) if file is not None]
+    for file in written:
+        check_place(file)
     if tensorboard is not None:
         check_folder(tensorboard)
     if keep is not None:
@@ -245,6 +245,8 @@ def check(
         known=_read_quarantine(quarantine),
         reports=Reports(json=json, html=html, junit=junit, tensorboard=tensorboard),
     )
+    for file in written:
+        remove_earlier(file)
     if watch:
         from distbench.cli.watch import check_on_save
 

@@ -25,6 +25,13 @@ def check_place(path: Path) -> None:
         raise BadInputError(f"'{path}' cannot be written: permission denied.")
 
 
+def remove_earlier(path: Path) -> None:
+    """Take away an earlier report: nobody is to read it as one of what now begins."""
+    if path.is_file():
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 def check_folder(path: Path) -> None:
     """Refuse a folder of reports before minutes were spent on its content.
 

@@ -134,6 +134,17 @@ def test_reports_are_written(play, call, tmp_path: Path) -> None:
     ElementTree.parse(files["junit"])
 
 
+def test_no_report_of_an_earlier_check_stays(play, call, tmp_path: Path) -> None:
+    report = tmp_path / "verdict.json"
+    report.write_text("{}")
+    # A mistyped option is nothing that a check came to.
+    assert call("check", "a.b:c", "--json", str(report), "--steps", "0") == 2
+    assert report.exists()
+    play(raise_(ClusterError("the deadline passed")))
+    assert call("check", "a.b:c", "--json", str(report)) == 3
+    assert not report.exists()
+
+
 def test_curves_are_written_after_the_report(
     play, call, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
