@@ -126,6 +126,7 @@ class Job:
             losses = self.train(self.shard(read_batch(step)))
             if recorder is not None:
                 recorder.loss(self.strategy.reduce("sum", losses, axis=None))
+                recorder.loss(losses, "share")
 
     def digest(self) -> str:
         held = [*self.model.variables, *_list_slots(self.optimizer)]

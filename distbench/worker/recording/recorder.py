@@ -188,7 +188,12 @@ class Recorder:
             parts = self._strategy.experimental_local_results(value)
             found = {self._first_replica + n: part for n, part in enumerate(parts)}
         else:
-            found = {WHOLE: value}
+            # Of a worker's only replica `strategy.run` returns the number itself.
+            is_part = (
+                self._strategy.num_replicas_in_sync > 1
+                and len(self._strategy.extended.worker_devices) == 1
+            )
+            found = {self._first_replica if is_part else WHOLE: value}
         step = self._number if self._is_explicit else self._last
         if step is None or self._has_stopped:
             return
