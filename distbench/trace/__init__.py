@@ -190,6 +190,7 @@ class Trace:
         resized: Examples of each replica in steps whose batch has another size, as the
             last one of an epoch often has.
         dtypes: The dtype in which each variable, and the loss (`""`), was computed.
+        steps: Number of steps that were recorded.
     """
 
     name: str
@@ -201,6 +202,7 @@ class Trace:
     metrics: tuple[MetricInfo, ...] = ()
     resized: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     dtypes: Mapping[str, str] = field(init=False, repr=False)
+    steps: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         values = Values(self.values)
@@ -212,6 +214,8 @@ class Trace:
         if (loss := self.notes.get("loss_dtype")) is not None:
             dtypes[""] = str(loss)
         object.__setattr__(self, "dtypes", MappingProxyType(dtypes))
+        last = max((key.step for key in values), default=-1)
+        object.__setattr__(self, "steps", last + 1)
 
     @property
     def digested(self) -> bool:
@@ -259,11 +263,6 @@ class Trace:
             seen = all(np.isfinite(array).all() for array in _list_arrays(value))
             finite[key.replica] = finite.get(key.replica, True) and bool(seen)
         return finite
-
-    @property
-    def steps(self) -> int:
-        """Number of steps that were recorded."""
-        return 1 + max((key.step for key in self.values), default=-1)
 
 
 def merge_traces(name: str, parts: Iterable[Trace]) -> Trace:
