@@ -240,6 +240,26 @@ def check_all(*checks: Sequence[str]) -> None:
         distbench.check(SUBJECT, clusters, workload=WORKLOAD).raise_for_status()
 
 
+_MODELS = Path(__file__).with_name("benchmark_models.py")
+
+
+def check_model(name: str) -> None:
+    """One check of a model, in this process."""
+    target = f"{_MODELS}:{name}"
+    distbench.check(target, "mirrored:2", timeout_s=600).raise_for_status()
+
+
+_OF_SIZE = {
+    "Adam on the linear workload": partial(
+        time_call, partial(check_warm, "mirrored:2")
+    ),
+    "a transformer of 1.1 million parameters": partial(
+        time_call, partial(check_model, "make_transformer")
+    ),
+    "MobileNetV2, 2.3 million": partial(
+        time_call, partial(check_model, "make_mobilenet")
+    ),
+}
 _ALIKE = ("mirrored:2", "mwms:2", "central:2")
 _SHARED = {
     "in one check": partial(time_call, partial(check_all, _ALIKE)),
@@ -291,6 +311,12 @@ def _list_cases() -> tuple[Case, ...]:
             title=f"a check of it on {', '.join(f'`{spec}`' for spec in _ALIKE)}",
             measure=partial(take_turns, _SHARED),
             rounds=5,
+        ),
+        Case(
+            name="models",
+            title="a check of models that people train, on `mirrored:2`",
+            measure=partial(take_turns, _OF_SIZE),
+            rounds=2,
         ),
         Case(
             name="suite",
