@@ -13,7 +13,7 @@ from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.hypotheses.alone import list_wrong
 from distbench.diagnose.names import name_replicas
 from distbench.diagnose.rank import ALL
-from distbench.trace import INITIAL, WHOLE, Phase
+from distbench.trace import GRADIENTS, INITIAL, WHOLE, Phase
 from distbench.verdict import Finding
 
 
@@ -67,7 +67,7 @@ def make_finding(
             places.get(name, -1),
         ),
     )
-    if explained.phase not in ("slot", "iterations"):
+    if explained.phase in (*GRADIENTS, "variable"):
         # A cause that shows in the slots first and is about the whole update.
         names = list(dict.fromkeys(infos[n].owner if n in infos else n for n in names))
     if explained.phase == "loss" and cases[0].key.phase.endswith("gradient"):

@@ -17,7 +17,15 @@ from distbench.compare.comparison import Comparison, compare_evidence
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence, Tier
 from distbench.split import shard_slices
-from distbench.trace import INITIAL, STATE, WHOLE, TraceKey, VariableInfo
+from distbench.trace import (
+    INITIAL,
+    STATE,
+    WHOLE,
+    Trace,
+    TraceKey,
+    Values,
+    VariableInfo,
+)
 from distbench.verdict import Status
 
 SHARDS = (7, 5, 4)
@@ -331,6 +339,24 @@ def test_a_wrong_total_is_named(name: str) -> None:
     assert found.step == due.get("step", 0)
     if "ratio" in due:
         assert found.ratio == pytest.approx(due["ratio"], rel=1e-5)
+
+
+def test_a_total_that_belongs_to_a_variable_has_a_name_of_its_own() -> None:
+    evidence = make_run(VECTOR, accumulate_twice)
+
+    def give_owner(trace: Trace) -> Trace:
+        owner = trace.variables[0].path
+        named = [
+            replace(v, of=owner, role="slot") if v.path == "kept" else v
+            for v in trace.variables
+        ]
+        values = Values(trace.values).rename(
+            lambda key: replace(key, phase="slot") if key.variable == "kept" else key
+        )
+        return replace(trace, variables=tuple(named), values=values)
+
+    (found,) = judge(evidence.change_traces(give_owner)).findings
+    assert (found.code, found.variables) == ("metric-wrong", ("kept",))
 
 
 def test_a_total_made_of_a_wrong_loss_follows_from_it() -> None:
