@@ -32,11 +32,30 @@ find_python() {
     "Install one (Debian: apt install python3-venv) or name it in DISTBENCH_PYTHON."
 }
 
+# Prints the checkout whose distbench is installed in .venv.
+find_installed() {
+  local python
+  python=$(pwd)/.venv/bin/python
+  (cd / && "$python" -c 'import distbench, pathlib
+print(pathlib.Path(distbench.__file__).parents[1])' 2>/dev/null) || true
+}
+
+# A link to another checkout's .venv: to install there would have that one run this
+# one's files.
+check_link() {
+  local there
+  [[ -L .venv ]] || return 0
+  there=$(find_installed)
+  [[ -z $there || $there == "$(pwd -P)" ]] ||
+    fail ".venv is a link to $(readlink .venv), where the distbench of $there is"       "installed. Remove the link, and this makes an environment of its own."
+}
+
 # prepare_environment EXTRA: installs only if pyproject.toml, the extra or the place
 # has changed since the last time that it succeeded.
 prepare_environment() {
   local extra=$1 stamp=.venv/distbench-$1.stamp want python
   check_system
+  check_link
   want=$(pwd && cksum <pyproject.toml)
   if [[ -x .venv/bin/python && -f $stamp && $(<"$stamp") == "$want" ]]; then
     return

@@ -95,6 +95,25 @@ esac"""
     assert prepare() == 2
 
 
+@pytest.mark.parametrize("is_own", [False, True])
+def test_another_checkout_keeps_what_is_installed_in_its_environment(
+    copy: Path, tmp_path: Path, is_own: bool
+) -> None:
+    other = tmp_path / "other" / "bin"
+    other.mkdir(parents=True)
+    told = copy.resolve() if is_own else "/home/me/distbench"
+    python = other / "python"
+    python.write_text(f'#!/bin/sh\ncase "$2" in *distbench*) echo {told} ;; esac\n')
+    python.chmod(0o755)
+    (copy / ".venv").symlink_to(other.parent)
+    source = "set -euo pipefail; source scripts/setup.sh; prepare_environment test"
+    done = subprocess.run(
+        ["bash", "-c", source], cwd=copy, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == (0 if is_own else 3), done.stderr
+    assert ("where the distbench of /home/me/distbench" in done.stderr) is not is_own
+
+
 def test_ci_calls_the_same_script() -> None:
     assert "scripts/test" in (ROOT / ".ci" / "run").read_text()
     scripts = [ROOT / "scripts" / n for n in ("test", "scenarios", "nightly", "docs")]
