@@ -17,9 +17,12 @@ from training_simulator import (
     to_array,
 )
 
+from distbench.compare.measure import BITWISE
+from distbench.compare.pair import Pair
 from distbench.compare.pieces import cut_piece, find_start, measure_move
+from distbench.diagnose.hypotheses import buffers
 from distbench.diagnose.judge import judge
-from distbench.trace import Value
+from distbench.trace import TraceKey, Value
 
 Gradients = dict[str, Value]
 BUFFER = np.array([0.5, -3.0, 2.0, 0.0, 1.0, -0.25])
@@ -119,3 +122,24 @@ def test_a_move_goes_the_shorter_way_round():
         -2,
         -1,
     ]
+
+
+@pytest.mark.parametrize(("start", "is_told"), [(1, False), (3, True)])
+def test_a_sum_that_stands_in_its_own_place_is_cut_from_no_other(start, is_told):
+    """A scale that nobody undoes leaves the plain sum of what the replicas had."""
+    sums = {"first": BUFFER[:1], "second": BUFFER[1:4], "third": BUFFER[4:]}
+    observed = BUFFER[start : start + 3]
+    case = Pair(
+        key=TraceKey(step=0, phase="reduced_gradient", variable="second"),
+        relation="follows",
+        against="",
+        observed=observed,
+        expected=observed / 1024,
+        margin=BITWISE,
+        dtype="float32",
+    )
+    told = buffers.cut_elsewhere(sums, case, order=list(sums), replicas=2)
+    assert (told is not None) is is_told
+    if told is not None:
+        np.testing.assert_array_equal(told[0], observed)
+        assert told[1] == "'second' +2"

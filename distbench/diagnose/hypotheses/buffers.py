@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
 
 import numpy as np
 
+from distbench.compare.pair import Pair
 from distbench.compare.pieces import cut_piece, find_start, measure_move
-from distbench.compare.values import Array
+from distbench.compare.values import Array, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 from distbench.trace import SUMMED
+
+Sums = Mapping[str, Array]
+"""By variable, the sum of the replicas' gradients of one update, flat."""
+_NEAR = 0.5
+"""Share of a value's norm that a piece may leave of it, to be worth the next one."""
+
+Layout = Callable[[Sums, Pair], tuple[Array, str] | None]
+"""The piece of a buffer that a value gets, flat, and words about its place."""
 
 
 def explain_by_cuts(context: Context) -> Iterator[Hypothesis]:
@@ -23,26 +32,16 @@ def explain_by_cuts(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in SUMMED:
         return
     paths = [v.path for v in context.infos.values() if v.role == "variable"]
-    steps = {
-        number: _sum_all(context, number, paths) for number in _list_dense(context)
-    }
+    layouts: dict[str, Layout] = {}
     for words, order in _list_orders(context, paths):
         for what, filled, cut in (
             (f"filled {words} and cut in that of the variables", order, paths),
             (f"filled in the order of the variables and cut {words}", paths, order),
         ):
-            predicted: dict[int, Array] = {}
-            for number, sums in steps.items():
-                case = context.cases[number]
-                piece = _cut(sums, filled, cut, case.key.variable)
-                if piece is not None and piece.size == case.observed.size:
-                    predicted[number] = piece.reshape(case.observed.shape)
-            if predicted:
-                yield Hypothesis(
-                    code="wrong-pairing",
-                    predicted=predicted,
-                    detail=f"one buffer of all gradients is {what}",
-                )
+            detail = f"one buffer of all gradients is {what}"
+            layouts[detail] = partial(_cut, filled=filled, cut=cut)
+    for detail, (predicted, _) in _try_layouts(context, paths, layouts).items():
+        yield Hypothesis(code="wrong-pairing", predicted=predicted, detail=detail)
 
 
 def explain_by_offsets(context: Context) -> Iterator[Hypothesis]:
@@ -50,37 +49,56 @@ def explain_by_offsets(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in SUMMED:
         return
     paths = [v.path for v in context.infos.values() if v.role == "variable"]
-    steps = {
-        number: _sum_all(context, number, paths) for number in _list_dense(context)
-    }
     orders = [("in the order of the variables", paths), *_list_orders(context, paths)]
-    for words, order in orders:
-        predicted: dict[int, Array] = {}
-        told: set[str] = set()
-        for number, sums in steps.items():
-            case = context.cases[number]
-            places = [path for path in order if path in sums]
-            wanted = case.observed.ravel()
-            if case.key.variable not in places or not np.any(wanted):
-                continue
-            buffer = np.concatenate([sums[path] for path in places])
-            allowed = np.ravel(find_tolerance(case, context.replicas))
-            start = find_start(buffer, wanted, allowed)
-            if start is None:
-                continue
-            before = places[: places.index(case.key.variable)]
-            own = sum(sums[path].size for path in before)
-            moved = measure_move(buffer, start, own)
-            piece = cut_piece(buffer, start, wanted.size)
-            predicted[number] = piece.reshape(case.observed.shape)
-            told.add(f"'{case.key.variable}' {moved:+d}")
-        if predicted:
-            yield Hypothesis(
-                code="wrong-pairing",
-                predicted=predicted,
-                detail=f"pieces of one buffer, filled {words}, are cut at wrong "
-                f"places: {', '.join(sorted(told)[:3])}",
-            )
+    layouts: dict[str, Layout] = {
+        f"pieces of one buffer, filled {words}, are cut at wrong places": partial(
+            cut_elsewhere, order=order, replicas=context.replicas
+        )
+        for words, order in orders
+    }
+    for detail, (predicted, told) in _try_layouts(context, paths, layouts).items():
+        yield Hypothesis(
+            code="wrong-pairing",
+            predicted=predicted,
+            detail=f"{detail}: {', '.join(sorted(told)[:3])}",
+        )
+
+
+def _try_layouts(
+    context: Context, paths: Sequence[str], layouts: Mapping[str, Layout]
+) -> dict[str, tuple[dict[int, Array], set[str]]]:
+    """What each layout foretells, of those that come near to the largest values.
+
+    The sums of one update are there at a time, and a layout is given up where it misses
+    an update's largest value: of a large model all of them would fill the memory.
+    """
+    found: dict[str, tuple[dict[int, Array], set[str]]] = {
+        words: ({}, set()) for words in layouts
+    }
+    updates: dict[tuple[int, int], list[int]] = {}
+    for number in _list_dense(context):
+        key = context.cases[number].key
+        updates.setdefault((key.step, key.call), []).append(number)
+    for numbers in updates.values():
+        numbers.sort(key=lambda number: -context.cases[number].observed.size)
+        sums = _sum_all(context, numbers[0], paths)
+        for words in list(found):
+            for number in numbers:
+                case = context.cases[number]
+                piece = layouts[words](sums, case)
+                if piece is not None and _comes_near(piece[0], case.observed):
+                    predicted, told = found[words]
+                    predicted[number] = piece[0].reshape(case.observed.shape)
+                    told.add(piece[1])
+                elif number == numbers[0]:
+                    del found[words]
+                    break
+    return {words: made for words, made in found.items() if made[0]}
+
+
+def _comes_near(piece: Array, observed: Array) -> bool:
+    rest = piece - observed.ravel() if piece.size == observed.size else observed
+    return measure_norm(rest) <= _NEAR * measure_norm(observed)
 
 
 def _list_dense(context: Context) -> Iterator[int]:
@@ -91,8 +109,8 @@ def _list_dense(context: Context) -> Iterator[int]:
             yield number
 
 
-def _sum_all(context: Context, number: int, paths: Sequence[str]) -> dict[str, Array]:
-    """The sum of the replicas' gradients of every variable, flat."""
+def _sum_all(context: Context, number: int, paths: Sequence[str]) -> Sums:
+    """The sum of the replicas' gradients of every variable."""
     case = replace(context.cases[number], rows=None)
     sums = {}
     for path in paths:
@@ -113,15 +131,35 @@ def _list_orders(
 
 
 def _cut(
-    sums: dict[str, Array], filled: Sequence[str], cut: Sequence[str], wanted: str
-) -> Array | None:
+    sums: Sums, case: Pair, *, filled: Sequence[str], cut: Sequence[str]
+) -> tuple[Array, str] | None:
     """What lands where a variable's piece is cut out."""
-    if wanted not in sums:
+    if case.key.variable not in sums:
         return None
     buffer = np.concatenate([sums[path] for path in filled if path in sums])
     places = [path for path in cut if path in sums]
-    ends = np.cumsum([0, *(sums[path].size for path in places)])
-    for path, (start, end) in zip(places, pairwise(ends), strict=True):
-        if path == wanted:
-            return np.asarray(buffer[start:end])
-    return None
+    start = _find_place(sums, places, case.key.variable)
+    return buffer[start : start + sums[case.key.variable].size], ""
+
+
+def cut_elsewhere(
+    sums: Sums, case: Pair, *, order: Sequence[str], replicas: int
+) -> tuple[Array, str] | None:
+    """What a value is, from wherever in the buffer that may be but its own place."""
+    name, wanted = case.key.variable, case.observed.ravel()
+    if name not in sums or not np.any(wanted):
+        return None
+    places = [path for path in order if path in sums]
+    buffer = np.concatenate([sums[path] for path in places])
+    allowed = np.ravel(find_tolerance(case, replicas))
+    start = find_start(buffer, wanted, allowed)
+    if start is None:
+        return None
+    moved = measure_move(buffer, start, _find_place(sums, places, name))
+    piece = cut_piece(buffer, start, wanted.size)
+    return (piece, f"'{name}' {moved:+d}") if moved else None
+
+
+def _find_place(sums: Sums, places: Sequence[str], name: str) -> int:
+    """Where a variable's piece begins."""
+    return sum(sums[path].size for path in places[: places.index(name)])
