@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from distbench.trace import SparseRows, Trace, Value, Values, VariableInfo
 
-PART = re.compile(r"/part_(\d+)(?=/|$)")
+_PART = re.compile(r"/part_(\d+)(?=/|$)")
 """How a shard and what belongs to it, such as a slot, is told from the others."""
 
 
@@ -23,13 +23,14 @@ def join_shards(trace: Trace, other: Trace) -> Trace:
             `rows/part_1/m` does `rows/part_0/m`.
         other: What it is to be compared with; where both cut alike, shards stay.
     """
-    theirs = {name: [v.path for v in of] for name, of in _group(other).items()}
+    infos = {v.path: v for v in trace.variables}
+    theirs = group_shards(v.path for v in other.variables)
     joined = {
-        name: parts
-        for name, parts in _group(trace).items()
+        name: [infos[path] for path in paths]
+        for name, paths in group_shards(infos).items()
         if name in theirs
-        and [v.path for v in parts] != theirs[name]
-        and all(PART.search(v.path) and v.shape for v in parts)
+        and paths != theirs[name]
+        and all(_PART.search(path) and infos[path].shape for path in paths)
     }
     if not joined or trace.digested:
         return trace
@@ -54,17 +55,13 @@ def join_shards(trace: Trace, other: Trace) -> Trace:
     return replace(trace, variables=tuple(variables.values()), values=values)
 
 
-def _group(trace: Trace) -> dict[str, list[VariableInfo]]:
-    """Variables by their path without the number of a shard, in its order."""
-    groups: dict[str, list[tuple[int, VariableInfo]]] = defaultdict(list)
-    for info in trace.variables:
-        number = PART.search(info.path)
-        name = PART.sub("", info.path)
-        groups[name].append((int(number[1]) if number else 0, info))
-    return {
-        name: [info for _, info in sorted(found, key=lambda pair: pair[0])]
-        for name, found in groups.items()
-    }
+def group_shards(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Paths by what they are without their number of a shard, in its order."""
+    groups: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for path in paths:
+        number = _PART.search(path)
+        groups[_PART.sub("", path)].append((int(number[1]) if number else 0, path))
+    return {name: [path for _, path in sorted(found)] for name, found in groups.items()}
 
 
 def _join(pieces: Sequence[Value], infos: Sequence[VariableInfo]) -> Value:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from distbench.trace.shards import PART
+from distbench.trace.shards import group_shards
 
 
 def recut_shards(
@@ -25,7 +24,7 @@ def recut_shards(
         Arrays by wanted path. Left out is what was not saved, and what has another
         shape when it is put together.
     """
-    ours, theirs = _group(wanted), _group(saved)
+    ours, theirs = group_shards(wanted), group_shards(saved)
     found: dict[str, np.ndarray[Any, Any]] = {}
     for name, parts in ours.items():
         pieces = [np.asarray(saved[path]) for path in theirs.get(name, ())]
@@ -42,12 +41,3 @@ def recut_shards(
             cuts = np.cumsum(sizes)[:-1]
             found |= zip(parts, np.split(joined, cuts), strict=True)
     return found
-
-
-def _group(paths: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Paths by what they are without their number of a shard, in its order."""
-    groups: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for path in paths:
-        number = PART.search(path)
-        groups[PART.sub("", path)].append((int(number[1]) if number else 0, path))
-    return {name: [path for _, path in sorted(found)] for name, found in groups.items()}
