@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from distbench.compare.values import Array
@@ -36,6 +38,11 @@ def find_start(buffer: Array, piece: Array, allowed: Array | float) -> int | Non
         if starts.size and alike.max() > most:
             best, most = int(starts[np.argmax(alike)]), int(alike.max())
     return best
+
+
+def find_place(pieces: Mapping[str, Array], order: Sequence[str], name: str) -> int:
+    """Where a piece begins in a buffer that is filled in an order of names."""
+    return sum(pieces[other].size for other in order[: order.index(name)])
 
 
 def cut_piece(buffer: Array, start: int, size: int) -> Array:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.codes import find_code
-from distbench.compare.pieces import cut_piece, find_start, measure_move
+from distbench.compare.pieces import cut_piece, find_place, find_start, measure_move
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey
@@ -117,8 +117,7 @@ def _compare(trace: Trace, paths: list[str], key: TraceKey) -> list[_Moved] | No
     share = float(np.mean(alike))
     if share < _MOST:
         return None
-    before = list(pieces)[: list(pieces).index(key.variable)]
-    place = sum(pieces[other].size for other in before)
+    place = find_place(pieces, list(pieces), key.variable)
     return [
         _Moved(
             key=key,

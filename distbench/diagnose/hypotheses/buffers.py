@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.pieces import cut_piece, find_start, measure_move
+from distbench.compare.pieces import cut_piece, find_place, find_start, measure_move
 from distbench.compare.values import Array, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 from distbench.trace import SUMMED
@@ -138,7 +138,7 @@ def _cut(
         return None
     buffer = np.concatenate([sums[path] for path in filled if path in sums])
     places = [path for path in cut if path in sums]
-    start = _find_place(sums, places, case.key.variable)
+    start = find_place(sums, places, case.key.variable)
     return buffer[start : start + sums[case.key.variable].size], ""
 
 
@@ -155,11 +155,6 @@ def cut_elsewhere(
     start = find_start(buffer, wanted, allowed)
     if start is None:
         return None
-    moved = measure_move(buffer, start, _find_place(sums, places, name))
+    moved = measure_move(buffer, start, find_place(sums, places, name))
     piece = cut_piece(buffer, start, wanted.size)
     return (piece, f"'{name}' {moved:+d}") if moved else None
-
-
-def _find_place(sums: Sums, places: Sequence[str], name: str) -> int:
-    """Where a variable's piece begins."""
-    return sum(sums[path].size for path in places[: places.index(name)])
