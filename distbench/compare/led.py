@@ -121,13 +121,10 @@ def is_led(evidence: Evidence, pair: Pair) -> bool:
     """
     reference = evidence.reference
     whole = reference.get(pair.key.at(WHOLE))
-    alone = [reference.get(pair.key.at(r)) for r in range(reference.replicas)]
-    if whole is None or any(key.call > 0 for key in reference.values):
+    alone = reference.get_replicas(pair.key)
+    if whole is None or not alone or any(key.call > 0 for key in reference.values):
         return True
-    return not all(
-        value is not None and np.array_equal(densify(value), densify(whole))
-        for value in alone
-    )
+    return not all(np.array_equal(densify(v), densify(whole)) for v in alone)
 
 
 def find_leader(evidence: Evidence, pair: Pair) -> int | None:

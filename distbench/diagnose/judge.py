@@ -108,7 +108,8 @@ def _add(judgement: Judgement, *findings: Finding) -> Judgement:
 
 def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     whole = _Weighed(Reading(evidence=evidence), noise)
-    if whole.holds and not _is_open(judgement := whole.explain()):
+    judgement = whole.explain() if whole.holds else None
+    if judgement is not None and not _is_open(judgement):
         return judgement
     others = []
     for reading in list_readings(evidence, noise):
@@ -118,7 +119,7 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
         others.append((reading, other))
     # Where the whole batch is no measure nothing explains what it finds wrong, and of
     # a large model to find that out takes longer than all the rest.
-    judgement = whole.explain()
+    judgement = judgement or whole.explain()
     if not _is_open(judgement):
         return judgement
     told: Judgement | None = None

@@ -16,6 +16,11 @@ def name_replicas(replicas: Collection[int]) -> str:
     return f"replica{'s' if len(found) != 1 else ''} {numbers}"
 
 
+def name_lag(lag: int) -> str:
+    """`one step`, `2 steps`: by how much something is late."""
+    return "one step" if lag == 1 else f"{lag} steps"
+
+
 def name_steps(steps: Sequence[int]) -> str:
     """`step 3`, `steps 3, 5 and 7`, `steps 0, 1, 2 and 9 more`."""
     shown = [str(step) for step in steps]

@@ -40,32 +40,21 @@ CASES = [
         ),
         setup={"rule": Rule(name="ema")},
     ),
-    Case(
-        name="momentum-takes-the-last-gradient",
-        code="stale-gradient",
-        phase="applied_gradient",
-        variable=KERNEL,
-        fault=Fault(update=feed_late),
-        steps=2,
-        setup={"rule": MOMENTUM, "sparse": False},
-    ),
-    Case(
-        name="moments-take-the-last-gradient",
-        code="stale-gradient",
-        phase="applied_gradient",
-        variable=KERNEL,
-        fault=Fault(update=feed_late),
-        steps=2,
-        setup={"rule": ADAM, "sparse": False},
-    ),
-    Case(
-        name="step-takes-the-last-gradient",
-        code="stale-gradient",
-        phase="applied_gradient",
-        variable=KERNEL,
-        fault=Fault(update=feed_late),
-        steps=2,
-        setup={"sparse": False},
+    *(
+        Case(
+            name=f"{name}-the-last-gradient",
+            code="stale-gradient",
+            phase="applied_gradient",
+            variable=KERNEL,
+            fault=Fault(update=feed_late),
+            steps=2,
+            setup={**rule, "sparse": False},
+        )
+        for name, rule in (
+            ("momentum-takes", {"rule": MOMENTUM}),
+            ("moments-take", {"rule": ADAM}),
+            ("step-takes", {}),
+        )
     ),
     Case(
         name="momentum-from-local",

@@ -11,6 +11,7 @@ from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.hypotheses.overflow import tell_source
+from distbench.diagnose.names import name_lag
 from distbench.trace import GRADIENTS, STATE, SparseRows, TraceKey
 
 _FEW = 4
@@ -75,11 +76,10 @@ def explain_by_staleness(context: Context) -> Iterator[Hypothesis]:
                 predicted[number] = value
                 seen = True
         if seen:
-            behind = "one step" if lag == 1 else f"{lag} steps"
             yield Hypothesis(
                 code="stale-gradient",
                 predicted=predicted,
-                detail=f"it is the value of {behind} before",
+                detail=f"it is the value of {name_lag(lag)} before",
             )
 
 

@@ -233,9 +233,8 @@ def explain_by_own_change(context: Context) -> Iterator[Hypothesis]:
     predicted: dict[int, Array] = {}
     for source in list_sources(context):
         case = source.case
-        made = [apart.get(case.key.at(r)) for r in range(context.replicas)]
-        values = [take_rows(value, case) for value in made if value is not None]
-        if len(values) == context.replicas:
+        if made := apart.get_replicas(case.key):
+            values = [take_rows(value, case) for value in made]
             predicted[source.number] = np.asarray(np.sum(values, axis=0))
     yield Hypothesis(
         code=CODE,

@@ -17,6 +17,7 @@ from distbench.diagnose.fit import (
     predict_rows,
 )
 from distbench.diagnose.hypotheses.slots import are_some, name_kind
+from distbench.diagnose.names import name_lag
 
 Late = tuple[int, Array, Array]
 """Number of a case, the gradient of some steps before, and that of its own."""
@@ -72,12 +73,11 @@ def explain_by_late_gradient(context: Context) -> Iterator[Hypothesis]:
             if any(context.cases[number].key.step >= lag for number, *_ in found):
                 predicted |= _predict_late(context, found)
         if predicted:
-            behind = "one step" if lag == 1 else f"{lag} steps"
             yield Hypothesis(
                 code="stale-gradient",
                 phase="applied_gradient",
                 predicted=predicted,
-                detail=f"the rule takes the gradient of {behind} before",
+                detail=f"the rule takes the gradient of {name_lag(lag)} before",
             )
 
 
