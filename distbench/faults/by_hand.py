@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from distbench.faults.fault import fault
+from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED, MomentumByHand
-from distbench.samples.replicas import count_replicas, find_replica
+from distbench.samples.program import TRAINED, ByHand, MomentumByHand
+from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 
 _BUFFERS = tuple(f"moved{place}" for place in range(len(TRAINED)))
 
@@ -16,6 +16,34 @@ class NobodySumsForTheMomentum(MomentumByHand):
 
     def reduce(self, gradient):
         return gradient
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    TRAINED,
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class MeanByHand(ByHand):
+    """The user averages gradients that are shares of the whole batch's."""
+
+    def reduce(self, gradient):
+        return all_reduce("mean", gradient)
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    TRAINED,
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class MomentumOfTheMean(MomentumByHand):
+    """The same, and the user's own momentum takes the mean."""
+
+    def reduce(self, gradient):
+        return all_reduce("mean", gradient)
 
 
 @fault("slot-repeated", "slot", _BUFFERS, like="tensorflow/addons#2683")

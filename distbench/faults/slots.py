@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.samples.collecting import Collecting
 from distbench.samples.lazy import tf
-from distbench.samples.optimizers import OwnRule, optimizer
+from distbench.samples.optimizers import Lookahead, OwnRule, optimizer
 from distbench.samples.replicas import all_reduce, count_replicas, find_copy, update
 
 _NAME = "OwnRule"
@@ -227,6 +227,21 @@ class MemoryRaisedToReplicas(OwnRule):
 
     def update_slot(self, slot, grad, var):
         slot.assign(self.beta ** count_replicas() * slot + grad)
+
+
+@fault(
+    "hyperparameter-differs",
+    "slot",
+    name_slots("slow"),
+    like="keras-team/keras#19990",
+    workload="embedding",
+)
+@optimizer("Optimizer", _NAME)
+class PeriodTimesReplicas(Lookahead):
+    """Slow weights move after N times as many steps, as if N counted one each."""
+
+    def count_steps(self):
+        return self.period * count_replicas()
 
 
 @fault(

@@ -120,3 +120,30 @@ class OwnRule:
     def get_config(self) -> dict[str, Any]:
         """What Keras asks of every optimizer."""
         return {"name": "OwnRule"}
+
+
+class Lookahead(OwnRule):
+    """Slow weights, which every other step go half of the way and take the fast along.
+
+    slow <- slow + (var - slow) / 2,  var <- slow
+    """
+
+    period = 2
+
+    def create_slots(self, variable: Any) -> None:
+        """Make the slots of a variable."""
+        super().create_slots(variable)
+        self.add_slot(variable, "slow", variable.read_value())  # type: ignore[attr-defined]  # of the base
+
+    def count_steps(self) -> int:
+        """After how many steps the slow weights move."""
+        return self.period
+
+    def update_variable(self, var: Any, slot: Any, grad: Any) -> Any:
+        """Change one copy of a variable, and of its slow weights."""
+        super().update_variable(var, slot, grad)
+        slow = self.get_slot(var, "slow")  # type: ignore[attr-defined]  # of the base
+        done = self.iterations + 1  # type: ignore[attr-defined]  # of the base
+        is_due = tf.equal(done % self.count_steps(), 0)
+        slow.assign(tf.where(is_due, (slow + var) / 2, slow))
+        return var.assign(tf.where(is_due, slow, var))

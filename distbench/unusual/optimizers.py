@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import legacy, schedules, tf
-from distbench.samples.optimizers import OwnRule, optimizer
+from distbench.samples.optimizers import Lookahead, OwnRule, optimizer
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.program import unusual
@@ -39,6 +39,12 @@ class TrustRatio(OwnRule):
     def update_variable(self, var, slot, grad):
         ratio = tf.norm(var) / (tf.norm(slot) + 1e-6)
         return var.assign_sub(0.01 * ratio * slot)
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class SlowWeightsEveryOtherStep(Lookahead):
+    """Slow weights that move every other step, and take the variables along."""
 
 
 @unusual(workload="embedding")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from judged_runs import MEAN
 from planted_case import (
     ADAM,
     MOMENTUM,
@@ -28,7 +29,7 @@ from training_simulator import (
     scale,
     to_array,
 )
-from wrong_steps import each, of
+from wrong_steps import add_state, each, of
 
 from distbench.diagnose.hypotheses.precision import is_representable
 from distbench.diagnose.judge import judge
@@ -301,8 +302,9 @@ def hide_sum(evidence):
             "replica-dropped",
             (1,),
         ),
+        (MEAN, "mean-instead-of-sum", (0, 1, 2)),
     ],
-    ids=["nobody-sums", "one-is-dropped"],
+    ids=["nobody-sums", "one-is-dropped", "averaged"],
 )
 def test_a_sum_by_hand_that_was_not_seen_is_told_by_the_step(reduce, code, replicas):
     evidence = hide_sum(observe(Fault(reduce=reduce), replicas=3, shards_known=False))
@@ -310,6 +312,57 @@ def test_a_sum_by_hand_that_was_not_seen_is_told_by_the_step(reduce, code, repli
     assert (first.code, first.phase) == (code, "variable")
     assert first.replicas == replicas
     assert set(first.variables) == set(TRAINED)
+
+
+def flatten(gradients):
+    return np.concatenate([to_array(gradients[path]).ravel() for path in TRAINED])
+
+
+@pytest.mark.parametrize(
+    ("rule", "phase"),
+    [
+        (Rule(name="momentum"), "variable"),
+        (Rule(name="adam"), "variable"),
+        (Rule(statistic=flatten), "slot"),
+    ],
+    ids=["momentum", "adam", "one-slot-of-all"],
+)
+def test_a_mean_by_hand_is_told_by_what_the_slots_take(rule, phase):
+    evidence = observe(Fault(reduce=MEAN), replicas=3, rule=rule, shards_known=False)
+    first = judge(hide_sum(evidence)).findings[0]
+    assert (first.code, first.phase) == ("mean-instead-of-sum", phase)
+    assert first.confidence > 0.999
+
+
+@pytest.mark.parametrize(
+    ("kept", "code", "words"),
+    [
+        (1.0, "hyperparameter-differs", "stays as it was"),
+        (0.5, "scale-error", "takes nothing of"),
+    ],
+)
+def test_a_slot_that_takes_nothing_is_told_in_words(kept, code, words):
+    """A ratio would be what rounding leaves of 0."""
+
+    def leave_out(k, v, old, run):
+        return kept * old[k] if k.startswith("momentum/") else v
+
+    rule = Rule(name="momentum", beta=0.5)
+    evidence = observe(Fault(update=add_state(leave_out)), rule=rule, steps=3)
+    first = judge(evidence).findings[0]
+    assert (first.code, first.phase) == (code, "slot")
+    assert words in first.explanation
+    assert not first.ratio
+
+
+def test_a_part_of_a_sum_that_was_seen_is_the_rules_own():
+    def take_third(k, v, old, run):
+        return (v + old[k]) / 3 if k.startswith("momentum/") else v
+
+    fault = Fault(update=add_state(take_third))
+    evidence = observe(fault, replicas=3, rule=Rule(name="momentum", beta=0.5))
+    first = judge(evidence).findings[0]
+    assert (first.code, first.phase) == ("scale-error", "slot")
 
 
 def test_a_sum_by_hand_passes():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from distbench.diagnose.fit import (
     leaves_nothing,
     predict_rows,
 )
-from distbench.diagnose.hypotheses.slots import are_some, name_kind
+from distbench.diagnose.hypotheses.slots import are_some, is_sum_unseen, name_kind
 from distbench.diagnose.names import name_lag
 
 Late = tuple[int, Array, Array]
@@ -25,6 +25,8 @@ _FEW = 4
 """Fewer numbers do not show that one factor is that of all."""
 _SAME = 1e-3
 """Share of what is due that a fit may take or leave."""
+_NONE = 1e-6
+"""A fitted share that is no larger is what rounding leaves of 0."""
 
 
 def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
@@ -137,13 +139,8 @@ def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
                 predicted[number] = context.cases[number].expected + value
         if predicted:
             ratio = float(np.median(factors)) if factors else None
-            words = "another multiple of" if ratio is None else f"{ratio:.6g} times"
-            yield Hypothesis(
-                code="scale-error",
-                predicted=predicted,
-                detail=f"the slot's rule takes {words} the gradient",
-                ratio=ratio,
-            )
+            what = "the gradient"
+            yield _name_factor(context, predicted, ratio, "the slot's rule takes", what)
 
 
 def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
@@ -180,14 +177,46 @@ def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
         factors.append(1 + float(weights[0]))
         for number, value in predict_rows(rows, weights).items():
             predicted[number] = context.cases[number].expected + value
-    if predicted:
-        ratio = float(np.median(factors))
-        yield Hypothesis(
-            code="scale-error",
-            predicted=predicted,
-            detail=f"the slot takes {ratio:.6g} times what is due",
-            ratio=ratio,
-        )
+    ratio = float(np.median(factors)) if factors else 0.0
+    # Where a slot takes the factor and another one its square, each is told apart.
+    if factors and np.ptp(factors) <= _SAME * max(abs(ratio), _SAME):
+        yield _name_factor(context, predicted, ratio, "the slot takes", "what is due")
+
+
+def _name_factor(
+    context: Context,
+    predicted: Mapping[int, Array],
+    ratio: float | None,
+    who: str,
+    what: str,
+) -> Hypothesis:
+    """A factor of what slots take; 1/N may be what a sum was divided by.
+
+    Where no sum was seen, there is nothing but that and the rule between a slot and the
+    replicas' own gradients, and the rule's numbers are those of one device.
+    """
+    if ratio is not None and abs(ratio) <= _NONE:
+        ratio = 0.0
+    words = "another multiple of" if ratio is None else f"{ratio:.6g} times"
+    found = Hypothesis(
+        code="scale-error",
+        predicted=predicted,
+        detail=f"{who} {'nothing of' if ratio == 0 else words} {what}",
+        ratio=ratio,
+    )
+    n = context.replicas
+    if ratio is None or n == 1 or not is_sum_unseen(context):
+        return found
+    for factor, divisor in ((1 / n, f"N = {n}"), (1 / n**2, f"N² = {n**2}")):
+        if abs(ratio / factor - 1) <= _SAME:
+            owned = any(context.infos[case.key.variable].of for case in context.cases)
+            return replace(
+                found,
+                code="mean-instead-of-sum",
+                detail=f"{found.detail}: the sum is divided by {divisor}",
+                phase="variable" if owned else None,
+            )
+    return found
 
 
 def _list_rules(context: Context) -> Iterator[tuple[int, bool]]:

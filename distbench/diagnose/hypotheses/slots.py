@@ -14,7 +14,7 @@ from distbench.diagnose.fit import Row, fit_weights, predict_rows
 from distbench.diagnose.hypotheses.overflow import is_applied_to_some
 from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.names import name_replicas
-from distbench.trace import TraceKey
+from distbench.trace import SUMMED, TraceKey
 
 
 def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
@@ -41,7 +41,7 @@ def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
     if context.phase == "variable":
         return
     own, *others = _list_feeds(context.replicas)
-    if _is_by_hand(context):
+    if is_sum_unseen(context):
         # Who updates by hand sums by hand, and what the slot takes, the variable does.
         yield from _explain_own_sum(context, own)
         return
@@ -64,11 +64,18 @@ def _explain_own_sum(context: Context, own: Feed) -> Iterator[Hypothesis]:
             yield replace(found, phase="variable", replicas=lost)
 
 
-def _is_by_hand(context: Context) -> bool:
-    """Whether no gradient was seen on its way to any of the slots."""
-    return all(
-        context.find_gradient(case, context.infos[case.key.variable].of) is None
-        for case in context.cases
+def is_sum_unseen(context: Context) -> bool:
+    """Whether no sum of gradients was seen on its way to any of the slots.
+
+    A slot that belongs to no variable may be made of the gradients of all.
+    """
+    owners = {context.infos[case.key.variable].of for case in context.cases}
+    traces = (context.evidence.observed, context.evidence.reference)
+    return not any(
+        key.variable in owners or "" in owners
+        for trace in traces
+        for phase in SUMMED
+        for key, _ in trace.select(phase=phase)
     )
 
 
@@ -205,13 +212,21 @@ def explain_by_start(context: Context) -> Iterator[Hypothesis]:
 
 
 def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
-    """Some replicas' slots do not take the update."""
-    if context.phase != "slot" or not are_some(context):
+    """Slots that do not take the update: some replicas', or all of them.
+
+    No replica's slot does where a period or a condition is another than on one device.
+    """
+    if context.phase != "slot":
         return
+    code = "hyperparameter-differs"
+    words = "as it was, where one device changes it: its turn comes in other steps"
+    if are_some(context):
+        code = "slot-not-synchronized"
+        words = "as it was there, while other replicas' slots take the update"
     yield Hypothesis(
-        code="slot-not-synchronized",
+        code=code,
         predicted={number: find_base(case) for number, case in context.list_cases()},
-        detail="the slot takes no update there while other replicas' slots do",
+        detail=f"the slot stays {words}",
     )
 
 

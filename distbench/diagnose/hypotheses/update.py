@@ -98,6 +98,15 @@ def explain_by_unseen_sum(context: Context) -> Iterator[Hypothesis]:
         predicted=predict(lambda replica: (replica,)),
         detail="each replica's step is that of its own gradient",
     )
+    yield Hypothesis(
+        code="mean-instead-of-sum",
+        predicted={
+            row.number: find_base(context.cases[row.number]) + row.target / n
+            for row in rows
+        },
+        detail=f"the step is 1/{n} of that of the sum: it is divided by N = {n}",
+        ratio=1 / n,
+    )
     for kept in list_subsets(context):
         lost = tuple(r for r in range(n) if r not in kept)
         yield Hypothesis(
