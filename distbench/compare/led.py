@@ -19,7 +19,7 @@ from distbench.compare.noise import Noise
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, TraceKey
+from distbench.trace import INITIAL, WHOLE, Trace, TraceKey
 
 TOGETHER = "one device, what the shards together make of it"
 
@@ -120,11 +120,39 @@ def is_led(evidence: Evidence, pair: Pair) -> bool:
     follows from gradients where several updates of a step are fed to shards.
     """
     reference = evidence.reference
-    whole = reference.get(pair.key.at(WHOLE))
-    alone = reference.get_replicas(pair.key)
-    if whole is None or not alone or any(key.call > 0 for key in reference.values):
+    if any(key.call > 0 for key in reference.values):
+        return True
+    return _has_part(reference, pair.key.at(WHOLE))
+
+
+def _has_part(reference: Trace, key: TraceKey) -> bool:
+    """Whether a shard alone gives something else than the whole batch."""
+    whole, alone = reference.get(key), reference.get_replicas(key)
+    if whole is None or not alone:
         return True
     return not all(np.array_equal(densify(v), densify(whole)) for v in alone)
+
+
+def find_unled(evidence: Evidence) -> frozenset[str]:
+    """Variables of the model that neither gradients nor examples change on one device.
+
+    An average of the weights before a step is such, and a counter. Whatever else is
+    wrong in a step, they do not follow from it.
+    """
+    reference = evidence.reference
+    return frozenset(
+        info.path
+        for info in reference.variables
+        if info.role == "variable"
+        and not is_trained(evidence, info.path)
+        and not any(
+            _has_part(reference, key)
+            for key in reference.values
+            if (key.variable, key.replica) == (info.path, WHOLE)
+            and key.phase == "variable"
+            and key.step != INITIAL
+        )
+    )
 
 
 def find_leader(evidence: Evidence, pair: Pair) -> int | None:

@@ -37,6 +37,7 @@ class Chain:
         undecided: Broken links of a free run, of which its noise hides whether a later
             one undoes them.
         held: Links that hold.
+        following: Wrong links that follow from a broken one.
         apart: Replicas whose synchronised state differs.
     """
 
@@ -44,6 +45,7 @@ class Chain:
     forgiven: tuple[Judged, ...]
     undecided: tuple[Judged, ...]
     held: tuple[Judged, ...]
+    following: tuple[Judged, ...]
     apart: tuple[Judged, ...]
 
     @property
@@ -73,6 +75,7 @@ def judge_chain(
     forgiven: list[Judged] = []
     undecided: list[Judged] = []
     held: list[Judged] = []
+    following: list[Judged] = []
     for link in links:
         if not link.comparison.wrong:
             held.append(link)
@@ -82,7 +85,9 @@ def judge_chain(
             forgiven.append(link)
         elif free and _never_shows(link, right, infos):
             undecided.append(link)
-        elif not _follows_from(link, broken, infos, free=free):
+        elif _follows_from(link, broken, infos, free=free):
+            following.append(link)
+        else:
             broken.append(link)
     apart = tuple(
         j for j in judged if j.comparison.relation == "replicas" and j.comparison.wrong
@@ -92,6 +97,7 @@ def judge_chain(
         forgiven=tuple(forgiven),
         undecided=tuple(undecided),
         held=tuple(held),
+        following=tuple(following),
         apart=apart,
     )
 

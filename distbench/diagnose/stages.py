@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.comparison import Judged
+from distbench.compare.led import find_unled
 from distbench.compare.pair import TOLD
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.context import Context, is_number
@@ -20,11 +21,12 @@ from distbench.diagnose.links import Chain
 from distbench.diagnose.rank import ALL
 from distbench.diagnose.totals import explain_results, explain_totals
 from distbench.evidence import Evidence
-from distbench.trace import INITIAL, PHASES, Phase, VariableInfo
+from distbench.trace import GRADIENTS, INITIAL, PHASES, Phase, VariableInfo
 from distbench.verdict import Finding
 
 SCALING = ("loss-not-scaled", "loss-scaled-twice", "mean-of-means")
 """Causes that lie in the loss and show in its gradient too."""
+_BEFORE_STATE = ("loss", *GRADIENTS)
 _SAME = 1e-3
 """Two fitted factors that are no farther apart are taken for one number."""
 
@@ -46,6 +48,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
             context = make_context(evidence, chain, phase, by_phase[phase])
             findings += _report(context, explain_cases(context), by_phase[phase])
     findings = leave_out_led(evidence, later, findings)
+    findings = _tell_unled(evidence, chain, findings)
     # An update that is applied again, or that should have been skipped, is counted.
     told = {f.step for f in findings if f.code in ("update-repeated", "nonfinite")}
     findings = [f for f in findings if f.phase != "iterations" or f.step not in told]
@@ -94,6 +97,35 @@ def _report(
             if id(case) in by_case
         ]
         yield make_finding(context, explained, comparisons)
+
+
+def _tell_unled(
+    evidence: Evidence, chain: Chain, findings: list[Finding]
+) -> list[Finding]:
+    """State that no example leads, in place of what nothing explains in its step.
+
+    It does not follow from loss or gradients, so it is wrong by itself; and these may
+    be made of it, where it changes at the start of the step.
+    """
+    vague = [f for f in findings if f.phase in _BEFORE_STATE and is_vague(f)]
+    if not vague or evidence.tier == "free":
+        return findings
+    unled = find_unled(evidence)
+    told = {j.comparison.key for j in chain.broken}
+    wrong = [
+        j
+        for j in (*chain.broken, *chain.following)
+        if j.comparison.variable in unled and j.pair is not None
+    ]
+    steps = {j.comparison.step for j in wrong}
+    kept = [f for f in findings if f not in vague or f.step not in steps]
+    if len(kept) == len(findings):
+        return findings
+    links = [j for j in wrong if j.comparison.key not in told]
+    if links:
+        context = make_context(evidence, chain, "variable", links)
+        kept += _report(context, explain_cases(context), links)
+    return kept
 
 
 def _explain_root(

@@ -7,6 +7,7 @@ from distbench.samples.lazy import legacy, tf
 from distbench.samples.optimizers import OwnRule, keras3_optimizer, optimizer
 from distbench.samples.program import TRAINED, ByHand, Program
 from distbench.samples.replicas import count_replicas, find_copy
+from distbench.samples.teacher import Taught
 from distbench.unusual.stepping import CountsForItself
 
 _VARIABLES = ("table", "kernel", "bias")
@@ -325,3 +326,12 @@ class TeacherAddedUp(Program):
     def apply(self, gradients):
         super().apply(gradients)
         self.teacher.assign(0.9 * self.teacher + 0.1 * self.head)
+
+
+@fault("update-repeated", "variable", ("teacher",), like="tensorflow/addons#2683")
+class TeacherFollowsForEachReplica(Taught):
+    """Before the loss is made of it a teacher follows once for each replica."""
+
+    def follow(self):
+        for _ in range(count_replicas()):
+            super().follow()

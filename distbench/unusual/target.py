@@ -1,9 +1,10 @@
-"""A correct program whose counter decides when a copy follows what trains."""
+"""Correct programs with a copy that follows what trains."""
 
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
 from distbench.samples.program import Program
+from distbench.samples.teacher import Taught
 from distbench.unusual.program import unusual
 
 
@@ -31,3 +32,8 @@ class FollowsEverySecondStep(Program):
 
     def count_steps(self):
         return 1
+
+
+@unusual()
+class TaughtByItsAverage(Taught):
+    """The step begins with a teacher that goes a part of the way to the head."""

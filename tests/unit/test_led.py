@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training_simulator import Fault, observe
+from training_simulator import HEAD, Fault, map_values, observe
 
 from distbench.compare.comparison import Comparison, compare_evidence
 from distbench.compare.noise import measure_noise
@@ -208,3 +208,66 @@ def test_nor_do_numbers_for_each_replica(led: bool) -> None:
     )
     context = Context(evidence=evidence, phase="reduced_gradient", cases=cases, led=led)
     assert bool(list(list_last(context))) is not led
+
+
+def follow(evidence: Evidence, count: int) -> Evidence:
+    """The same with an average of the head, which moves so often before the loss."""
+    head = {
+        step: np.asarray(evidence.get_before(step, "variable", HEAD))
+        for step in range(evidence.observed.steps)
+    }
+    start = np.ones_like(head[0])
+
+    def move(trace: Trace, times: int, replicas: tuple[int, ...]) -> Trace:
+        values: dict[TraceKey, Any] = dict(trace.values)
+        moving, base = start, start
+        for step in (INITIAL, *head):
+            for _ in range(times if step != INITIAL else 0):
+                moving = F(0.75) * moving + F(0.25) * head[step]
+            for replica in replicas:
+                key = TraceKey(
+                    step=step, phase="variable", variable="moving", replica=replica
+                )
+                values[key] = moving
+            # A step begins with what one device left.
+            base = F(0.75) * base + F(0.25) * head[step] if step >= 0 else base
+            moving = base
+        info = replace(MOVING, shape=start.shape)
+        return replace(trace, variables=(*trace.variables, info), values=values)
+
+    everyone = (WHOLE, *ALL)
+    return replace(
+        evidence,
+        reference=move(evidence.reference, 1, everyone),
+        observed=move(evidence.observed, count, ALL),
+        twins=tuple(move(twin, 1, (WHOLE,)) for twin in evidence.twins),
+    )
+
+
+def bend_loss(value: Any, replica: int) -> Any:
+    return value * F(1.25 + 0.5 * replica)
+
+
+def bend_gradients(gradients: Any, replica: int, step: int) -> Any:
+    rng = np.random.default_rng((step, replica))
+    return {
+        k: map_values(v, lambda a: a * rng.normal(size=a.shape))
+        for k, v in gradients.items()
+    }
+
+
+def test_what_is_made_of_an_average_that_moves_too_often_follows_from_it() -> None:
+    """No example leads the average, so it does not follow from the loss."""
+    fault = Fault(loss=bend_loss, local=bend_gradients)
+    setup: dict[str, Any] = {"replicas": 3, "shards_known": False}
+    evidence = observe(fault, steps=2, **setup)
+    assert {f.code for f in judge(follow(evidence, 1)).findings} == {"unexplained"}
+    (found,) = judge(follow(evidence, 3)).findings
+    assert (found.code, found.phase) == ("update-repeated", "variable")
+    assert found.variables == ("moving",)
+    assert found.ratio == 3
+
+
+def test_an_average_that_moves_once_passes() -> None:
+    evidence = observe(replicas=3, steps=2, shards_known=False)
+    assert judge(follow(evidence, 1)).status is Status.PASS

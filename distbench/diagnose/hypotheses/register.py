@@ -70,6 +70,7 @@ CAUSES: tuple[Explain, ...] = (
     update.explain_by_statistics,
     update.explain_by_stillness,
     update.explain_by_unseen_sum,
+    repeated.explain_by_repeated_average,
     repeated.explain_by_repeated_update,
     update.explain_by_momentum,
     decay.explain_by_decay,
