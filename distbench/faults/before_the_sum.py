@@ -233,6 +233,27 @@ class SentInHalfPrecision(OwnReduction):
     _PHASE,
     TRAINED,
     like="pytorch/pytorch#162338",
+    clusters=("mirrored:2", "mwms:3"),
+    warning=True,
+)
+class SentInOneBucketThenClipped(OwnReduction):
+    """All gradients travel in one bucket of bfloat16, and the sum is clipped after."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(g) for g in gradients]
+        bucket = tf.concat([tf.reshape(g, [-1]) for g in dense], axis=0)
+        total = all_reduce("sum", tf.cast(bucket, tf.bfloat16))
+        sizes = [g.shape.num_elements() for g in dense]
+        parts = tf.split(tf.cast(total, tf.float32), sizes)
+        whole = [tf.reshape(p, g.shape) for p, g in zip(parts, dense, strict=True)]
+        return tf.clip_by_global_norm(whole, 0.05)[0]
+
+
+@fault(
+    "lower-precision",
+    _PHASE,
+    TRAINED,
+    like="pytorch/pytorch#162338",
     warning=True,
 )
 class SentInBfloat(OwnReduction):

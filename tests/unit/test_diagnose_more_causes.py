@@ -29,11 +29,12 @@ from training_simulator import (
     scale,
     to_array,
 )
-from wrong_steps import add_state, each, of
+from wrong_steps import add_state, each, of, round_bf16
 
 from distbench.diagnose.hypotheses.precision import is_representable
 from distbench.diagnose.judge import judge
 from distbench.trace import WHOLE
+from distbench.verdict import Status
 
 
 def moments_of(choose):
@@ -485,3 +486,38 @@ def test_a_repeated_slot_of_a_single_number_is_told():
     (finding,) = judge(evidence).findings
     assert finding.code == "slot-repeated"
     assert f"momentum/{HEAD}" in finding.variables
+
+
+def to_unit(gradients):
+    """One step as long as all others, whatever the gradient."""
+    return {
+        k: scale(v, 1 / np.linalg.norm(to_array(v).astype(np.float32)))
+        for k, v in gradients.items()
+    }
+
+
+def narrow(locals_, kept, factor=1.0):
+    """What is left of a sum in bfloat16, to unit norms."""
+
+    def add(values):
+        total = round_bf16(to_array(values[0]))
+        for value in values[1:]:
+            total = round_bf16(total + round_bf16(to_array(value)))
+        return total
+
+    made = {k: add([g[k] for g in locals_[:kept]]) for k in locals_[0]}
+    return [{k: scale(v, factor) for k, v in to_unit(made).items()} for _ in locals_]
+
+
+@pytest.mark.parametrize(
+    ("kept", "factor", "is_right"),
+    [(3, 1.0, True), (2, 1.0, False), (3, 1.01, False)],
+    ids=["right", "one-is-dropped", "another-norm"],
+)
+def test_a_narrow_sum_is_told_behind_a_norm_that_divides_it(kept, factor, is_right):
+    """One device divides what it rounds as well, by a norm that is another's."""
+    fault = Fault(reduce=lambda locals_, step: narrow(locals_, kept, factor))
+    judgement = judge(observe(fault, replicas=3, sparse=False, alone=to_unit))
+    codes = {finding.code for finding in judgement.findings}
+    assert (codes == {"lower-precision"}) is is_right
+    assert judgement.status is (Status.PASS if is_right else Status.FAIL)

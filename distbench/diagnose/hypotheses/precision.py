@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.pair import Pair
-from distbench.compare.values import Array, measure_size, round_to, take_numbers
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.values import (
+    Array,
+    measure_norm,
+    measure_size,
+    round_to,
+    take_numbers,
+)
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.trace import SUMMED, WHOLE, Trace, TraceKey
 
 _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
 """The narrow dtypes with their smallest numbers."""
+_SCALINGS = 6
+"""Roundings of a number that is multiplied and divided, and of the largest one."""
+_SAME_NORM = 1e-5
+"""By how much norms may differ that were made in a wider dtype."""
 _ENOUGH_BITS = 20
 """Zeros at the end of numbers, in bits, that are no chance: one in a million."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rounded:
+    """What is known of a value that may have been rounded to a narrower dtype.
+
+    Attributes:
+        value: The sum of the rounded addends.
+        is_told: Whether the bits tell that it was.
+        is_open: Whether it may have been, and was multiplied by a number since.
+    """
+
+    value: Array
+    is_told: bool = False
+    is_open: bool = False
 
 
 def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
@@ -30,12 +57,21 @@ def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
         return
     for dtype in _SMALLEST:
         u = find_roundoff(dtype)
-        predicted: dict[int, Array] = {}
+        found: dict[int, Rounded] = {}
         for number, case in context.list_cases():
             if u > find_roundoff(case.dtype) > 0:
-                value = _explain_case(context, case, dtype, u)
-                if value is not None:
-                    predicted[number] = value
+                rounded = _explain_case(context, case, dtype, u)
+                if rounded is not None:
+                    found[number] = rounded
+        if not _keeps_norms(context, found):
+            found = {n: rounded for n, rounded in found.items() if not rounded.is_open}
+        told = any(rounded.is_told for rounded in found.values())
+        predicted = {
+            number: context.cases[number].observed
+            if rounded.is_told or (told and rounded.is_open)
+            else rounded.value
+            for number, rounded in found.items()
+        }
         if predicted:
             yield Hypothesis(
                 code="lower-precision",
@@ -44,13 +80,33 @@ def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
             )
 
 
-def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Array | None:
+def _keeps_norms(context: Context, found: Mapping[int, Rounded]) -> bool:
+    """Whether what was divided by a norm has that of one device, alone or together.
+
+    A factor that moves with a norm is known no better than the norm. What it leaves is
+    known: each value is as long as it should be, or all of a step are together.
+    """
+    norms: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for number, rounded in found.items():
+        if rounded.is_open:
+            case = context.cases[number]
+            lengths = measure_norm(case.observed), measure_norm(case.expected)
+            norms.setdefault((case.key.step, case.key.replica), []).append(lengths)
+    for pairs in norms.values():
+        seen, due = (math.hypot(*column) for column in zip(*pairs, strict=True))
+        alone = all(math.isclose(a, b, rel_tol=_SAME_NORM) for a, b in pairs)
+        if not (alone or math.isclose(seen, due, rel_tol=_SAME_NORM)):
+            return False
+    return True
+
+
+def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Rounded | None:
     gradients = case.key.phase in SUMMED
     terms = context.find_terms(case) if gradients else ()
     addends = terms or (case.expected,)
     rounded = np.asarray(sum(round_to(term, dtype) for term in addends))
     if np.array_equal(round_to(rounded, case.dtype), case.observed):
-        return case.observed
+        return Rounded(value=rounded, is_told=True)
     magnitude = np.asarray(sum(np.abs(term) for term in addends))
     seen = _find_raw(context.evidence.observed, (case.key,))
     if case.rows is not None and seen is not None:
@@ -60,9 +116,14 @@ def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Array |
     # Each addend is rounded once before and each partial sum once after.
     bound = bound_sum(magnitude, len(addends) + 1, u)
     bound = bound + len(addends) * _SMALLEST[dtype]
-    bound = bound + np.where(np.isfinite(case.margin.bound), case.margin.bound, 0.0)
     total = np.asarray(sum(addends))
-    if np.any(np.abs(case.observed - total) > bound):
+    scale = _find_scale(case.expected, total, bound) if terms else 1.0
+    if scale != 1:
+        # Of a norm by which it is divided the rounding is in the factor, too.
+        moved = measure_norm(bound) / measure_norm(total)
+        bound = scale * (bound + 2 * moved * np.abs(total))
+    bound = bound + np.where(np.isfinite(case.margin.bound), case.margin.bound, 0.0)
+    if np.any(np.abs(case.observed - scale * total) > bound):
         return None
     # One device may round its own sum as well, so what tells is what went in.
     if terms:
@@ -80,13 +141,63 @@ def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Array |
     # Numbers of a grid have zeros without being rounded, and so has what is right.
     spare = np.log2(u / find_roundoff(case.dtype))
     spare = -np.log2(max(_count_share(given, dtype), 2.0**-spare))
-    if (
-        seen is not None
-        and is_representable(seen, dtype, spare)
-        and not is_representable(given, dtype, spare)
-    ):
-        return case.observed
-    return rounded
+    if seen is None:
+        return Rounded(value=rounded)
+    if scale == 1:
+        is_told = is_representable(seen, dtype, spare) and not is_representable(
+            given, dtype, spare
+        )
+        return Rounded(value=rounded, is_told=is_told)
+    own = find_roundoff(case.dtype)
+    if not _is_multiple(seen, dtype, own) or _is_multiple(given, dtype, own):
+        return Rounded(value=rounded)
+    bits = _count_bits(seen, dtype, own)
+    return Rounded(value=rounded, is_told=bits >= _ENOUGH_BITS, is_open=True)
+
+
+def _find_scale(expected: Array, total: Array, bound: Array) -> float:
+    """By what one device multiplies a sum behind the reduction; 1 if by nothing.
+
+    As a clip by a norm does, or a step as long as the variable.
+    """
+    if np.all(np.abs(expected - total) <= bound):
+        return 1.0
+    fit = fit_ratio(expected, total)
+    if fit is None or fit.ratio <= 0:
+        return 1.0
+    is_scaled = np.all(np.abs(expected - fit.ratio * total) <= 2 * fit.ratio * bound)
+    return fit.ratio if is_scaled else 1.0
+
+
+def _is_multiple(values: Array, dtype: str, own: float) -> bool:
+    """Whether all values are numbers of a narrow dtype times one factor.
+
+    Args:
+        values: Numbers of a wider dtype.
+        dtype: The narrow one.
+        own: Unit roundoff of the wider one.
+    """
+    found = values[values != 0]
+    largest = found[np.argmax(np.abs(found))] if found.size else 1.0
+    for kind in _list_kinds(dtype):
+        narrow = found * (kind / largest)
+        off = np.abs(round_to(narrow, dtype) - narrow)
+        if np.all(off <= _SCALINGS * own * np.abs(narrow)):
+            return True
+    return False
+
+
+def _count_bits(values: Array, dtype: str, own: float) -> float:
+    """How improbable it is by chance that values are such multiples, in bits."""
+    each = np.log2(find_roundoff(dtype) / (_SCALINGS * own))
+    return float(
+        (np.count_nonzero(values) - 1) * each - np.log2(len(_list_kinds(dtype)))
+    )
+
+
+def _list_kinds(dtype: str) -> Array:
+    """The numbers of a dtype from 1 to 2."""
+    return np.arange(1.0, 2.0, 2 * find_roundoff(dtype))
 
 
 def _find_raw(trace: Trace, keys: Sequence[TraceKey]) -> Array | None:
