@@ -8,7 +8,6 @@ from typing import Any
 
 from distbench.checking.checker import check_target
 from distbench.errors import make_unknown_name_error
-from distbench.expect import apply_expectations
 from distbench.fault import Fault
 from distbench.launch.rundir import RunDirectory
 from distbench.options import CheckOptions, Progress
@@ -71,11 +70,9 @@ def check(
         **options,
     )
     if isinstance(subject, TargetRef):
-        verdict = check_target(subject, chosen, progress)
-    elif isinstance(subject, str):
-        verdict = check_target(parse_target(subject), chosen, progress)
-    else:
-        with RunDirectory() as directory:
-            target = write_pickled_target(subject, directory.path)
-            verdict = check_target(target, chosen, progress)
-    return apply_expectations(verdict, chosen.expect)
+        return check_target(subject, chosen, progress)
+    if isinstance(subject, str):
+        return check_target(parse_target(subject), chosen, progress)
+    with RunDirectory() as directory:
+        target = write_pickled_target(subject, directory.path)
+        return check_target(target, chosen, progress)

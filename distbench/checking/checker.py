@@ -23,6 +23,7 @@ from distbench.checking.telling import Telling
 from distbench.engines import open_engine
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Tier
+from distbench.expect import apply_expectations
 from distbench.launch.engine import Room
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
@@ -142,7 +143,8 @@ class Checker:
         with closing(OneDevice(self._launch, group, scenarios=len(items))) as one:
             for item in items:
                 self._progress.start(item.scenario.id)
-                for run in self._run_one(item, one):
+                for judged in self._run_one(item, one):
+                    run = apply_expectations(judged, self._options.expect)
                     runs.append(run)
                     self._progress.finish(run)
         return tuple(runs)

@@ -11,7 +11,6 @@ import typer
 
 from distbench.checking.checker import check_target
 from distbench.escape import escape_controls
-from distbench.expect import apply_expectations
 from distbench.history.quarantine import Entry, apply_quarantine
 from distbench.options import CheckOptions
 from distbench.report.files import write_report
@@ -52,7 +51,6 @@ def check_once(
     """
     with make_progress(make_console(stderr=True)) as progress:
         verdict = check_target(ref, options, progress)
-    verdict = apply_expectations(verdict, options.expect)
     quarantined = apply_quarantine(
         verdict, known, datetime.date.today(), is_whole=False
     )

@@ -177,11 +177,6 @@ def test_a_file_is_no_folder_for_curves(play, call, capsys, tmp_path: Path) -> N
         assert message in capsys.readouterr().err
 
 
-def test_expected_findings_pass(play, call) -> None:
-    play(answer(make_run(Status.FAIL, findings=(make_finding(),))))
-    assert call("check", "a.b:c", "--expect", "missing-reduction") == 0
-
-
 def test_progress_goes_to_standard_error(play, call, capsys) -> None:
     def check_target(target, options, progress) -> Verdict:
         progress.plan([Scenario(target="x.py:x", cluster="one")])
