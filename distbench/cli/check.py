@@ -197,7 +197,7 @@ def check(
     from distbench.checking.kept import make_place
     from distbench.cli.checked import Reports, check_once
     from distbench.options import CheckOptions
-    from distbench.report.files import check_folder, check_place, remove_earlier
+    from distbench.report.files import check_folder, check_place
     from distbench.target import parse_target
 
     ref = parse_target(target)
@@ -245,8 +245,6 @@ def check(
         known=_read_quarantine(quarantine),
         reports=Reports(json=json, html=html, junit=junit, tensorboard=tensorboard),
     )
-    for file in written:
-        remove_earlier(file)
     if watch:
         from distbench.cli.watch import check_on_save
 

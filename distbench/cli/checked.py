@@ -13,7 +13,7 @@ from distbench.checking.checker import check_target
 from distbench.escape import escape_controls
 from distbench.history.quarantine import Entry, apply_quarantine
 from distbench.options import CheckOptions
-from distbench.report.files import write_report
+from distbench.report.files import remove_earlier, write_report
 from distbench.report.nights import render_remarks
 from distbench.report.progress import make_progress
 from distbench.report.table import make_console, render_verdict
@@ -49,6 +49,9 @@ def check_once(
         known: Failures that do not count.
         reports: What to write.
     """
+    for file in (reports.json, reports.html, reports.junit):
+        if file is not None:
+            remove_earlier(file)
     with make_progress(make_console(stderr=True)) as progress:
         verdict = check_target(ref, options, progress)
     quarantined = apply_quarantine(
