@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import datetime
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
 from distbench.checking.checker import check_target
+from distbench.errors import ClusterError
 from distbench.escape import escape_controls
 from distbench.history.quarantine import Entry, apply_quarantine
+from distbench.machine import describe_machine
 from distbench.options import CheckOptions
 from distbench.report.files import remove_earlier, write_report
 from distbench.report.nights import render_remarks
 from distbench.report.progress import make_progress
 from distbench.report.table import make_console, render_verdict
 from distbench.target import TargetRef
-from distbench.verdict import Status, Verdict, verdict_to_json
+from distbench.verdict import Run, Status, Verdict, verdict_to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +55,12 @@ def check_once(
     for file in (reports.json, reports.html, reports.junit):
         if file is not None:
             remove_earlier(file)
-    with make_progress(make_console(stderr=True)) as progress:
-        verdict = check_target(ref, options, progress)
+    try:
+        with make_progress(make_console(stderr=True)) as progress:
+            verdict = check_target(ref, options, progress)
+    except ClusterError as error:
+        _write(reports, _end_early(ref, options, error), options)
+        raise
     quarantined = apply_quarantine(
         verdict, known, datetime.date.today(), is_whole=False
     )
@@ -71,6 +78,31 @@ def check_once(
     if reports.json is not None and verdict.status is Status.FAIL:
         _tell_next(reports.json)
     return verdict.exit_code
+
+
+def _end_early(ref: TargetRef, options: CheckOptions, error: ClusterError) -> Verdict:
+    """The verdict of a check that ended before it was known what to run."""
+    runs = [
+        Run(
+            scenario=cluster,
+            cluster=cluster,
+            path=path,
+            tier=tier,
+            status=Status.ERROR,
+            message=str(error),
+            detail=error.detail,
+            setup={"target": ref.describe()},
+        )
+        for cluster in options.clusters
+        for path in options.paths
+        for tier in options.tiers
+    ]
+    machine = dict(describe_machine(options.engine))
+    return Verdict(
+        target=ref.describe(),
+        runs=tuple(runs),
+        environment={"python": sys.version.split()[0], "machine": machine},
+    )
 
 
 def _write(reports: Reports, verdict: Verdict, options: CheckOptions) -> None:

@@ -140,9 +140,25 @@ def test_no_report_of_an_earlier_check_stays(play, call, tmp_path: Path) -> None
     # A mistyped option is nothing that a check came to.
     assert call("check", "a.b:c", "--json", str(report), "--steps", "0") == 2
     assert report.exists()
-    play(raise_(ClusterError("the deadline passed")))
-    assert call("check", "a.b:c", "--json", str(report)) == 3
+    play(raise_(BadInputError("no such attribute")))
+    assert call("check", "a.b:c", "--json", str(report)) == 2
     assert not report.exists()
+
+
+def test_a_check_that_ends_before_its_scenarios_are_known_leaves_its_errors(
+    play, call, capsys, tmp_path: Path
+) -> None:
+    report = tmp_path / "verdict.json"
+    play(raise_(ClusterError("the deadline passed", detail="last log line")))
+    words = ("-c", "one", "-c", "mwms:2", "--tier", "free", "--json", str(report))
+    assert call("check", "a.b:c", *words) == 3
+    assert "the deadline passed" in capsys.readouterr().err
+    verdict = verdict_from_json(report.read_text())
+    assert verdict.exit_code == 3
+    assert [run.cluster for run in verdict.runs] == ["one", "mwms:2"]
+    assert verdict.runs[0].message == "the deadline passed"
+    assert verdict.runs[0].detail == "last log line"
+    assert {"python", "machine"} <= verdict.environment.keys()
 
 
 def test_curves_are_written_after_the_report(
