@@ -20,10 +20,13 @@ from distbench.trace.folder import read_folder
 from distbench.verdict import Status, Verdict, verdict_from_json
 
 _LIST = """
-import importlib.metadata, json, sys
+import importlib.metadata, importlib.util, json, sys
 names = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions()}
-print(json.dumps({"python": sys.version.split()[0], **names}))
+lacks = [n for n in sys.argv[1:] if importlib.util.find_spec(n) is None]
+print(json.dumps([lacks, {"python": sys.version.split()[0], **names}]))
 """
+_MODULES = ("distbench", "tensorflow", "tf_keras")
+"""What a check imports; TensorFlow is installed under several names."""
 _ASK_S = 60.0
 _GRACE_S = 20.0
 _SHOWN = 600
@@ -64,7 +67,7 @@ def find_environment(place: Path) -> Environment:
     """The environment in a folder, or of a Python.
 
     Raises:
-        BadInputError: There is none, or distbench is not installed in it.
+        BadInputError: There is none, or what a check needs is not installed in it.
     """
     file = place if place.is_file() else place / "bin" / "python"
     if not file.is_file():
@@ -76,20 +79,24 @@ def find_environment(place: Path) -> Environment:
     try:
         done = subprocess.run(
             # Alone, or what lies in this folder would count as installed.
-            [python, "-I", "-c", _LIST],
+            [python, "-I", "-c", _LIST, *_MODULES],
             capture_output=True,
             text=True,
             timeout=_ASK_S,
             env=_make_variables(),
             check=True,
         )
-        packages = json.loads(done.stdout)
+        lacks, packages = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise BadInputError(f"'{python}' does not run: {error}") from error
-    if "distbench" not in packages:
+        said = getattr(error, "stderr", None) or str(error)
         raise BadInputError(
-            f"'{place}' has no distbench. Install it there: "
-            f"{python} -m pip install distbench."
+            f"'{python}' does not run as a Python: {said.strip()}. Expected: a folder "
+            "that 'python -m venv' made, or the Python in its folder 'bin'."
+        ) from error
+    if lacks:
+        raise BadInputError(
+            f"'{place}' has no {', '.join(lacks)}. Install what is missing there: "
+            f"{python} -m pip install {' '.join(lacks)}."
         )
     return Environment(place=place, python=python, packages=packages)
 

@@ -94,6 +94,12 @@ def test_what_is_no_environment_is_refused(tmp_path: Path) -> None:
     venv.create(tmp_path / "empty", with_pip=False, symlinks=True)
     with pytest.raises(BadInputError, match="has no distbench"):
         find_environment(tmp_path / "empty")
+    partly = tmp_path / "partly"
+    partly.write_text("""#!/bin/sh
+        case "$*" in *tensorflow*) echo '[["tensorflow"], {}]';; esac""")
+    partly.chmod(0o700)
+    with pytest.raises(BadInputError, match=r"no tensorflow.*pip install tensorflow"):
+        find_environment(partly)
     false = tmp_path / "false"
     false.symlink_to("/bin/false")
     with pytest.raises(BadInputError, match="does not run"):
