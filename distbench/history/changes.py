@@ -92,7 +92,9 @@ def compare_nights(before: Night, now: Night, limits: Limits) -> NightDifference
     targets = [{key.target for key in rows} for rows in (old, new)]
     if len(targets[0]) == len(targets[1]) == 1 and targets[0] != targets[1]:
         (target,) = targets[1]
-        old = {replace(key, target=target): row for key, row in old.items()}
+        renamed = {replace(key, target=target): row for key, row in old.items()}
+        # Two subjects that have no scenario in common are not the same one.
+        old = renamed if renamed.keys() & new.keys() else old
     has_times = before.machine == now.machine
     changes = [
         change

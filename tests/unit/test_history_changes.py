@@ -115,6 +115,10 @@ def test_two_checkouts_of_one_target_are_compared() -> None:
     there = make_row(key=make_key(target="/elsewhere/adam.py:make"), seconds=9)
     found = compare(make_row(), there)
     assert [change.kind for change in found.changes] == ["slower"]
+    another = make_row("sgd", key=make_key("sgd", target="sgd.py:make"))
+    gone, new = compare(another, there).changes
+    assert (gone.kind, gone.key.target) == ("gone", "sgd.py:make")
+    assert (new.kind, new.key.target) == ("new", "/elsewhere/adam.py:make")
     several = make_night(make_row(), make_row(key=make_key(target="sgd.py:make")))
     found = compare_nights(several, make_night(there), Limits())
     assert found.common == 0
