@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ class History:
     """A history in a file.
 
     Args:
-        path: The file; the first night that is added makes it.
+        path: The file; the first night that is added makes it, and its folder.
         wait_s: How long to wait for other writers.
     """
 
@@ -73,6 +73,8 @@ class History:
             BadInputError: The file is no history, or one of a newer distbench.
             ClusterError: The machine could not write it.
         """
+        with suppress(OSError):  # then the file cannot be opened, and that is told
+            self._path.parent.mkdir(exist_ok=True)
         with self._open(create=True) as database:
             database.execute("BEGIN IMMEDIATE")
             self._prepare(database)

@@ -212,9 +212,10 @@ def test_a_history_that_others_changed_is_told(tmp_path: Path, change: str) -> N
         History(file).list_nights(5)
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_the_first_night_makes_the_folder_and_no_more(tmp_path: Path) -> None:
+    assert History(tmp_path / "nights" / "h.sqlite").add(make_night(make_row())) == 1
     with pytest.raises(ClusterError, match="unable to open database file"):
-        History(tmp_path / "no" / "h.sqlite").add(make_night(make_row()))
+        History(tmp_path / "no" / "no" / "h.sqlite").add(make_night(make_row()))
 
 
 def give_keys(*runs, **changes) -> list[Key]:
