@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, Literal
 
@@ -341,6 +341,12 @@ def _take(document: Any, name: str, *kinds: type) -> Any:
     return value
 
 
+def _take_known(document: dict[str, Any], kind: type) -> dict[str, Any]:
+    """The fields that are known: keys may be added under the same schema."""
+    known = {known.name for known in fields(kind)}
+    return {name: value for name, value in document.items() if name in known}
+
+
 def _decode_number(value: Any) -> Any:
     return float(value) if value in ("inf", "-inf", "nan") else value
 
@@ -349,7 +355,8 @@ def _decode_outcome(document: dict[str, Any] | None) -> Outcome | None:
     if document is None:
         return None
     numbers = {name: _decode_number(document[name]) for name in _OUTCOME_NUMBERS}
-    return Outcome(**{**document, **numbers, "element": tuple(document["element"])})
+    taken = _take_known(document, Outcome)
+    return Outcome(**{**taken, **numbers, "element": tuple(document["element"])})
 
 
 _OPTIONAL: tuple[tuple[str, type], ...] = (
@@ -369,19 +376,19 @@ def _decode_run(document: dict[str, Any]) -> Run:
     for name, kind in _OPTIONAL:
         if name in document:
             _take(document, name, kind)
-    fields = dict(document)
-    fields["status"] = Status(fields["status"])
-    if "seconds" in fields:
-        fields["seconds"] = float(_take(fields, "seconds", int, float, str))
-    if fields.get("worst"):
-        worst = dict(fields["worst"])
+    taken = _take_known(document, Run)
+    taken["status"] = Status(taken["status"])
+    if "seconds" in taken:
+        taken["seconds"] = float(_take(taken, "seconds", int, float, str))
+    if taken.get("worst"):
+        worst = _take_known(taken["worst"], Worst)
         worst["error_over_bound"] = float(_decode_number(worst["error_over_bound"]))
-        fields["worst"] = Worst(**worst)
-    fields["staleness"] = tuple(fields.get("staleness", ()))
-    if fields.get("details"):
-        fields["details"] = details_from_json(fields["details"])
-    fields["findings"] = tuple(map(_decode_finding, fields.get("findings", ())))
-    return Run(**fields)
+        taken["worst"] = Worst(**worst)
+    taken["staleness"] = tuple(taken.get("staleness", ()))
+    if taken.get("details"):
+        taken["details"] = details_from_json(taken["details"])
+    taken["findings"] = tuple(map(_decode_finding, taken.get("findings", ())))
+    return Run(**taken)
 
 
 def _decode_finding(document: dict[str, Any]) -> Finding:
@@ -390,7 +397,7 @@ def _decode_finding(document: dict[str, Any]) -> Finding:
     numbers = {name: _decode_number(document[name]) for name in _FINDING_NUMBERS}
     return Finding(
         **{
-            **document,
+            **_take_known(document, Finding),
             **numbers,
             "replicas": tuple(document["replicas"]),
             "variables": tuple(document.get("variables", ())),

@@ -195,7 +195,6 @@ def spoil(place: list[str | int], value: object) -> str:
         spoil(["runs", 0, "seconds"], [1]),
         spoil(["runs", 0, "seconds"], "__import__('os')"),
         spoil(["runs", 0, "setup"], 3),
-        spoil(["runs", 0, "surplus"], 3),
         spoil(["runs", 0, "worst", "error_over_bound"], 10**400),
         spoil(["runs", 0, "findings"], 3),
         spoil(["runs", 0, "findings", 0, "code"], ["x"]),

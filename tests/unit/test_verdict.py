@@ -146,6 +146,15 @@ def test_other_text_is_no_verdict(broken: str) -> None:
         verdict_from_json(broken)
 
 
+def test_keys_that_a_newer_distbench_adds_are_left_out() -> None:
+    verdict = make_verdict(make_run(Status.FAIL, FINDING))
+    document = json.loads(verdict_to_json(verdict))
+    [run] = document["runs"]
+    for part in (document, run, run["findings"][0]):
+        part["added"] = 1
+    assert verdict_from_json(json.dumps(document)) == verdict
+
+
 @pytest.mark.parametrize(
     ("statuses", "combined", "code"),
     [
