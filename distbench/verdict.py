@@ -251,8 +251,14 @@ def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def describe_verdict(verdict: Verdict) -> str:
-    """The diagnosis as plain lines: one for each run that kept it from a pass."""
-    lines = [f"{verdict.target}: {verdict.status}"]
+    """The diagnosis as plain lines: one for each run that kept it from a pass.
+
+    The first one has the codes: of a test that failed, pytest's summary shows no more.
+    """
+    wrong = [run for run in verdict.runs if run.status is Status.FAIL]
+    found = [f.code for run in wrong for f in run.findings if not f.warning]
+    codes = ", ".join(dict.fromkeys(found))
+    lines = [f"{verdict.target}: {verdict.status}{f', {codes}' if codes else ''}"]
     quiet = {Status.PASS, Status.SKIPPED, Status.REFUSED}
     if all(run.status in quiet for run in verdict.runs):
         quiet = {Status.PASS}  # else nothing would say why nothing was compared

@@ -49,7 +49,7 @@ def test_a_failed_verdict_shows_the_diagnosis_and_no_traceback(
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "wrong: fail*",
+            "wrong: fail, missing-reduction",
             "*Let the optimizer aggregate.*",
             "*/test_*.py:2: VerdictFailedError",
         ]
