@@ -199,9 +199,10 @@ class Collector:
         """Say where the verdicts are."""
         for name in (*_FILES, *_FOLDERS):
             if place := self._config.getoption(name):
-                terminalreporter.write_line(
-                    f"distbench: {len(self._documents)} verdicts in {place}"
-                )
+                told = f"{len(self._documents)} verdicts"
+                if name == "distbench_tests":
+                    told = f"{sum(map(_has_ended, self._tests.values()))} tests"
+                terminalreporter.write_line(f"distbench: {told} in {place}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -144,7 +144,8 @@ def check_one_document(suite: pytest.Pytester, *words: str) -> None:
 
 def check_endings(suite: pytest.Pytester, *words: str) -> None:
     """How each test ended is written, whatever its checks found."""
-    run_suite(suite, ENDINGS, "--distbench-tests=t.json", *words)
+    result = run_suite(suite, ENDINGS, "--distbench-tests=t.json", *words)
+    result.stdout.fnmatch_lines(["*distbench: 9 tests in t.json"])
     verdict = verdict_from_json((suite.path / "t.json").read_text())
     ended = {
         run.scenario: (
