@@ -77,6 +77,8 @@ def find_advice(error: BaseException) -> str:
         error: Any exception; those of the system have a number.
     """
     number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError):
+        number = errno.ENOMEM
     return _LACKS.get(number or 0, "")
 
 

@@ -224,6 +224,15 @@ class WithoutVariables(Program):
     variables = None
 
 
+class LacksMemory(Program):
+    """On the cluster alone, as under a limit that its tasks reach together."""
+
+    def replica_step(self, batch):
+        if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            raise MemoryError("no room for an array")
+        return super().replica_step(batch)
+
+
 class WithoutStep(Program):
     replica_step = None
 

@@ -106,6 +106,13 @@ def test_what_raises_on_one_replica_is_a_finding() -> None:
     assert re.search(line, finding.explanation), finding.explanation
 
 
+def test_what_the_machine_lacks_is_not_the_subjects_fault() -> None:
+    verdict = _check("LacksMemory", "mirrored:2")
+    assert verdict.status is Status.ERROR, describe_verdict(verdict)
+    for words in ("no room for an array", "ulimit -v", "subjects.py"):
+        assert words in describe_verdict(verdict)
+
+
 def test_a_folder_of_the_users_may_be_called_like_a_package(tmp_path: Path) -> None:
     file = tmp_path / "keras" / "distbench" / "subjects.py"
     file.parent.mkdir(parents=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from distbench.errors import BadInputError, read_message
+from distbench.errors import BadInputError, find_advice, read_message
 from distbench.worker.process.collectives import find_wait
 
 _LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
@@ -86,6 +86,9 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
             }
         if has_lost_peer(cause):
             return {**told, "kind": "peer", "peer": find_peer(cause)}
+        if advice := find_advice(cause):
+            # What the machine lacks is no fault of the code that asks for it.
+            return {**told, "kind": "bench", "message": f"{told['message']}. {advice}"}
         return told
     return {"kind": "bench"}
 
