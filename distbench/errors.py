@@ -14,8 +14,9 @@ from collections.abc import Iterable
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Numbers of the system's errors for a disk, or a user's part of it, without room."""
 _FREE_DISK = (
-    "The disk is full: a run writes its traces and logs to the system's temporary "
-    "folder. Free some of it, or set TMPDIR to a folder with more room."
+    "The disk is full: that of the output, or of the system's temporary folder, to "
+    "which a run writes its traces and logs. Free some of it, or set TMPDIR to a "
+    "folder with more room."
 )
 _LACKS = {
     **dict.fromkeys(DISK_FULL, _FREE_DISK),
