@@ -95,6 +95,16 @@ def describe_failure(
     error: BaseException, channel: TaskChannel, classify: Classify
 ) -> Message:
     """The message that carries an exception to the bench."""
+    try:
+        return _describe(error, channel, classify)
+    except Exception as failure:  # noqa: BLE001 - its own attributes may raise
+        words = f"{type(error).__qualname__}, and to look at it raises"
+        return _describe(RuntimeError(f"{words} {failure!r}"), channel, classify)
+
+
+def _describe(
+    error: BaseException, channel: TaskChannel, classify: Classify
+) -> Message:
     told = {
         "event": "failed",
         "exception": type(error).__qualname__,

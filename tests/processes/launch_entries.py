@@ -32,6 +32,11 @@ class UnspeakableError(Exception):
         return str(1 / 0)
 
 
+class UntouchableError(Exception):
+    def __getattribute__(self, name: str) -> object:
+        return 1 / 0
+
+
 def run(channel: TaskChannel, context: TaskContext) -> None:
     jobs = Jobs(channel, context)
     names = [name for name in vars(Jobs) if not name.startswith("_")]
@@ -115,6 +120,9 @@ class Jobs:
 
     def raise_unspeakable(self, payload: Mapping[str, Any]) -> None:
         raise UnspeakableError
+
+    def raise_untouchable(self, payload: Mapping[str, Any]) -> None:
+        raise UntouchableError
 
     def raise_at_length(self, payload: Mapping[str, Any]) -> None:
         raise ValueError("begin" + "x" * payload["length"] + "end")

@@ -149,6 +149,13 @@ def test_an_exception_that_cannot_be_told_is_still_the_tasks(start: Starter) -> 
     assert failure.message == "(its __str__ raises ZeroDivisionError)"
 
 
+def test_an_exception_that_cannot_be_looked_at_is_named(start: Starter) -> None:
+    failure = catch_failure(start("one"), "raise_untouchable")
+    assert failure.kind == "bench"
+    assert failure.message.startswith("UntouchableError, and to look at it raises")
+    assert "ZeroDivisionError" in failure.message
+
+
 def test_a_message_without_end_is_cut(start: Starter) -> None:
     failure = catch_failure(start("one"), "raise_at_length", {"length": 10**7})
     assert failure.message.startswith("begin")
