@@ -233,6 +233,12 @@ class LacksMemory(Program):
         return super().replica_step(batch)
 
 
+class VariablesAsProperty(Program):
+    @property
+    def variables(self):
+        return [self.made_in_build]
+
+
 class WithoutStep(Program):
     replica_step = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from inspect import getattr_static
 from typing import Any, Literal
 
 from distbench.errors import BadInputError
@@ -46,9 +47,13 @@ def recognise_subject(subject: Any) -> Kind:
         )
     if has and ("replica_step" in has or not callable(subject)):
         missing = [name for name in METHODS if name not in has]
+        # A property is there as well, but may have no value before `build`.
+        values = [n for n in missing if getattr_static(subject, n, None) is not None]
+        hint = f" Make a method of {', '.join(values)}, without @property."
         raise BadInputError(
             f"Train program '{name_subject(subject)}' lacks {', '.join(missing)}. "
             f"Expected the methods {', '.join(METHODS)} and data(step)."
+            f"{hint if values else ''}"
         )
     if not callable(subject):
         raise BadInputError(
