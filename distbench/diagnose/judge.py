@@ -117,25 +117,34 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
         if reading.first_known and other.status is Status.PASS:
             return other
         others.append((reading, other))
-    # Where the whole batch is no measure nothing explains what it finds wrong, and of
-    # a large model to find that out takes longer than all the rest.
+    found = _find_told(others)
+    is_measure = whole.has_right_losses or exchanges(evidence, "data")
+    if found is not None and found[1].status is not Status.FAIL and not is_measure:
+        # Nothing explains what is wrong with such a whole, and of a large model to find
+        # that out takes longer than all the rest.
+        return found[1]
     judgement = judgement or whole.explain()
-    if not _is_open(judgement):
+    if found is None or not _is_open(judgement) or _is_by_all(evidence, judgement):
         return judgement
-    told: Judgement | None = None
-    is_rounding = False
-    for reading, other in others:
-        if told is None and _tells(reading, other):
-            told = other
-            is_rounding = reading.evidence.lost > 0 and _is_beyond(judgement, other)
-        if not reading.first_known:
-            told = told or other
-    if told is None or _is_by_all(evidence, judgement):
-        return judgement
-    if not is_rounding and _says_more(judgement, told):
-        return judgement
+    reading, told = found
+    if _tells(reading, told) and reading.evidence.lost and _is_beyond(judgement, told):
+        return told  # it is no more than rounding
     # Where both find the same, the whole batch says better which replica is wrong.
-    return judgement if not is_rounding and _find_alike(judgement, told) else told
+    is_better = _says_more(judgement, told, whole) or _find_alike(judgement, told)
+    return judgement if is_better else told
+
+
+def _find_told(
+    others: Sequence[tuple[Reading, Judgement]],
+) -> tuple[Reading, Judgement] | None:
+    """What the other readings come to, where none of them holds all of it for right.
+
+    The first that says what is wrong, or the one that takes no first values for known.
+    """
+    for reading, other in others:
+        if _tells(reading, other) or not reading.first_known:
+            return reading, other
+    return None
 
 
 def _is_open(judgement: Judgement) -> bool:
@@ -143,9 +152,9 @@ def _is_open(judgement: Judgement) -> bool:
     return judgement.status in (Status.FAIL, Status.UNDECIDABLE)
 
 
-def _says_more(judgement: Judgement, other: Judgement) -> bool:
+def _says_more(judgement: Judgement, other: Judgement, whole: _Weighed) -> bool:
     """Whether the global batch names causes, and shards alone leave something open."""
-    if _is_clear(judgement) and not _names_cause(other):
+    if whole.has_right_losses and _is_clear(judgement) and not _names_cause(other):
         return True
     both_fail = judgement.status is other.status is Status.FAIL
     return both_fail and _names_all(judgement) and not _names_all(other)
@@ -160,12 +169,8 @@ def _names_all(judgement: Judgement) -> bool:
 
 
 def _is_clear(judgement: Judgement) -> bool:
-    """Whether the global batch is the measure, however shards alone come out.
-
-    The replicas' losses make up its loss, which they would not if the grouping of the
-    examples mattered, and one cause explains what is wrong after that whole.
-    """
-    if judgement.status is not Status.FAIL or "loss" not in judgement.references:
+    """Whether one cause explains what is wrong after the losses whole."""
+    if judgement.status is not Status.FAIL:
         return False
     first = judgement.findings[0]
     is_whole = first.confidence >= ALL and first.phase != "loss"
@@ -241,6 +246,16 @@ class _Weighed:
     def holds(self) -> bool:
         """Whether there is nothing to explain."""
         return not (self._chain.broken or self._chain.apart)
+
+    @property
+    def has_right_losses(self) -> bool:
+        """Whether the replicas' losses make up that of the global batch.
+
+        They would not if the grouping of the examples mattered: however shards alone
+        come out, the global batch is then the measure.
+        """
+        wrong = any(link.comparison.phase == "loss" for link in self._chain.broken)
+        return not wrong and "loss" in _name_references(self._chain)
 
     def explain(self) -> Judgement:
         """Say why it is wrong, where it is."""

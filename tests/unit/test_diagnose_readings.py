@@ -42,9 +42,10 @@ from distbench.compare.nature import find_nature
 from distbench.compare.noise import measure_noise
 from distbench.compare.shards import weigh_shards
 from distbench.diagnose.judge import judge
+from distbench.diagnose.links import Chain
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey
-from distbench.verdict import Status
+from distbench.verdict import Finding, Status
 
 
 def find(simulator: Simulator) -> tuple[bool, str | None]:
@@ -99,6 +100,24 @@ def test_a_correct_program_passes(simulator: Simulator, note: str) -> None:
     judgement = judge(simulator.make_evidence())
     assert judgement.status is Status.PASS, judgement
     assert note in judgement.message
+
+
+@pytest.mark.parametrize(
+    "compute", [by_statistics, against_the_others], ids=["known", "unknown"]
+)
+def test_nothing_explains_a_whole_batch_that_is_no_measure(
+    compute: Compute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large model that takes longer than all the rest."""
+    asked = []
+
+    def count(_: Evidence, chain: Chain) -> tuple[Finding, ...]:
+        asked.append(chain.broken)
+        return ()
+
+    monkeypatch.setattr("distbench.diagnose.judge.explain_chain", count)
+    assert judge(Simulator(compute).make_evidence()).status is Status.PASS
+    assert asked == [()]
 
 
 def test_terms_of_both_kinds_each_have_their_share() -> None:
