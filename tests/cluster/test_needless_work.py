@@ -121,6 +121,57 @@ def test_no_replay_is_asked_for_what_a_replica_keeps_for_itself(
     assert list(distbench.run(_differs, "one", args=(path,)).values()) == [counts]
 
 
+def _is_read_late(factors: tuple[float, ...]) -> bool:
+    """Runs in a task: whether a replica's gradients are not those of its shard.
+
+    Args:
+        factors: What it has of its shard's loss and gradient, by step.
+    """
+    import numpy as np
+
+    from distbench.trace import COMPUTED, Trace, TraceKey, VariableInfo
+    from distbench.worker.one_device.earlier import _is_other
+
+    info = VariableInfo(
+        path="kernel", role="variable", shape=(3,), dtype="float32", synchronised=True
+    )
+
+    def make_trace(factors: tuple[float, ...]) -> Trace:
+        values = {}
+        for step, factor in enumerate(factors):
+            rows = np.arange(1, 4, dtype=np.float32) + step
+            for phase in COMPUTED:
+                key = TraceKey(
+                    step=step,
+                    phase=phase,
+                    variable="" if phase == "loss" else "kernel",
+                    replica=0,
+                )
+                own = rows if phase == "local_gradient" else rows[0]
+                values[key] = np.asarray(np.float32(factor) * own)
+        return Trace(
+            name="x",
+            replicas=1,
+            shards=(1,),
+            variables=(info,),
+            values=values,
+            notes={},
+        )
+
+    return _is_other(make_trace(factors), make_trace((1.0,) * len(factors)))
+
+
+@pytest.mark.parametrize(
+    ("factors", "is_late"),
+    [((1.0, 1.0), False), ((0.5, 0.5), False), ((1.0, 0.5), True), ((0.5, 1.5), True)],
+)
+def test_a_share_of_the_shards_mean_is_not_run_from_earlier_variables(
+    factors: tuple[float, ...], is_late: bool
+) -> None:
+    (found,) = distbench.run(_is_read_late, "one", args=(factors,)).values()
+    assert found == is_late
+
+
 def _count_replica_ids(file: str) -> dict[bool, int]:
     """Runs in a task: ops that tell a replica its number, without taps and with."""
     from distbench.cluster import ClusterSpec

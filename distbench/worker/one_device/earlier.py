@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey, Value
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_equal, are_near
+from distbench.worker.state.values import are_equal, are_near, fit_part
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.collect import State
 
@@ -80,15 +81,25 @@ def _run(
 
 
 def _is_other(observed: Trace, recorded: Trace) -> bool:
-    """Whether a loss or gradient after the first step differs by more than rounding."""
-    return any(
-        key.step > 0
-        and not are_equal(expected, value)
-        and not are_near(expected, value, recorded.dtypes.get(key.variable))
-        for phase in COMPUTED
-        for key, value in observed.select(phase=phase)
-        if (expected := _find_expected(recorded, key)) is not None
-    )
+    """Whether a loss or gradient after the first step differs by more than rounding.
+
+    Be it from what one device has, or from as large a part of that as in the first
+    step, which nobody can be late for: where a program takes means, a replica has a
+    part of the mean over its shard.
+    """
+    for phase in COMPUTED:
+        for key, value in observed.select(phase=phase):
+            expected = _find_expected(recorded, key)
+            if key.step == 0 or key.replica == WHOLE or expected is None:
+                continue
+            dtype = recorded.dtypes.get(key.variable)
+            if are_equal(expected, value) or are_near(expected, value, dtype):
+                continue
+            first = replace(key, step=0)
+            part = fit_part(_find_expected(recorded, first), observed.get(first))
+            if not are_near(expected, value, dtype, part=part):
+                return True
+    return False
 
 
 def _find_expected(recorded: Trace, key: TraceKey) -> Value | None:

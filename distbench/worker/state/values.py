@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from distbench.trace import SparseRows, Value
 
@@ -30,7 +31,9 @@ def are_equal(left: Value | None, right: Value) -> bool:
     return left is right or left.tobytes() == right.tobytes()
 
 
-def are_near(left: Value, right: Value, dtype: str | None) -> bool:
+def are_near(
+    left: Value, right: Value, dtype: str | None, *, part: float = 1.0
+) -> bool:
     """Whether two values agree in half of the digits of their largest element.
 
     Args:
@@ -38,11 +41,9 @@ def are_near(left: Value, right: Value, dtype: str | None) -> bool:
         right: Another one.
         dtype: In which they were computed; None is what they lie in. A bfloat16 lies
             in a trace as the float32 that it widens to.
+        part: As what part of the left one the right one is meant.
     """
-    wide = [
-        v.to_dense() if isinstance(v, SparseRows) else np.asarray(v, np.float64)
-        for v in (left, right)
-    ]
+    wide = _widen(left) * part, _widen(right)
     if wide[0].shape != wide[1].shape:
         return False
     kept = left.values if isinstance(left, SparseRows) else left
@@ -51,6 +52,23 @@ def are_near(left: Value, right: Value, dtype: str | None) -> bool:
         error = float(np.max(np.abs(wide[1] - wide[0]), initial=0.0))
     size = float(np.max(np.abs(wide[0]), initial=0.0))
     return error <= 2.0 ** (-digits / 2) * size
+
+
+def fit_part(left: Value | None, right: Value | None) -> float:
+    """As what part of one value another is nearest to it; 1 where nothing tells."""
+    if left is None or right is None:
+        return 1.0
+    wide = _widen(left), _widen(right)
+    size = float(np.vdot(wide[0], wide[0]))
+    if wide[0].shape != wide[1].shape or size == 0:
+        return 1.0
+    return float(np.vdot(*wide)) / size
+
+
+def _widen(value: Value) -> npt.NDArray[np.float64]:
+    """In float64, and dense."""
+    dense = value.to_dense() if isinstance(value, SparseRows) else value
+    return np.asarray(dense, np.float64)
 
 
 def add_rows(value: Value) -> Value:
