@@ -212,10 +212,14 @@ class Group:
         for member in self._events.list_alive():
             member.channel.send({"exit": True}, timeout_s=TICK_S)
 
-    def close(self) -> None:
-        """End all tasks: by request, then by SIGTERM, then by SIGKILL."""
+    def close(self, *, polite: bool = True) -> None:
+        """End all tasks: by request, then by SIGTERM, then by SIGKILL.
+
+        Args:
+            polite: Whether to ask them first, which those hear that have no job.
+        """
         if not self.closed:
-            self._end(polite=True)
+            self._end(polite=polite)
 
     def __enter__(self) -> Group:
         return self
@@ -226,8 +230,7 @@ class Group:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self.closed:
-            self._end(polite=kind is None)
+        self.close(polite=kind is None)
 
     def _wait_results(
         self,

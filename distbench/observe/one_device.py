@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from distbench.launch.group import Group
 from distbench.launch.start import Job
 from distbench.observe.launching import ONE, Launch
-from distbench.observe.subject import ask_one
+from distbench.observe.subject import ask_one, submit_one
 from distbench.target import TargetRef
 from distbench.trace.shelf import Shelf
 
@@ -37,6 +37,8 @@ class OneDevice:
         self._is_shared = scenarios > 1
         self._folder: Path | None = None
         self._answer: Mapping[str, Any] | None = None
+        self._wait: Callable[[], Mapping[str, Any]] | None = None
+        self._probes: Mapping[str, Any] | None = None
 
     def find_folder(self, folder: Path) -> Path:
         """Where the traces of its run are.
@@ -63,7 +65,7 @@ class OneDevice:
         """
         if self._group is None or self._group.closed:
             self._group = self._launch.start_cluster(ONE, opening)
-            self._answer = None
+            self._answer = self._wait = self._probes = None
         self._left -= 1
         with ExitStack() as ending:
             ending.push(self._group)
@@ -93,6 +95,41 @@ class OneDevice:
                 self._group, "reference", payload, target=target, timeout_s=timeout_s
             )
         return self._answer
+
+    def begin_probes(
+        self, payload: Mapping[str, Any], target: TargetRef, *, timeout_s: float
+    ) -> None:
+        """Have its task run what the judge asks of it besides, while a cluster trains.
+
+        Args:
+            payload: Of the scenario's jobs, with the tiers that the reference ran.
+            target: The subject.
+            timeout_s: The deadline.
+        """
+        if self._group is None:
+            raise RuntimeError("probes were asked for outside of serve()")
+        if self._wait is None:
+            self._wait = submit_one(
+                self._group, "probe", payload, target=target, timeout_s=timeout_s
+            )
+
+    def finish_probes(self) -> Mapping[str, Any]:
+        """What its task answers to that.
+
+        Raises:
+            BadInputError: The subject fails on one device already.
+            ClusterError: The bench's own part failed.
+        """
+        if self._wait is None:
+            raise RuntimeError("probes were not begun")
+        if self._probes is None:
+            self._probes = self._wait()
+        return self._probes
+
+    def give_up(self) -> None:
+        """Ask its task no more where it has not answered yet."""
+        if self._group is not None and self._wait is not None and self._probes is None:
+            self._group.close(polite=False)
 
     def replace(self) -> None:
         """Have another task for the next scenario."""

@@ -27,7 +27,7 @@ def read_evidence(
         payload: What the jobs were told: which tasks trained, and where traces are.
         tier: Which one.
         scenario: What was run.
-        answer: What the job `reference` returned.
+        answer: What the jobs `reference` and `probe` returned.
         replies: What the job `replay` returned.
     """
     folder, tasks = Path(payload["folder"]), payload["tasks"]

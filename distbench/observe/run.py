@@ -93,10 +93,11 @@ def observe(
             )
             if answer["control"] is not None:
                 control = target_from_json(answer["control"])
-            found = tuple(answer["twins"])
+            found = tuple(answer["tiers"])
             if not found:
                 return Observation(environment=environment)
             payload = {**payload, "shards": answer["shards"], "tiers": list(found)}
+            one.begin_probes(payload, target, timeout_s=deadline.left_s)
             wait_prepared()
             cluster.injure(*list_injuries(scenario, launch))
             reads = {**payload, "reads": list_reads(payload, found)}
@@ -105,6 +106,7 @@ def observe(
             finally:
                 injury = tell_injuries(scenario, cluster.injury)
         except TaskFailedError as error:
+            one.give_up()
             return Observation(
                 failure=error,
                 control=control,
@@ -118,6 +120,7 @@ def observe(
             )
         # They end while one device follows what they did.
         cluster.dismiss()
+        answer = {**answer, **one.finish_probes()}
         replayed = alone.call("replay", payload, timeout_s=deadline.left_s)
         replies = next(iter(replayed.values()))
         if replies["spent"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from distbench.errors import BadInputError, ClusterError
@@ -56,11 +56,30 @@ def ask_one(
         BadInputError: The subject fails on one device already.
         ClusterError: The bench's own part failed.
     """
-    try:
-        answers = one.call(job, payload, timeout_s=timeout_s)
-    except TaskFailedError as error:
-        raise _translate_failure(error, target) from error
-    return next(iter(answers.values()))
+    return submit_one(one, job, payload, target=target, timeout_s=timeout_s)()
+
+
+def submit_one(
+    one: Group,
+    job: str,
+    payload: Mapping[str, Any],
+    *,
+    target: TargetRef,
+    timeout_s: float,
+) -> Callable[[], Mapping[str, Any]]:
+    """Have it run such a job, and go on; a function waits for its answer.
+
+    See `ask_one` for the arguments, and for the errors, which the function raises.
+    """
+    wait = one.submit(job, payload, timeout_s=timeout_s)
+
+    def wait_for_one() -> Mapping[str, Any]:
+        try:
+            return next(iter(wait().values()))
+        except TaskFailedError as error:
+            raise _translate_failure(error, target) from error
+
+    return wait_for_one
 
 
 def _translate_failure(error: TaskFailedError, target: TargetRef) -> Exception:

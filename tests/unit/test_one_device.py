@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,16 +28,21 @@ class Task:
     def __init__(self) -> None:
         self.asked = 0
         self.dismissed = self.closed = False
+        self.polite = True
 
-    def call(self, job: str, payload: object, *, timeout_s: float) -> dict[str, Any]:
+    def submit(
+        self, job: str, payload: object, *, timeout_s: float
+    ) -> Callable[[], dict[str, Any]]:
         self.asked += 1
-        return {"worker:0": {"job": job, "asked": self.asked}}
+        answer = {"job": job, "asked": self.asked}
+        return lambda: {"worker:0": answer}
 
     def dismiss(self) -> None:
         self.dismissed = True
 
-    def close(self) -> None:
-        self.closed = True
+    def close(self, *, polite: bool = True) -> None:
+        if not self.closed:
+            self.closed, self.polite = True, polite
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -104,6 +110,38 @@ def test_another_task_runs_it_again(
         assert [task.asked for task in started] == [1, 1]
         assert [task.closed for task in started] == [True, False]
     assert started[-1].closed
+
+
+def test_what_is_asked_besides_is_asked_once_and_waited_for_at_last(
+    launch: Any, started: list[Task], target: TargetRef
+) -> None:
+    with closing(OneDevice(launch, scenarios=3)) as one:
+        for _ in range(2):
+            with one.serve(OPENING):
+                one.make_reference({}, target, timeout_s=1.0)
+                one.begin_probes({}, target, timeout_s=1.0)
+                assert one.finish_probes() == {"job": "probe", "asked": 2}
+                one.give_up()
+                assert not started[0].closed
+        one.replace()
+        with one.serve(OPENING):
+            one.make_reference({}, target, timeout_s=1.0)
+            with pytest.raises(RuntimeError, match="not begun"):
+                one.finish_probes()
+    assert [task.asked for task in started] == [2, 1]
+
+
+def test_a_task_that_is_asked_in_vain_is_ended_at_once(
+    launch: Any, started: list[Task], target: TargetRef
+) -> None:
+    with closing(OneDevice(launch, scenarios=2)) as one:
+        for task in (0, 1):
+            with one.serve(OPENING):
+                one.make_reference({}, target, timeout_s=1.0)
+                one.begin_probes({}, target, timeout_s=1.0)
+                one.give_up()
+                assert started[task].closed
+    assert [(task.asked, task.polite) for task in started] == [(2, False)] * 2
 
 
 def test_a_scenario_that_was_left_out_leaves_no_task(

@@ -22,6 +22,7 @@ from distbench.worker.one_device.probes import Probes
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.replay import Replay
 from distbench.worker.one_device.reruns import has_near, rerun_shards
+from distbench.worker.one_device.twins import Twins
 from distbench.worker.stepping.session import Session
 
 
@@ -31,6 +32,12 @@ class ReferenceJobs:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._replay: Replay | None = None
+
+    @property
+    def _known_replay(self) -> Replay:
+        if self._replay is None:
+            raise RuntimeError("a job came before that of the reference")
+        return self._replay
 
     def make_reference(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the scenario on one device; writes a trace for each tier."""
@@ -44,43 +51,58 @@ class ReferenceJobs:
         if restored := payload.get("restored"):
             saved = f"saved-{payload['saved_by']}"
             reference.start_from(read_trace(Path(restored), saved))
-        self._replay = replay = Replay(reference)
+        self._replay = Replay(reference)
         program = session.program
-        twins: dict[Tier, int] = {}
+        tiers: list[Tier] = []
         proved = program.prove_exact(scenario.steps, reference.shards)
         for tier in payload["tiers"]:
             if tier == "exact" and not proved:
                 continue
-            trace, copies = reference.record(tier)
+            trace = reference.record(tier)
             if tier == "exact" and not reference.sums_exactly(trace):
                 continue
             notes = {**trace.notes, "exact_proved": tier == "exact"}
             write_trace(replace(trace, notes=notes), folder, f"reference-{tier}")
-            for number, twin in enumerate(copies):
-                write_trace(twin, folder, f"twin-{tier}-{number}")
-            twins[tier] = len(copies)
-        probes: dict[str, Trace] = {}
-        if twins:
-            tier = next(iter(twins))
-            probes |= Probes(reference).record(tier)
-            distinct = replay.add_repeated_rows(tier, read_reference(payload, tier))
-            if distinct is not None:
-                probes["distinct"] = distinct
-        for name, probe in probes.items():
-            write_trace(probe, folder, f"probe-{name}")
-        penalty = reference.record_penalty()
-        if penalty is not None:
-            write_trace(penalty, folder, "penalty")
+            tiers.append(tier)
         return {
             "shards_known": program.shards_known,
             "loss_reduction": program.loss_reduction,
             "compiled": program.is_compiled,
             "shards": list(reference.shards),
-            "twins": twins,
-            "probes": list(probes),
-            "penalty": penalty is not None,
+            "tiers": tiers,
             "control": write_control(session, folder),
         }
+
+    def probe(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask one device what the judge has to know besides; needs no cluster's start.
+
+        Args:
+            payload: That of the reference, with the tiers that it ran.
+        """
+        replay = self._known_replay
+        reference = replay.reference
+        folder = Path(payload["reference"])
+        twins: dict[Tier, int] = {}
+        copying = Twins(reference)
+        for tier in payload["tiers"]:
+            copies = copying.record(tier)
+            for number, twin in enumerate(copies):
+                write_trace(twin, folder, f"twin-{tier}-{number}")
+            twins[tier] = len(copies)
+        tier = payload["tiers"][0]
+        probes = dict(Probes(reference).record(tier))
+        recorded = read_reference(payload, tier)
+        distinct = replay.add_repeated_rows(tier, recorded)
+        if distinct is None:
+            replay.trace_ahead(tier, recorded)
+        else:
+            probes["distinct"] = distinct
+        for name, probe in probes.items():
+            write_trace(probe, folder, f"probe-{name}")
+        penalty = reference.record_penalty()
+        if penalty is not None:
+            write_trace(penalty, folder, "penalty")
+        return {"twins": twins, "probes": list(probes), "penalty": penalty is not None}
 
     def replay(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Feed what the cluster observed into the single-device update.
@@ -88,9 +110,7 @@ class ReferenceJobs:
         May be asked for once for each cluster that has this reference, until it says
         that it is `spent`: a second build of the subject comes in the first one's way.
         """
-        if self._replay is None:
-            raise RuntimeError("replay was asked for before the reference")
-        reference = self._replay.reference
+        reference = self._known_replay.reference
         reference.session.shelf = Shelf(Path(payload["folder"]))
         built: list[Session] = []
 
@@ -108,12 +128,12 @@ class ReferenceJobs:
 
     def _follow(self, payload: Mapping[str, Any], tier: Tier) -> Mapping[str, Any]:
         """What follows from what was observed in a tier; says which traces it wrote."""
-        assert self._replay is not None
-        reference = self._replay.reference
+        replay = self._known_replay
+        reference = replay.reference
         folder = Path(payload["folder"])
         observed = read_observed(payload, tier)
         recorded = read_reference(payload, tier)
-        followed = self._replay.follow(tier, observed)
+        followed = replay.follow(tier, observed)
         for phase, trace in followed.fed.items():
             write_trace(trace, folder, f"replay-{tier}-{phase}")
         reruns: tuple[Trace, ...] = ()
@@ -125,7 +145,7 @@ class ReferenceJobs:
         traces: dict[str, Sequence[Trace | None]] = {
             "repeated": followed.repeated,
             "turns": [followed.turns],
-            "apart": [self._replay.change_apart(tier, recorded, observed)],
+            "apart": [replay.change_apart(tier, recorded, observed)],
             "op_by_op": [followed.op_by_op],
             "reruns": reruns,
             "earlier": rerun_earlier(reference, tier, observed, recorded),
@@ -136,7 +156,7 @@ class ReferenceJobs:
                 write_trace(trace, folder, f"{name}-{tier}-{number}")
             written[name] = len(known)
         if not followed.is_explained:
-            written["undetermined"] = self._replay.find_undetermined(
+            written["undetermined"] = replay.find_undetermined(
                 tier, recorded, observed, followed.fed["reduced_gradient"]
             )
         return written

@@ -26,7 +26,7 @@ from distbench.trace.naming import pair_names
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.recut import recut_shards
 from distbench.worker.state.torn import find_torn
-from distbench.worker.state.values import are_equal, leaves_digits, perturb
+from distbench.worker.state.values import are_equal, leaves_digits
 from distbench.worker.stepping.program import count_batch
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
@@ -37,11 +37,6 @@ from distbench.worker.subjects.sizes import find_sizes
 from distbench.worker.taps.board import Fed
 from distbench.worker.taps.collect import State
 from distbench.worker.taps.draws import find_draws
-
-_TWINS = 4
-_TWINS_OF_CHANCE = 16
-"""Twins of a step that draws random numbers: its noise is large, and few samples of it
-would give a limit beyond any error that matters."""
 
 
 class Reference:
@@ -78,12 +73,11 @@ class Reference:
         self.shard_step = (
             session.make_step(function) if program.shards_known else self._whole
         )
-        self._narrowest, self._draws = find_narrowest(graph), find_draws(graph)
+        self.narrowest, self._draws = find_narrowest(graph), find_draws(graph)
         self.torn = find_torn(graph, session.table)
         self.initial = session.read_state()
         self._left_out = LeftOut(session, scenario.injected, function)
-        self._repeats = program.shards_known or self._find_repeats(batch)
-        self._twins = _TWINS if self._repeats else _TWINS_OF_CHANCE
+        self.repeats = program.shards_known or self._find_repeats(batch)
 
     def _find_repeats(self, batch: Any) -> bool:
         """Whether a step that is run again repeats its loss and gradients."""
@@ -166,14 +160,12 @@ class Reference:
             board.feeding, board.fed = None, {}
         return True
 
-    def record(self, tier: Tier) -> tuple[Trace, tuple[Trace, ...]]:
-        """Run all steps of a tier; returns the reference and its twins."""
+    def record(self, tier: Tier) -> Trace:
+        """Run all steps of a tier, on the global batch and on each shard."""
         session = self.session
         values = session.make_values()
-        twins = [session.make_values() for _ in range(self._twins)]
         session.collect_state(INITIAL, self.initial, values, replica=WHOLE)
         state = self.initial
-        twin_states = [self.initial] * self._twins
         starts = self.starts[tier] = []
         self._handed = []
         own: list[State] = [{} for _ in self.shards]
@@ -198,30 +190,17 @@ class Reference:
                     own[replica] = self._read_own()
                     alone = {**own[replica], **self._read_led(values)}
                     session.collect_state(step, alone, values, replica=replica)
-            if tier == "exact":
-                continue
-            for number, twin in enumerate(twins):
-                start = twin_states[number] if tier == "free" else before
-                twin_states[number] = self._run_twin(
-                    tier, number, step, start, batch, twin
-                )
-        trace = self.make_trace(
+        return self.make_trace(
             "reference",
             tier,
             values,
             batches=digests,
-            repeats=self._repeats,
+            repeats=self.repeats,
             places=[session.program.find_place(s) for s in range(len(digests))],
             left_out=[session.program.count_left_out(s) for s in range(len(digests))],
-            narrowest=self._narrowest,
+            narrowest=self.narrowest,
             draws=self._draws,
         )
-        made = tuple(
-            self.make_trace(f"twin {number}", tier, twin, permuted=_permutes(number))
-            for number, twin in enumerate(twins)
-            if twin
-        )
-        return trace, made
 
     def _put_away(self, state: State) -> State:
         """The same, of which no large array stays in memory."""
@@ -252,45 +231,6 @@ class Reference:
             key: self.initial[key] if key[0] in model else array
             for key, array in state.items()
         }
-
-    def _run_twin(
-        self,
-        tier: Tier,
-        number: int,
-        step: int,
-        start: State,
-        batch: Any,
-        values: Recorded,
-    ) -> State:
-        """A run that differs from the reference by rounding alone.
-
-        Half of them have the examples in another order: a program to which that
-        matters still has the others.
-        """
-        rng = np.random.default_rng((self.scenario.seed, number, step))
-        if number > 0:
-            # A free run has no shard to be held against, so its twins must show all
-            # the rounding that there is, that of a narrower dtype in the step too.
-            narrow = self._narrowest if tier == "free" else None
-            start = {k: perturb(array, rng, narrow) for k, array in start.items()}
-        order = np.arange(count_batch(batch))
-        if _permutes(number):
-            order = rng.permutation(order)
-        self.session.restore_state(start)
-        permuted = tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
-        self.run_whole(step, permuted)
-        state = self.session.read_state()
-        self.session.collect_taps(step, values, replica=WHOLE)
-        self.session.collect_state(step, state, values, replica=WHOLE)
-        # Replicas store their parts of a metric rounded, and it may magnify that.
-        own = {v.path for v in self.session.variables if not v.synchronised}
-        stored = {
-            key: perturb(array, rng, None) if key[0] in own else array
-            for key, array in state.items()
-        }
-        self.session.restore_state(stored)
-        self.session.collect_results(step, stored, values)
-        return state
 
     def record_penalty(self) -> Trace | None:
         """The gradient of the regularisation alone, where the workload knows it."""
@@ -366,7 +306,3 @@ def _find_handed(values: Mapping[TraceKey, Value], step: int) -> Fed:
         if key.step == step and key.phase == phase and key.replica == WHOLE
     }
     return handed if any(call > 0 for call, _, _ in handed) else {}
-
-
-def _permutes(twin: int) -> bool:
-    return twin % 2 == 0

@@ -93,6 +93,21 @@ class Replay:
             turns=self._take_turns(tier, observed) if _is_shared(observed) else None,
         )
 
+    def trace_ahead(self, tier: Tier, reference: Trace) -> None:
+        """Trace the step that takes its gradients from outside, by the reference's own.
+
+        Tracing and the first run take most of the time, and need nothing of a cluster.
+        """
+        if tier == "free" or not self.reference.session.tapped:
+            return
+        handed = _take_reduced(reference)
+        first = min((key.step for key in handed), default=0)
+        fed = handed.keep(lambda key: key.step == first)
+        with suppress(SubjectError):
+            self._feed(
+                tier, replace(reference, replicas=1, values=fed), "reduced_gradient"
+            )
+
     def change_apart(
         self, tier: Tier, reference: Trace, observed: Trace
     ) -> Trace | None:

@@ -1,0 +1,96 @@
+"""Runs that differ from the reference by rounding alone: how far it moves a result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from distbench.evidence import Tier
+from distbench.trace import WHOLE, Recorded, Trace
+from distbench.worker.one_device.reference import Reference
+from distbench.worker.state.values import perturb
+from distbench.worker.stepping.program import count_batch
+from distbench.worker.taps.collect import State
+
+_TWINS = 4
+_TWINS_OF_CHANCE = 16
+"""Twins of a step that draws random numbers: its noise is large, and few samples of it
+would give a limit beyond any error that matters."""
+
+
+class Twins:
+    """Runs the reference's steps again, slightly moved.
+
+    Args:
+        reference: Ran all its steps before.
+    """
+
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
+        self._count = _TWINS if reference.repeats else _TWINS_OF_CHANCE
+
+    def record(self, tier: Tier) -> tuple[Trace, ...]:
+        """All steps of a tier; none of one in which nothing is rounded."""
+        if tier == "exact":
+            return ()
+        reference = self._reference
+        starts = reference.starts[tier]
+        found = [reference.session.make_values() for _ in range(self._count)]
+        states = starts[:1] * self._count
+        for step, before in enumerate(starts):
+            batch = reference.draw(step)
+            for number, values in enumerate(found):
+                start = states[number] if tier == "free" else before
+                states[number] = self._run(tier, number, step, start, batch, values)
+        return tuple(
+            reference.make_trace(
+                f"twin {number}", tier, values, permuted=_permutes(number)
+            )
+            for number, values in enumerate(found)
+        )
+
+    def _run(
+        self,
+        tier: Tier,
+        number: int,
+        step: int,
+        start: State,
+        batch: Any,
+        values: Recorded,
+    ) -> State:
+        """One step of a twin.
+
+        Half of them have the examples in another order: a program to which that
+        matters still has the others.
+        """
+        reference, session = self._reference, self._reference.session
+        rng = np.random.default_rng((reference.scenario.seed, number, step))
+        if number > 0:
+            # A free run has no shard to be held against, so its twins must show all
+            # the rounding that there is, that of a narrower dtype in the step too.
+            narrow = reference.narrowest if tier == "free" else None
+            start = {k: perturb(array, rng, narrow) for k, array in start.items()}
+        order = np.arange(count_batch(batch))
+        if _permutes(number):
+            order = rng.permutation(order)
+        session.restore_state(start)
+        permuted = tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
+        reference.run_whole(step, permuted)
+        state = session.read_state()
+        session.collect_taps(step, values, replica=WHOLE)
+        session.collect_state(step, state, values, replica=WHOLE)
+        # Replicas store their parts of a metric rounded, and it may magnify that.
+        own = {v.path for v in session.variables if not v.synchronised}
+        stored = {
+            key: perturb(array, rng, None) if key[0] in own else array
+            for key, array in state.items()
+        }
+        session.restore_state(stored)
+        session.collect_results(step, stored, values)
+        return state
+
+
+def _permutes(twin: int) -> bool:
+    return twin % 2 == 0
