@@ -268,6 +268,66 @@ def test_a_step_is_traced_again_only_where_that_may_matter(cluster: str) -> None
         assert seen[-1]
 
 
+def _count_fit_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
+    """Runs in a task: by model, traces of its train function, and what its step saw."""
+    import numpy as np
+    import tf_keras
+
+    from distbench.cluster import ClusterSpec
+    from distbench.scenario import MODEL, Scenario
+    from distbench.worker.process.strategies import configure_runtime, make_strategy
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.keras_model import _find_traced
+    from distbench.worker.subjects.kinds import make_program
+    from distbench.worker.subjects.sizes import find_sizes
+
+    seen: list[bool] = []
+
+    class LooksForItsSlots(tf_keras.Sequential):
+        def train_step(self, data):
+            seen.append(bool(getattr(self.optimizer, "momentums", None)))
+            return super().train_step(data)
+
+    def draw(step):
+        rng = np.random.default_rng(step)
+        return rng.normal(size=(8, 3)).astype("float32"), np.ones((8, 1), "float32")
+
+    spec = ClusterSpec.parse(cluster)
+    configure_runtime(spec, 0)
+    strategy = make_strategy(spec)
+    counts = {}
+    for name, kind in {"stock": tf_keras.Sequential, "own": LooksForItsSlots}.items():
+
+        def make(kind=kind):
+            model = kind(
+                [tf_keras.layers.Dense(1), tf_keras.layers.BatchNormalization()]
+            )
+            model.compile(tf_keras.optimizers.SGD(0.1, momentum=0.5), "mse")
+            return model
+
+        make.data = draw
+        scenario = Scenario(target=name, workload=MODEL, cluster=cluster)
+        program = make_program(make, scenario)
+        session = Session(program, strategy, spec, spec.tasks[0])
+        shards = list(find_sizes(program, scenario, spec.replicas).cut(0, draw(0)))
+        step = session.make_step()
+        session.prepare(step, shards)
+        session.run(step, shards)
+        traced = _find_traced(step._function)
+        counts[name] = traced.experimental_get_tracing_count(), list(seen)
+    return counts
+
+
+@pytest.mark.parametrize("cluster", ["one@cpu", "mirrored:2@cpu"])
+def test_a_model_is_traced_again_only_where_that_may_matter(cluster: str) -> None:
+    (counts,) = distbench.run(_count_fit_traces, "one", args=(cluster,)).values()
+    assert counts["stock"] == (1, [])
+    traces, seen = counts["own"]
+    assert traces == 2
+    assert not seen[0]
+    assert seen[-1]
+
+
 def _see_what_was_asked() -> dict[str, bool]:
     """Runs in a task: what its fork server has asked, by what it has asked of."""
     import _abc

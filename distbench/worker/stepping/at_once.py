@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -9,6 +10,8 @@ from types import FrameType
 from typing import Any
 
 import tensorflow as tf
+
+from distbench.worker.process.intercept import call_converted, hide_from_autograph
 
 _OWN = ("tensorflow", "tf_keras", "keras", *sys.stdlib_module_names)
 """Packages whose code does the same whether it is traced for the first time or not."""
@@ -39,6 +42,25 @@ def make_variables_at_once(step: Callable[..., Any]) -> AbstractContextManager[N
         return make(**options)
 
     return tf.variable_creator_scope(create)
+
+
+def trace_at_once(function: Any) -> None:
+    """Have a `tf.function` that others made trace what it runs in such a scope.
+
+    Args:
+        function: It has not been traced yet.
+    """
+
+    def enter(body: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(body)
+        def step(*args: Any, **kwargs: Any) -> Any:
+            with make_variables_at_once(step):
+                return call_converted(body, *args, **kwargs)
+
+        hide_from_autograph(step)
+        return step
+
+    function._decorate(enter)
 
 
 def _list_frames(outermost: object) -> Iterator[FrameType]:

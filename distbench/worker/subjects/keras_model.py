@@ -30,6 +30,7 @@ from distbench.worker.families.model_controls import (
 from distbench.worker.process.intercept import call_converted, intercept
 from distbench.worker.state.metrics import is_metric
 from distbench.worker.state.variables import find_held
+from distbench.worker.stepping.at_once import trace_at_once
 from distbench.worker.stepping.program import (
     LossReduction,
     Program,
@@ -280,6 +281,7 @@ class FitStep:
         with session.strategy.scope():
             model.make_train_function(force=True)
         self._function = model.train_function
+        trace_at_once(_find_traced(self._function))
         self._graphs: dict[Any, tf.Graph] = {}
 
     def trace(self, shards: Sequence[Any]) -> tf.Graph:
