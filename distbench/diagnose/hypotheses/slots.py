@@ -215,11 +215,13 @@ def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
     """Slots that do not take the update: some replicas', or all of them.
 
     No replica's slot does where a period or a condition is another than on one device.
-    That of no variable, as a loss scale is, goes the way of the step: what that did with
-    its gradients tells more.
+    That of no variable, as a loss scale is, goes the way of the step: what became of its
+    gradients tells more.
     """
+    if context.phase != "slot":
+        return
     owned = all(context.infos[case.key.variable].of for case in context.cases)
-    if context.phase != "slot" or not (owned or are_some(context)):
+    if not (owned or are_some(context)):
         return
     code = "hyperparameter-differs"
     words = "as it was, where one device changes it: its turn comes in other steps"
