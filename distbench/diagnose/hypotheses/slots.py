@@ -215,8 +215,8 @@ def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
     """Slots that do not take the update: some replicas', or all of them.
 
     No replica's slot does where a period or a condition is another than on one device.
-    That of no variable, as a loss scale is, goes the way of the step: what became of its
-    gradients tells more.
+    That of no variable, as a loss scale is, goes the way of the step: what became of
+    its gradients tells more.
     """
     if context.phase != "slot":
         return
