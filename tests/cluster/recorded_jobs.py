@@ -231,6 +231,13 @@ def list_refusals(folder: Path) -> dict[str, str]:
             job = Job(strategy)
             with distbench.record(strategy, job.optimizer, folder=folder / "twice"):
                 job.loop(steps=1)
+    job = Job(strategy)
+    with (
+        refused("loss"),
+        distbench.record(strategy, job.optimizer, folder=folder / "loss") as recorder,
+    ):
+        job.loop(steps=1)
+        recorder.loss({"loss": 1.0})
     with refused("optimizer"):
         distbench.record(strategy, "adam")
     with refused("strategy"):

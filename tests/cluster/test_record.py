@@ -165,7 +165,7 @@ def test_what_cannot_be_recorded_is_told(tmp_path: Path) -> None:
     said = json.loads(run_jobs(2, tmp_path, "refusals"))
     assert set(said) == {
         *("traced-legacy", "traced-v1", "loop", "jit", "nothing", "folder"),
-        *("optimizer", "strategy"),
+        *("loss", "optimizer", "strategy"),
     }
     assert "A step was made that was not seen" in said["traced-legacy"]
     for name in ("traced-legacy", "traced-v1", "nothing"):
@@ -173,6 +173,7 @@ def test_what_cannot_be_recorded_is_told(tmp_path: Path) -> None:
     assert "2 times" in said["loop"]
     assert "jit_compile" in said["jit"]
     assert "holds a trace of worker-0 already" in said["folder"]
+    assert "Received: {'loss': 1.0}" in said["loss"]
     assert "an object of type 'str'" in said["strategy"]
 
 

@@ -176,7 +176,8 @@ class Recorder:
             name: What to call it.
 
         Raises:
-            BadInputError: There has been no step, or the name is empty.
+            BadInputError: There has been no step, the name is empty, or the value is
+                no number.
         """
         if not name or not (self._is_explicit or self._number):
             raise BadInputError(
@@ -201,7 +202,7 @@ class Recorder:
             key = TraceKey(step=step, phase="loss", variable=name, replica=replica)
             if not self._undo and key in self._told:
                 return  # of a later step, when all that was asked for is recorded
-            self._told[key] = np.array(tf.convert_to_tensor(part).numpy())
+            self._told[key] = _read_number(part)
         if not self._is_explicit:
             self._write("told", step, self._told)
 
@@ -384,3 +385,17 @@ def _find_counters(optimizers: Sequence[Any]) -> list[Any]:
     }
     integers = [v for v in found.values() if v.dtype.base_dtype.is_integer]
     return integers or list(found.values())
+
+
+def _read_number(value: Any) -> np.ndarray:
+    try:
+        found = np.array(tf.convert_to_tensor(value).numpy())
+    except (AttributeError, TypeError, ValueError):
+        found = np.array(None)
+    # Of NumPy's own kinds those of numbers; bfloat16 is of none of them.
+    if found.dtype.kind in "OSU":
+        raise BadInputError(
+            "recorder.loss() needs a number, or what strategy.run returned, once the "
+            f"step has ended. Received: {value!r}."
+        )
+    return found
