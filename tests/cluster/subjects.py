@@ -233,6 +233,11 @@ class LacksMemory(Program):
         return super().replica_step(batch)
 
 
+class VariableNames(Program):
+    def variables(self):
+        return [variable.name for variable in super().variables()]
+
+
 class VariablesAsProperty(Program):
     @property
     def variables(self):

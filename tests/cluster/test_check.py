@@ -178,6 +178,7 @@ def test_a_dtype_that_the_collectives_lack_is_refused() -> None:
         ("make_model_without_data", r"a Keras model, which needs data\(step\)"),
         ("make_program", "is a train program.*name the program itself as the target"),
         ("WithoutVariables", "Train program 'WithoutVariables' lacks variables"),
+        ("VariableNames", r"variables\(\) of 'VariableNames' must list.*type 'str'"),
         ("VariablesAsProperty", "lacks variables.*Make a method of variables"),
         ("WithoutStep", "no optimizer.*train program lacks replica_step"),
         ("WithArgument", "one device already in build: TypeError.*'path'"),

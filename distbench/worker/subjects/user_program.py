@@ -12,7 +12,7 @@ from distbench.errors import BadInputError
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.process.intercept import call_converted
 from distbench.worker.state.metrics import is_metric
-from distbench.worker.state.variables import find_held, walk_variables
+from distbench.worker.state.variables import find_held, is_variable, walk_variables
 from distbench.worker.stepping.program import Program, name_subject
 from distbench.worker.subjects.batches import Batches
 
@@ -76,8 +76,21 @@ class UserProgram(Program):
         return number
 
     def variables(self) -> Sequence[Any]:
-        """What the user's program lists."""
-        return list(self._subject.variables())
+        """What the user's program lists.
+
+        Raises:
+            BadInputError: It lists something else than variables.
+        """
+        found = self._subject.variables()
+        listed = list(found) if isinstance(found, Iterable) else [found]
+        for one in listed:
+            if not is_variable(one):
+                raise BadInputError(
+                    f"variables() of '{self.name}' must list variables of TensorFlow "
+                    f"or Keras. Received: an object of type '{type(one).__name__}'. "
+                    "Return model.variables for example, not their names or values."
+                )
+        return listed
 
     def held_variables(self) -> Iterable[Any]:
         """All that the user's program holds, but for generators of random numbers.
