@@ -129,8 +129,16 @@ def gather_latest(nights: Sequence[Night], keys: Sequence[Key]) -> Night | None:
 def compare_environments(
     before: Mapping[str, Any], now: Mapping[str, Any]
 ) -> tuple[tuple[str, str, str], ...]:
-    """Settings that differ, with both values; `-` stands for none."""
-    old, new = dict(_flatten(before)), dict(_flatten(now))
+    """Settings that differ, with both values; `-` stands for none.
+
+    Of what one of them does not tell at all nothing is said: where no task came up
+    there are no versions.
+    """
+    told = before.keys() & now.keys()
+    old, new = (
+        dict(_flatten({name: e[name] for name in e if name in told}))
+        for e in (before, now)
+    )
     return tuple(
         (name, old.get(name, "-"), new.get(name, "-"))
         for name in {**old, **new}

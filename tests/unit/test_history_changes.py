@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from night_samples import MACHINE, make_key, make_night, make_row
 
-from distbench.history.changes import compare_nights, gather_latest
+from distbench.history.changes import (
+    compare_environments,
+    compare_nights,
+    gather_latest,
+)
 from distbench.history.limits import Limits
 from distbench.history.night import Cause, Row
 from distbench.verdict import Status
@@ -109,6 +113,9 @@ def test_times_of_two_kinds_of_machine_are_not_compared() -> None:
     assert ("tensorflow", "2.21.0", "2.22.0") in found.environment
     assert ("machine.cpu", "a", "b") in found.environment
     assert ("machine.cores", "2", "-") in found.environment
+    untold = {"machine": MACHINE["machine"]}
+    assert not compare_environments(MACHINE, untold)
+    assert not compare_environments(untold, MACHINE)
 
 
 def test_two_checkouts_of_one_target_are_compared() -> None:
