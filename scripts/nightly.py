@@ -200,7 +200,9 @@ class Nightly:
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="scripts/nightly", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument(
         "--optimizer",
         action="append",
@@ -245,13 +247,36 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="check on this cluster, in place of those that fit the machine; may be "
         "repeated",
     )
-    parser.add_argument("--require-gpus", type=int, default=0, metavar="N")
-    parser.add_argument("--quarantine", type=Path, metavar="FILE")
-    parser.add_argument("--out", type=Path, default=ROOT / "nights", metavar="DIR")
+    parser.add_argument(
+        "--require-gpus",
+        type=int,
+        default=0,
+        metavar="N",
+        help="what lacks GPUs is an error, never skipped; plan for N",
+    )
+    parser.add_argument(
+        "--quarantine",
+        type=Path,
+        metavar="FILE",
+        help="known failures, which are shown and do not count",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "nights",
+        metavar="DIR",
+        help="folder of the nights, each a folder in it; default: nights",
+    )
     parser.add_argument(
         "--history", type=Path, metavar="FILE", help="default: DIR/history.sqlite"
     )
-    parser.add_argument("--window", type=int, default=Limits().window, metavar="N")
+    parser.add_argument(
+        "--window",
+        type=int,
+        default=Limits().window,
+        metavar="N",
+        help="nights to look at for what drifts; default: %(default)s",
+    )
     parser.add_argument("--list", action="store_true", help="say what would be run")
     options = parser.parse_args(arguments)
     options.out = options.out.resolve()
@@ -350,7 +375,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A queue that takes the machine away asks first; what there is gets written.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, night.stop)
-        print(f"{len(jobs)} jobs, into {folder}", flush=True)
+        print(f"jobs: {len(jobs)}, into {folder}", flush=True)
         night.run(jobs)
         return night.finish(entries)
     except (ClusterError, OSError) as error:

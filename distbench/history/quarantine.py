@@ -91,7 +91,10 @@ def read_quarantine(path: Path) -> tuple[Entry, ...]:
     try:
         parser.read_string(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"'{path}' cannot be read: {error}.") from error
+        raise BadInputError(
+            f"'{path}' cannot be read: {error}. Expected a quarantine list: an INI "
+            "file with a section for each known failure."
+        ) from error
     except configparser.Error as error:
         problem = " ".join(str(error).split())
         raise BadInputError(
