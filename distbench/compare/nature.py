@@ -88,7 +88,7 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     grouped = not (
         _is_free_of_groups(sizes, margins, whole, shards, others)
         or _is_of_parts(evidence, margins, whole)
-    )
+    ) or _is_led_by_own(evidence, noise, regrouped, lost)
     if grouped and kind is None and pulls is None and not lost:
         kind = _find_terms(evidence, margins, shards)
     nature = Nature(
@@ -149,6 +149,34 @@ def _is_free_of_groups(
     return fitted is not None and agree(whole, _add(shards, fitted))
 
 
+def _is_led_by_own(
+    evidence: Evidence, noise: Noise, regrouped: Trace, lost: float
+) -> bool:
+    """Whether gradients follow what each replica has for itself.
+
+    That is the same for all of them in the first step. Later it matters which replica
+    gets an example, even if each alone makes a sum of what it gets.
+    """
+    reference = evidence.reference
+    replicas = range(reference.replicas)
+    for step in range(1, regrouped.steps):
+        whole = take_gradients(reference, WHOLE, step)
+        shards = [take_gradients(reference, r, step) for r in replicas]
+        others = [take_gradients(regrouped, r, step) for r in replicas]
+        if not whole or any(set(s) != set(whole) for s in (*shards, *others)):
+            continue
+        margins = {
+            place: max(
+                _find_margin(noise, place, array, step), lost * measure_size(array)
+            )
+            for place, array in whole.items()
+        }
+        sizes = reference.get_shards(step)
+        if not _is_free_of_groups(sizes, margins, whole, shards, others):
+            return True
+    return False
+
+
 def _is_of_parts(evidence: Evidence, margins: Margins, whole: Places) -> bool:
     """Whether sums over examples and means of them make up the whole, each its way."""
     joined: dict[tuple[str, int], Array] = {}
@@ -170,9 +198,11 @@ def _agree(left: Places, right: Places, margins: Margins, shards: int) -> bool:
     )
 
 
-def _find_margin(noise: Noise, place: tuple[str, int], array: Array) -> float:
+def _find_margin(
+    noise: Noise, place: tuple[str, int], array: Array, step: int = 0
+) -> float:
     variable, call = place
-    key = TraceKey(step=0, phase="local_gradient", variable=variable, call=call)
+    key = TraceKey(step=step, phase="local_gradient", variable=variable, call=call)
     return noise.find_margin(key, array).widest
 
 

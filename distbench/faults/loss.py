@@ -8,12 +8,21 @@ from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import TRAINED, Program
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+from distbench.unusual.local_state import CarriesItsOwnState
 from distbench.unusual.stepping import InTurn
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
 class MeanOfOwnShard(Program):
     """A mean over the replica's own examples, in place of the global batch."""
+
+    def reduce_losses(self, losses, batch):
+        return tf.reduce_mean(losses)
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)
+class OwnMeanOfCarriedState(CarriesItsOwnState):
+    """Replicas carry state of their own, and nothing scales the shard's own mean."""
 
     def reduce_losses(self, losses, batch):
         return tf.reduce_mean(losses)

@@ -231,3 +231,21 @@ class LocalAverage(Program):
         mean = tf.reduce_mean(batch[1], axis=0)
         self.moving.assign(0.9 * self.moving + 0.1 * mean)
         return super().compute_losses(batch)
+
+
+@unusual()
+class CarriesItsOwnState(Program):
+    """What a replica has seen so far is added to what it sees, as by a recurrence."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.seen = make_local("seen", np.zeros(FEATURES, self.dtype))
+
+    def variables(self):
+        return [*self.trained(), self.seen]
+
+    def compute_losses(self, batch):
+        words, features, targets = batch
+        seen = self.seen.read_value()
+        self.seen.assign(0.5 * seen + tf.reduce_mean(features, axis=0))
+        return super().compute_losses((words, features + seen, targets))

@@ -13,6 +13,7 @@ from distbench.evidence import Tier
 from distbench.trace import COMPUTED, Trace, TraceKey, Value
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import are_equal
+from distbench.worker.stepping.program import count_batch
 
 _DRAWS = 48
 """Runs of a step with other random numbers each time, to see what they average to."""
@@ -38,8 +39,9 @@ class Probes:
             tier: From whose states the steps start.
 
         Returns:
-            `regrouped`: shards of the same sizes that hold other examples of the first
-            batch, in the first step. `doubled`: every shard with each of its examples
+            `regrouped`: shards of the same sizes that hold other examples of the batch,
+            in the first step, and where replicas have state for themselves also in the
+            second. `doubled`: every shard with each of its examples
             twice, in every step. `tripled`: the largest shard of the first step with
             each three times. Where whole numbers among the variables lead the step,
             as the state of a random generator does, `once` and `twice` are the largest
@@ -51,15 +53,13 @@ class Probes:
         if self._session.program.shards_known:
             return {}
         batch = reference.draw(0)
-        order = np.random.default_rng(
-            (reference.scenario.seed, reference.examples)
-        ).permutation(reference.examples)
-        regrouped = tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
+        # In the first step what replicas have for themselves is the same for all.
+        first = range(min(2 if reference.keeps_own else 1, reference.scenario.steps))
         largest = int(np.argmax(reference.shards))
         shard = self._cut(0, batch)[largest]
         thrice = [{largest: _repeat(shard, 3)}]
         return {
-            "regrouped": self._probe("regrouped", [self._cut(0, regrouped)], tier),
+            "regrouped": self._probe("regrouped", map(self._regroup, first), tier),
             "doubled": self._probe("doubled", self._list_doubled(), tier),
             "tripled": self._probe("tripled", thrice, tier),
             **self._draw_again(largest, {"once": shard, "twice": _repeat(shard, 2)}),
@@ -67,6 +67,14 @@ class Probes:
 
     def _cut(self, step: int, batch: Any) -> dict[int, Any]:
         return dict(enumerate(self._reference.sizes.cut(step, batch)))
+
+    def _regroup(self, step: int) -> dict[int, Any]:
+        batch = self._reference.draw(step)
+        examples = count_batch(batch)
+        seed = (self._reference.scenario.seed, examples)
+        order = np.random.default_rng(seed).permutation(examples)
+        mixed = tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
+        return self._cut(step, mixed)
 
     def _list_doubled(self) -> Iterator[dict[int, Any]]:
         for step in range(self._reference.scenario.steps):
@@ -79,7 +87,7 @@ class Probes:
         values = self._session.make_values()
         for step, shards in enumerate(steps):
             for replica, shard in shards.items():
-                self._session.restore_state(self._reference.starts[tier][step])
+                self._reference.restore_shard(tier, step, replica)
                 if self._reference.runs_shard(step, shard):
                     self._session.collect_taps(
                         step, values, replica=replica, phases=COMPUTED

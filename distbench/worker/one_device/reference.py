@@ -55,6 +55,7 @@ class Reference:
         program = session.program
         batch = self.draw(0)
         self.starts: dict[Tier, list[State]] = {}
+        self._own_starts: dict[Tier, list[tuple[State, ...]]] = {}
         self.examples = count_batch(batch)
         with session.guard("data"):
             self.sizes = find_sizes(program, scenario, replicas)
@@ -167,12 +168,14 @@ class Reference:
         session.collect_state(INITIAL, self.initial, values, replica=WHOLE)
         state = self.initial
         starts = self.starts[tier] = []
+        own_starts = self._own_starts[tier] = []
         self._handed = []
         own: list[State] = [{} for _ in self.shards]
         digests: list[str] = []
         for step in range(self.scenario.steps):
             before = self.start_of(tier, step, state)
             starts.append(self._put_away(before))
+            own_starts.append(tuple(self._put_away(alone) for alone in own))
             batch = self.draw(step)
             digests.append(digest_batch(batch))
             session.restore_state(before)
@@ -183,7 +186,7 @@ class Reference:
             session.collect_results(step, state, values)
             self._handed.append(_find_handed(values, step))
             for replica, shard in enumerate(self.sizes.cut(step, batch)):
-                session.restore_state({**before, **own[replica]})
+                self.restore_shard(tier, step, replica)
                 by = self._left_out.find_shard(step, replica)
                 if self.runs_shard(step, shard, by):
                     session.collect_taps(step, values, replica=replica, phases=COMPUTED)
@@ -201,6 +204,20 @@ class Reference:
             narrowest=self.narrowest,
             draws=self._draws,
         )
+
+    @property
+    def keeps_own(self) -> bool:
+        """Whether replicas have state for themselves."""
+        return bool(self._own)
+
+    def restore_shard(self, tier: Tier, step: int, replica: int) -> None:
+        """Set the state from which a replica's shard starts a step, alone.
+
+        It is that of the global batch, but for what the replica has for itself: that
+        is what its own shard has made of it so far.
+        """
+        own = self._own_starts[tier][step][replica]
+        self.session.restore_state({**self.starts[tier][step], **own})
 
     def _put_away(self, state: State) -> State:
         """The same, of which no large array stays in memory."""

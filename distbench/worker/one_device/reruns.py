@@ -61,10 +61,10 @@ def _rerun(
     session = reference.session
     values = session.make_values()
     with surroundings:
-        for number, before in enumerate(reference.starts[tier]):
+        for number in range(len(reference.starts[tier])):
             shards = reference.sizes.cut(number, reference.draw(number))
             for replica, shard in enumerate(shards):
-                session.restore_state(before)
+                reference.restore_shard(tier, number, replica)
                 reference.run_shard(number, shard, step)
                 session.collect_taps(number, values, replica=replica, phases=COMPUTED)
     return reference.make_trace(name, tier, values)
