@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from distbench.compare.led import find_unled
 from distbench.compare.pair import TOLD
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.context import Context, is_number
-from distbench.diagnose.exchange import tell_lost_gradient
+from distbench.diagnose.exchange import exchanges, tell_lost_gradient
 from distbench.diagnose.explain import Explained, is_vague, make_finding
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.in_turn import leave_out_later
@@ -157,15 +157,15 @@ def _explain_root(
     if scaled and evidence.loss_reduction is None:
         alike |= set(SCALING)
     if same or (scaled and all(c.code in alike or is_vague(c) for c in of_loss)):
-        raised = tuple(
-            _raise_cause(cause) if cause is scaled[0] else cause for cause in causes
+        raised = _raise_early(
+            causes, losses, lambda c: _raise_cause(c) if c is scaled[0] else c
         )
         yield from _report(context, raised, gradients)
         return
     unknown = all(map(is_vague, of_loss))
     if causes and unknown and causes[0].code in ("unexplained", "scale-error"):
         # Of so few numbers nothing can be said but what is said of their gradients.
-        raised = tuple(replace(cause, phase="loss") for cause in causes)
+        raised = _raise_early(causes, losses, lambda c: replace(c, phase="loss"))
         yield from _report(context, raised, gradients)
         return
     if not causes and _would_show(chain, phase, losses):
@@ -173,7 +173,33 @@ def _explain_root(
     elif any(cause.code == "regularizer-not-scaled" for cause in causes):
         of_loss = ()  # the penalty is in the loss as well
     yield from _report(about_loss, of_loss, losses)
-    yield from _report(context, causes, gradients)
+    yield from _report(context, _list_apart(evidence, of_loss, causes), gradients)
+
+
+def _raise_early(
+    causes: Sequence[Explained],
+    losses: Sequence[Judged],
+    change: Callable[[Explained], Explained],
+) -> tuple[Explained, ...]:
+    """Have causes of gradients lie in the loss, if that is wrong as early."""
+    first = min(link.comparison.step for link in losses)
+    return tuple(
+        change(cause) if first <= min(c.key.step for c in cause.cases) else cause
+        for cause in causes
+    )
+
+
+def _list_apart(
+    evidence: Evidence, of_loss: Sequence[Explained], causes: Sequence[Explained]
+) -> Sequence[Explained]:
+    """What is wrong with gradients that does not follow from the losses.
+
+    Where replicas differentiate features of each other, a gradient is made of the
+    losses of all: what is wrong with these leaves no factor of its own on it.
+    """
+    if not exchanges(evidence, "features") or any(map(is_vague, of_loss)):
+        return causes
+    return [cause for cause in causes if not is_vague(cause)]
 
 
 def _is_same_factor(cause: Explained, of_loss: Sequence[Explained]) -> bool:

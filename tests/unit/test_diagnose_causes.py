@@ -47,6 +47,19 @@ def test_a_number_of_micro_steps_is_told_from_a_factor(made, ratio, code):
     assert (first.code, first.phase) == (code, "reduced_gradient")
 
 
+def test_a_scale_lies_in_gradients_that_show_it_before_the_loss():
+    evidence = observe(Fault(scale=lambda r, setup: setup.replicas))
+    values = dict(evidence.observed.values)
+    for key in values:
+        if key.phase == "loss" and key.step == 0:
+            values[key] = values[key] / evidence.observed.replicas
+    assert judge(evidence).findings[0].phase == "loss"
+    observed = replace(evidence.observed, values=values)
+    first = judge(replace(evidence, observed=observed)).findings[0]
+    assert (first.code, first.step) == ("loss-not-scaled", 0)
+    assert first.phase == "local_gradient"
+
+
 def test_a_learning_rate_that_starts_otherwise_is_no_average():
     def add_rate(trace, value):
         rate = VariableInfo(path="rate", role="slot", shape=(), dtype="float32")
