@@ -44,9 +44,10 @@ class Led:
 
     def are_near(self, value: Array) -> bool:
         """Whether all copies hold a value."""
-        return all(self._is_near(copy, value) for _, copy in self.copies)
+        return all(self.is_near(copy, value) for _, copy in self.copies)
 
-    def _is_near(self, copy: Array, value: Array) -> bool:
+    def is_near(self, copy: Array, value: Array) -> bool:
+        """Whether one value is another, within the margin."""
         return not measure_error(copy, value, self.margin).wrong
 
     def find_leaders(self) -> dict[int, int]:
@@ -56,7 +57,7 @@ class Led:
         """
         found: dict[int, int] = {}
         for replica, copy in self.copies:
-            near = [r for r, s in enumerate(self.shards) if self._is_near(copy, s)]
+            near = [r for r, s in enumerate(self.shards) if self.is_near(copy, s)]
             if len(near) != 1:
                 return {}
             found[replica] = near[0]
@@ -218,6 +219,9 @@ def _pair_led(evidence: Evidence, led: Led, dtype: str) -> Iterator[Pair]:
         return
     if not found and led.find_leaders():
         found = ways
+    elif not found and whole is not None:
+        # Shards may make up the whole of this variable, whatever the loss is made of.
+        found = [way for way in ways if led.is_near(densify(whole), way)]
     if not found or all(not np.any(shard - led.before) for shard in led.shards):
         return
     for replica, copy in led.copies:

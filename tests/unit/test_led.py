@@ -153,9 +153,38 @@ def test_what_each_replica_leads_for_itself_is_wrong(known: bool) -> None:
     assert "one replica alone" in found.explanation
 
 
+def test_what_two_of_three_lead_is_wrong_where_shards_make_up_the_whole() -> None:
+    """Whatever the loss is made of, and no replica leads it alone."""
+    led = list_led(make_run((0.5, 0.5, 0.0), known=False))
+    assert [c.wrong for c in led] == [True] * 6
+
+
 def test_what_two_of_three_lead_is_not_told_where_one_device_does_not_tell() -> None:
+    """The whole batch gives something else than its shards do together."""
+
+    def lift(trace: Trace) -> Trace:
+        values = dict(trace.values)
+        for key, value in trace.select(variable="moving", replica=WHOLE):
+            values[key] = np.asarray(value + np.float32(key.step >= 0))
+        return replace(trace, values=values)
+
     evidence = make_run((0.5, 0.5, 0.0), known=False)
-    assert list_led(evidence) == []
+    twins = tuple(map(lift, evidence.twins))
+    lifted = replace(evidence, reference=lift(evidence.reference), twins=twins)
+    assert list_led(lifted) == []
+
+
+def test_a_copy_that_stands_still_while_others_move_goes_apart() -> None:
+    evidence = make_run(BY_SIZE, known=True)
+    values = dict(evidence.observed.values)
+    for key in values:
+        if key.variable == "moving" and key.replica == 1 and key.step >= 0:
+            start = evidence.get_before(key.step, "variable", "moving")
+            assert start is not None
+            values[key] = start
+    observed = replace(evidence.observed, values=values)
+    (found,) = judge(replace(evidence, observed=observed)).findings
+    assert (found.code, found.replicas) == ("replicas-diverged", (1,))
 
 
 def test_a_wrong_loss_is_reported_beside_it() -> None:
