@@ -13,7 +13,7 @@ from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_common_ratio
 from distbench.compare.values import Array, densify, take_numbers
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import add_weighted
 from distbench.diagnose.hypotheses.generic import is_sparse
 from distbench.diagnose.names import name_replicas
@@ -54,6 +54,27 @@ def explain_by_missing_sum(context: Context) -> Iterator[Hypothesis]:
             ),
             detail=f"each replica goes on with {words}its own gradient{rest}",
         )
+    yield Hypothesis(
+        code=code,
+        predicted=_predict_rest(context),
+        detail=f"each replica goes on with a part of the sum of its own{rest}: "
+        "together they are what each should have",
+    )
+
+
+def _predict_rest(context: Context) -> dict[int, Array]:
+    """What the other replicas leave of a sum, where they go on with other values.
+
+    Needs no addends, which nobody knows where a replica's own gradient was not seen.
+    """
+    predicted: dict[int, Array] = {}
+    for number, case in context.list_cases():
+        seen = context.evidence.observed.get_replicas(case.key)
+        values = [take_rows(value, case) for value in seen]
+        if any(np.any(value != values[0]) for value in values[1:]):
+            others = [v for r, v in enumerate(values) if r != case.key.replica]
+            predicted[number] = case.expected - np.sum(others, axis=0)
+    return predicted
 
 
 def name_missing_sum(context: Context) -> str:
