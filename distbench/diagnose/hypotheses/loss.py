@@ -281,6 +281,18 @@ def find_penalty(context: Context, case: Pair) -> Array | None:
     return None if pull is None else apply_pull(pull, take_rows(now, case))
 
 
+def _scale_seen(case: Pair, factors: tuple[float, ...]) -> Array | None:
+    """A sum of scaled values, if what was seen makes up the whole without the factors.
+
+    Needs no value of a shard alone, which says nothing where replicas normalise by
+    what all of them measure: Σ seen_r / f_r is due, and Σ seen_r arrives.
+    """
+    if not case.terms or not all(factors):
+        return None
+    over = [1 - 1 / factor for factor in factors]
+    return np.asarray(case.expected + add_weighted(over, case.terms))
+
+
 def _scale_case(
     context: Context, case: Pair, factors: tuple[float, ...], part: float | None
 ) -> Array | None:
@@ -306,7 +318,7 @@ def _scale_case(
         return None
     terms = find_shards(context, case)
     if not terms:
-        return None
+        return _scale_seen(case, factors)
     if context.evidence.shards_known:
         return add_weighted(factors, terms)
     # A program that takes means takes a shard alone for the whole batch, so that its
@@ -319,7 +331,8 @@ def _scale_case(
     )
     errors = [measure_norm(made - case.expected) for made in (shares, means)]
     if min(errors) > _NEAR * max(map(measure_norm, (shares, means, case.expected))):
-        return None  # on one device the shards make up the batch in another way
+        # On one device the shards make up the batch in another way, or not at all.
+        return _scale_seen(case, factors)
     if errors[0] < errors[1]:
         return add_weighted(factors, terms)
     return add_weighted(
