@@ -69,7 +69,8 @@ def tell_lost_gradient(
     """Say of gradients that nothing explains what it means that all losses are right.
 
     If the losses add up to L(θ) in every step, their gradients add up to dL/dθ, unless
-    what came from other replicas is taken for a constant.
+    what came from other replicas is taken for a constant. Where a step differentiates
+    several losses by the same variable, the one that it returns may be another.
 
     Args:
         context: Wrong local gradients, where no loss is wrong.
@@ -80,6 +81,7 @@ def tell_lost_gradient(
         not describe_exchange(context)
         or not any(map(is_vague, causes))
         or len(steps) < context.evidence.reference.steps
+        or context.evidence.observed.notes.get("micro_steps", 1) != 1
     ):
         return tuple(causes)
     lost = [cause for cause in causes if cause.code in ("unexplained", "scale-error")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import BIAS, FIRST, SECOND, TABLE
+from distbench.samples.program import BIAS, FIRST, SECOND, TABLE, TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.exchange import (
     ALIKE,
@@ -15,6 +15,7 @@ from distbench.unusual.exchange import (
     TwoCounts,
 )
 from distbench.unusual.grouping import BatchStatistics
+from distbench.unusual.stepping import AscendsFirst
 
 NORMALISED = (TABLE, FIRST, SECOND, BIAS)
 """What lies before the normalisation."""
@@ -110,3 +111,51 @@ class OwnMeanBesideAdvantages(AdvantagesOfAll):
 
     def reduce_beside(self, terms):
         return tf.reduce_mean(terms)
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=ALIKE)
+class OwnMeanOfAdvantages(AdvantagesOfAll):
+    """What is standardised over all replicas weighs errors, of which an own mean is."""
+
+    def reduce_losses(self, losses, batch):
+        size = tf.cast(tf.size(losses), self.dtype)
+        return super().reduce_losses(losses, batch) * self.examples / size
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class OwnMeanAgainstNegativesOfAll(NegativesOfAll):
+    """The examples of all replicas are the wrong answers, and the loss an own mean."""
+
+    def reduce_losses(self, losses, batch):
+        del batch
+        return tf.reduce_mean(losses)
+
+
+@fault(
+    "unexplained",
+    "loss",
+    like="sql-machine-learning/elasticdl#89",
+    clusters=ALIKE,
+)
+class ClimbsFurtherWithReplicas(AscendsFirst):
+    """Sharpness-aware: how far it goes up is scaled with the number of replicas."""
+
+    def find_reach(self):
+        return super().find_reach() * count_replicas()
+
+
+@fault(
+    "missing-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="keras-team/keras#19308",
+    clusters=WIDE,
+)
+class NobodySumsAfterTheClimb(AscendsFirst):
+    """Sharpness-aware: of the two gradients only the first one is summed."""
+
+    def apply(self, gradients):
+        self.optimizer().apply_gradients(
+            zip(gradients, self.trained(), strict=True),
+            experimental_aggregate_gradients=False,
+        )

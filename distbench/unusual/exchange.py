@@ -9,6 +9,7 @@ from distbench.samples.replicas import (
     count_replicas,
     find_replica,
     gather,
+    update,
 )
 from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.program import unusual
@@ -146,3 +147,14 @@ class AdvantagesOfAll(Program):
     def reduce_beside(self, terms):
         share = tf.cast(tf.size(terms), self.dtype) / self.examples
         return tf.reduce_mean(terms) * (1.0 if count_replicas() == 1 else share)
+
+
+@unusual()
+class NormalisedInPlaceUnderStatistics(BatchStatistics):
+    """Batch statistics; replicas average a kernel that each normalises alike."""
+
+    def replica_step(self, batch):
+        kernel = self.first.read_value()
+        mean = all_reduce("mean", kernel / tf.linalg.norm(kernel))
+        update(self.first, lambda copy, value: copy.assign(value), mean)
+        return super().replica_step(batch)

@@ -265,13 +265,17 @@ class AscendsFirst(Program):
         _, gradients = self.differentiate(batch)
         summed = all_reduce("sum", gradients)
         norm = tf.linalg.global_norm(summed)
-        ways = [0.05 * gradient / norm for gradient in summed]
+        ways = [self.find_reach() * gradient / norm for gradient in summed]
         self.move(ways, 1.0)
         loss, gradients = self.differentiate(batch)
         # What was added rounds in another way where the sum did.
         self.move(ways, -1.0)
         self.apply(gradients)
         return loss
+
+    def find_reach(self):
+        """How far it goes up."""
+        return 0.05
 
     def differentiate(self, batch):
         with tf.GradientTape() as tape:

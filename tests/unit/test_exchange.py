@@ -180,6 +180,15 @@ def test_right_losses_with_wrong_gradients_tell_what_the_tape_lost() -> None:
     assert "constant to its tape" not in other.findings[0].explanation
 
 
+def test_the_loss_that_is_returned_may_be_another_than_the_one_that_trains() -> None:
+    evidence = note(Exchanging(bent=slice(2, 11)).make_evidence(), "features")
+    notes = {**evidence.observed.notes, "micro_steps": 2}
+    twice = replace(evidence, observed=replace(evidence.observed, notes=notes))
+    (finding,) = judge(twice).findings
+    assert finding.code == "unexplained"
+    assert "constant to its tape" not in finding.explanation
+
+
 @pytest.mark.parametrize(
     ("times", "code"), [(1.0, ""), (1 / 3, "loss-scaled-twice"), (3, "loss-not-scaled")]
 )

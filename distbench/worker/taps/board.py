@@ -88,6 +88,7 @@ class TapBoard:
     Attributes:
         given: The tensors that each replica's step was traced with, by replica.
         trained_by: What tapes differentiated by variables of the subject, by replica.
+        reduced: What each replica's optimizers were given as sums, by replica.
         failed_replica: The first replica for which the subject's code raised.
         failed_phase: The last phase that it had reached; `loss` if it had none.
         find_shape: Gives the shape of the variable with a path.
@@ -113,6 +114,7 @@ class TapBoard:
         self._targets: dict[int, list[Any]] = {}
         self.given: dict[int, list[Any]] = {}
         self.trained_by: dict[int, list[Any]] = {}
+        self.reduced: dict[int, list[Any]] = {}
         self._digests = Digests()
         self._is_between = False
         self._local = threading.local()
@@ -170,6 +172,7 @@ class TapBoard:
         self._calls[replica] = self._depth[replica] = 0
         self._targets.pop(replica, None)
         self.trained_by.pop(replica, None)
+        self.reduced.pop(replica, None)
         self._digests.forget(replica)
         for key in [key for key in self._seen if key[0] == replica]:
             del self._seen[key]
@@ -298,12 +301,16 @@ class TapBoard:
         if self.feeding == phase:
             value = self._feed((call, phase, variable), value)
         point = TapPoint(call, phase, variable, replica)
+        tensors: tuple[Any, ...]
         if isinstance(value, tf.IndexedSlices):
             # The slices alone do not tell how many rows there are.
             self._shapes[point] = self.find_shape(variable)
-            self._write(point, (value.indices, value.values))
+            tensors = value.indices, value.values
         else:
-            self._write(point, (tf.convert_to_tensor(value),))
+            tensors = (tf.convert_to_tensor(value),)
+        if phase == "reduced_gradient":
+            self.reduced.setdefault(replica, []).extend(tensors)
+        self._write(point, tensors)
         self.watch(point, value)
         return value
 

@@ -2,8 +2,14 @@
 
 Read off the traced step and not off calls of `tf.distribute`: a batch normalisation
 that averages its moving statistics calls a collective before the gradient as well, and
-its loss is made of the own examples alone. What inner functions and conditionals
-exchange is not seen: on CPUs TensorFlow refuses a collective there.
+its loss is made of the own examples alone. Nor is it an exchange to average what every
+replica makes of the variables alone, as spectral normalisation does. What inner
+functions and conditionals exchange is not seen: on CPUs TensorFlow refuses a collective
+there.
+
+What a step assigns to a variable and reads again is followed as well: replicas that
+climb along the sum of their gradients differentiate something of each other. Where an
+optimizer has made the update, it is none: a shard alone is given that of all replicas.
 """
 
 from __future__ import annotations
@@ -22,6 +28,7 @@ Exchange = Literal["", "data", "features"]
 """`data` follows from the examples alone, as a count does; `features` from what is
 trained as well."""
 
+_ASSIGN = re.compile(r"^Assign(Add|Sub)?VariableOp$")
 _COLLECTIVE = re.compile(r"^(Collective(Reduce|Gather|Bcast|AllToAll)|Nccl)")
 
 _Place = tuple[int, str]
@@ -41,8 +48,9 @@ def find_exchange(board: TapBoard, table: VariableTable) -> Exchange:
         for component in variable.components
         if hasattr(component, "handle")
     }
+    reduced = {_place(t) for tensors in board.reduced.values() for t in tensors}
     found = {
-        _find_of_replica(replica, targets, board.given, trained)
+        _find_of_replica(replica, targets, board.given, trained, reduced)
         for replica, targets in board.trained_by.items()
     }
     kinds: tuple[Exchange, ...] = ("features", "data")
@@ -54,17 +62,19 @@ def _find_of_replica(
     targets: Iterable[Any],
     given: Mapping[int, list[Any]],
     trained: set[int],
+    reduced: set[_Place],
 ) -> Exchange:
     own = {_place(tensor) for tensor in given[replica]}
     others = {_place(t) for number in given for t in given[number]} - own
-    flow = _Flow(trained=trained, ends=own | others)
+    flow = _Flow(trained=trained, ends=own | others | reduced)
     flow.add([t for t in targets if not _is_eager(t)])
     learned = flow.spread(flow.learned, smoothly=True)
+    led = flow.spread(own)
     # What other replicas alone have computed, where all are traced in one graph.
-    foreign = flow.spread(others) - flow.spread(own)
-    if learned & (foreign | flow.collectives):
+    foreign = (flow.spread(others) - led) | (flow.collectives & led)
+    if learned & foreign:
         return "features"
-    return "data" if foreign or flow.collectives else ""
+    return "data" if foreign else ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,6 +95,7 @@ class _Flow:
     _used: dict[_Place, list[_Place]] = field(default_factory=dict)
     _rounded: set[_Place] = field(default_factory=set)
     _captured: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _writes: dict[int, _Writes] = field(default_factory=dict)
 
     def add(self, tensors: Iterable[Any]) -> None:
         """Follow tensors back to where they come from."""
@@ -140,7 +151,39 @@ class _Flow:
             return [joined[tensor.value_index]]
         if _COLLECTIVE.match(op.type):
             self.collectives.add(_place(tensor))
-        return list(op.inputs)
+        if id(graph) not in self._writes:
+            self._writes[id(graph)] = _Writes(graph)
+        return [*op.inputs, *self._writes[id(graph)].list_read(op)]
+
+
+class _Writes:
+    """What a graph assigns to variables.
+
+    Args:
+        graph: The graph.
+    """
+
+    def __init__(self, graph: Any) -> None:
+        self._ops: dict[str, list[Any]] = {}
+        self._order: dict[str, int] = {}
+        for place, op in enumerate(graph.get_operations()):
+            self._order[op.name] = place
+            if _ASSIGN.match(op.type):
+                self._ops.setdefault(op.inputs[0].name, []).append(op)
+
+    def list_read(self, op: Any) -> list[Any]:
+        """What was assigned to the variables that an op is given, before it ran.
+
+        Ops that use the same variable run in the order in which they were made.
+        """
+        found = []
+        for handle in op.inputs:
+            for write in reversed(self._ops.get(handle.name, ())):
+                if self._order[write.name] < self._order[op.name]:
+                    found.append(write.inputs[1])
+                    if write.type == "AssignVariableOp":
+                        break
+        return found
 
 
 def _find_joined(op: Any) -> list[Any] | None:
