@@ -17,6 +17,7 @@ from distbench.launch.process import TaskProcess
 TAIL_LINES = 40
 _TAIL_BYTES = 1 << 16
 _POLL_S = 0.02
+_MODULES = "Extension modules: "
 _KEPT = "\n\t"
 
 _READER = '/launch/channel.py", line '
@@ -125,7 +126,9 @@ def read_tail(path: Path, lines: int = TAIL_LINES) -> str:
             text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return ""
-    return "\n".join(text.splitlines()[-lines:])
+    # After a crash Python lists all of TensorFlow's imports in one line of pages.
+    told = [line for line in text.splitlines() if not line.startswith(_MODULES)]
+    return "\n".join(told[-lines:])
 
 
 class StackRequest:
