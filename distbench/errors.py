@@ -25,6 +25,12 @@ _LACKS = {
     errno.ENFILE: "The machine has no more open files: end other programs.",
     errno.ENOMEM: "Free memory, or raise the limit ('ulimit -v').",
 }
+_NO_THREAD = "can't start new thread"
+"""Python's words for it, of a type that says nothing."""
+_MORE_THREADS = (
+    "End other programs, or raise the limits of processes and memory ('ulimit -u', "
+    "'ulimit -v')."
+)
 
 _LISTED = 12
 """A longer list of names would bury the message."""
@@ -80,6 +86,8 @@ def find_advice(error: BaseException) -> str:
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, MemoryError):
         number = errno.ENOMEM
+    if isinstance(error, RuntimeError) and read_message(error) == _NO_THREAD:
+        return _MORE_THREADS
     return _LACKS.get(number or 0, "")
 
 
