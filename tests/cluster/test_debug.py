@@ -65,6 +65,19 @@ def test_it_stops_at_the_value_and_steps_into_the_users_code(subject: str) -> No
     assert "(Pdb) 0.25" in text
 
 
+def test_a_share_is_shown_once_beside_the_whole_batch(subject: str) -> None:
+    words = (subject, "-c", "mirrored:2", "--variable", "kernel", "--phase")
+    code, text = debug("p tap.of_all.shape\nc\nc\n", *words, "local_gradient")
+    assert code == 0, text
+    assert re.search(r"one device .*, of the same examples\n.*\n  whole batch", text)
+    assert "(Pdb) (3, 2)" in text
+    # Past two taps of the family, and no share any more.
+    code, text = debug("c\nc\nc\n", *words, "reduced_gradient")
+    assert code == 0, text
+    assert text.count("step 0, reduced_gradient of 'kernel'") == 1
+    assert "whole batch" not in text
+
+
 @pytest.mark.nightly
 def test_a_value_that_does_not_come_by_is_bad_usage(subject: str) -> None:
     code, text = debug("", subject, "--variable", "nothing", "-c", "mirrored:2")

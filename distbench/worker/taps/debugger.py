@@ -44,7 +44,8 @@ class Tap:
         replica: Global number of the replica.
         value: What the replica has: an array or a `SparseRows`.
         expected: What one device has; None where it has no such value.
-        of_all: Whether that is of the whole batch, of which a replica has a share.
+        of_all: What one device has of the whole batch, of which a replica has a share;
+            None for what all replicas are to have alike.
         tensor: The value as the subject's code holds it; None for state.
     """
 
@@ -54,7 +55,7 @@ class Tap:
     replica: int
     value: Value
     expected: Value | None
-    of_all: bool = False
+    of_all: Value | None = None
     tensor: Any = None
 
     @property
@@ -75,9 +76,11 @@ class Tap:
         if self.expected is None:
             lines.append("  one device  has no such value")
         else:
-            whose = ", of the whole batch" if self.of_all else ""
+            whose = ", of the same examples" if self.phase in COMPUTED else ""
             lines.append(f"  one device  {_describe(self.expected)}{whose}")
             lines.append(f"  ratio       {self.ratio:.7g}")
+        if self.of_all is not None:
+            lines.append(f"  whole batch {_describe(self.of_all)}")
         return "\n".join(lines)
 
 
@@ -104,6 +107,7 @@ class Debugger:
         self.step = 0
         self.stops = 0
         self.seen: list[tuple[Phase, str]] = []
+        self._shown: dict[tuple[int, int, Phase, str], Any] = {}
 
     def __enter__(self) -> Debugger:
         # As Python, so that a frame of the step holds its values.
@@ -123,14 +127,22 @@ class Debugger:
         if self._is_meant(*here):
             # What a function around the step keeps of this one is no frame of the step.
             frame = _find_frame(sys._getframe(1))
-            value = _read(tensor)
-            self._open(self._make_tap(*here, value, tensor, call=point.call), frame)
+            tap = self._make_tap(*here, _read(tensor), tensor, call=point.call)
+            if self._is_new(tap, point.call):
+                self._open(tap, frame)
 
     def look(self, key: TraceKey, value: Value) -> None:
         """Look at state that a step left."""
         if self._is_meant(key.phase, key.variable, key.replica):
             here = (key.phase, key.variable, key.replica)
             self._open(self._make_tap(*here, value), sys._getframe(1))
+
+    def _is_new(self, tap: Tap, call: int) -> bool:
+        """Whether it is no value that was shown, on its way past another tap."""
+        place = (tap.step, call, tap.phase, tap.variable)
+        before = self._shown.get(place)
+        self._shown[place] = value = _densify(tap.value)
+        return before is None or not np.array_equal(before, value, equal_nan=True)
 
     def _is_meant(self, phase: Phase, variable: str, replica: int) -> bool:
         if (self.step, replica) == (self._stop.step, self._stop.replica):
@@ -153,6 +165,7 @@ class Debugger:
             for r in (replica, WHOLE)
         )
         own, whole = map(self._reference.get, keys)
+        # With one replica the whole batch is its own.
         is_share = phase in COMPUTED and self._reference.replicas > 1
         return Tap(
             step=self.step,
@@ -160,8 +173,8 @@ class Debugger:
             variable=variable,
             replica=replica,
             value=value,
-            expected=whole if own is None else own,
-            of_all=own is None and is_share,
+            expected=whole if own is None and not is_share else own,
+            of_all=whole if is_share else None,
             tensor=tensor,
         )
 
