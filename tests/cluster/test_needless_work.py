@@ -328,6 +328,76 @@ def test_a_model_is_traced_again_only_where_that_may_matter(cluster: str) -> Non
     assert seen[-1]
 
 
+def _find_open_steps() -> dict[str, bool]:
+    """Runs in a task: by program, whether one trace takes its shards of all sizes."""
+    import numpy as np
+    import tensorflow as tf
+
+    from distbench.cluster import ClusterSpec
+    from distbench.scenario import PROGRAM, Scenario
+    from distbench.worker.one_device.probes import Probes
+    from distbench.worker.one_device.reference import Reference
+    from distbench.worker.process.strategies import configure_runtime, make_strategy
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.user_program import UserProgram
+
+    class Weighed:
+        def __init__(self, weigh):
+            self.weigh = weigh
+
+        def build(self, strategy):
+            # Of the first column nothing but rounding has a gradient.
+            self.kernel = tf.Variable(tf.ones([3, 1]), name="kernel")
+
+        def replica_step(self, x):
+            with tf.GradientTape() as tape:
+                scores = tf.nn.softmax(x @ self.kernel + self.kernel[0, 0], axis=0)
+                loss = tf.reduce_sum(scores * x) * self.weigh(x)
+            (gradient,) = tape.gradient(loss, [self.kernel])
+            context = tf.distribute.get_replica_context()
+            total = context.all_reduce("sum", gradient)
+            self.kernel.assign_sub(0.1 * total)
+            return loss
+
+        def variables(self):
+            return [self.kernel]
+
+        def optimizer(self):
+            return ()
+
+        def data(self, step):
+            return np.random.default_rng(step).normal(size=(16, 3)).astype("float32")
+
+    weights = {
+        "a constant": lambda x: 1 / 16,
+        "a static size or another": lambda x: 1 / (x.shape[0] or 16),
+        "a static size": lambda x: 1 / x.shape[0],
+        "a random number": lambda x: tf.random.uniform([], 1.0, 1.5),
+    }
+    spec = ClusterSpec.parse("one@cpu")
+    configure_runtime(spec, 0)
+    strategy = make_strategy(spec)
+    found = {}
+    for name, weigh in weights.items():
+        scenario = Scenario(target="x", workload=PROGRAM, cluster="mirrored:2")
+        session = Session(UserProgram(Weighed(weigh)), strategy, spec, spec.tasks[0])
+        reference = Reference(session, scenario, 2)
+        recorded = reference.record("bounded")
+        step = Probes(reference)._find_open_step(recorded)
+        found[name] = step is not None
+    return found
+
+
+def test_doubled_shards_share_a_trace_where_the_program_does_not_mind() -> None:
+    (found,) = distbench.run(_find_open_steps, "one").values()
+    assert found == {
+        "a constant": True,
+        "a static size or another": False,
+        "a static size": False,
+        "a random number": False,
+    }
+
+
 def _see_what_was_asked() -> dict[str, bool]:
     """Runs in a task: what its fork server has asked, by what it has asked of."""
     import _abc

@@ -90,8 +90,8 @@ class ReferenceJobs:
                 write_trace(twin, folder, f"twin-{tier}-{number}")
             twins[tier] = len(copies)
         tier = payload["tiers"][0]
-        probes = dict(Probes(reference).record(tier))
         recorded = read_reference(payload, tier)
+        probes = dict(Probes(reference).record(tier, recorded))
         distinct = replay.add_repeated_rows(tier, recorded)
         if distinct is None:
             replay.trace_ahead(tier, recorded)

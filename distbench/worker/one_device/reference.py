@@ -74,7 +74,7 @@ class Reference:
         self.shard_step = (
             session.make_step(function) if program.shards_known else self._whole
         )
-        self.narrowest, self._draws = find_narrowest(graph), find_draws(graph)
+        self.narrowest, self.draws = find_narrowest(graph), find_draws(graph)
         self.torn = find_torn(graph, session.table)
         self.initial = session.read_state()
         self._left_out = LeftOut(session, scenario.injected, function)
@@ -202,7 +202,7 @@ class Reference:
             places=[session.program.find_place(s) for s in range(len(digests))],
             left_out=[session.program.count_left_out(s) for s in range(len(digests))],
             narrowest=self.narrowest,
-            draws=self._draws,
+            draws=self.draws,
         )
 
     @property
@@ -218,6 +218,11 @@ class Reference:
         """
         own = self._own_starts[tier][step][replica]
         self.session.restore_state({**self.starts[tier][step], **own})
+
+    @property
+    def updates_often(self) -> bool:
+        """Whether a step updates several times, as that of a GAN does."""
+        return any(self._handed)
 
     def _put_away(self, state: State) -> State:
         """The same, of which no large array stays in memory."""

@@ -43,7 +43,7 @@ def are_near(
             in a trace as the float32 that it widens to.
         part: As what part of the left one the right one is meant.
     """
-    wide = _widen(left) * part, _widen(right)
+    wide = widen(left) * part, widen(right)
     if wide[0].shape != wide[1].shape:
         return False
     kept = left.values if isinstance(left, SparseRows) else left
@@ -58,15 +58,15 @@ def fit_part(left: Value | None, right: Value | None) -> float:
     """As what part of one value another is nearest to it; 1 where nothing tells."""
     if left is None or right is None:
         return 1.0
-    wide = _widen(left), _widen(right)
+    wide = widen(left), widen(right)
     size = float(np.vdot(wide[0], wide[0]))
     if wide[0].shape != wide[1].shape or size == 0:
         return 1.0
     return float(np.vdot(*wide)) / size
 
 
-def _widen(value: Value) -> npt.NDArray[np.float64]:
-    """In float64, and dense."""
+def widen(value: Value) -> npt.NDArray[np.float64]:
+    """A value in float64, and dense."""
     dense = value.to_dense() if isinstance(value, SparseRows) else value
     return np.asarray(dense, np.float64)
 

@@ -119,6 +119,7 @@ class FaultyStep:
     ) -> None:
         self._session = session
         self._step = session.make_step(function)
+        self.any_size = self._step.any_size
         self._lost = {fault.rank for fault in faults if fault.kind == "drop"}
         meant = [fault for fault in faults if fault.kind in OF_GRADIENTS]
         if as_whole:

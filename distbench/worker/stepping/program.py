@@ -58,16 +58,21 @@ class Program:
         raise NotImplementedError
 
     def make_step(
-        self, session: Session, function: Callable[[Any], Any] | None = None
+        self,
+        session: Session,
+        function: Callable[[Any], Any] | None = None,
+        *,
+        any_size: bool = False,
     ) -> Step:
         """A step with a trace of its own.
 
         Args:
             session: Where it is to run.
             function: What each replica runs; by default `replica_step`.
+            any_size: Whether to trace it once for batches of all sizes.
         """
         kind = ScheduledStep if session.spec.kind == "ps" else ReplicaStep
-        return kind(session, function or self.replica_step)
+        return kind(session, function or self.replica_step, any_size=any_size)
 
     def local_step(self, batch: Any) -> Any:
         """One replica's loss and local gradients; by default all of its step."""

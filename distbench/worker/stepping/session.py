@@ -119,13 +119,21 @@ class Session:
                 self.board.failed_phase or place, self.board.failed_replica
             ) from error
 
-    def make_step(self, function: Callable[[Any], Any] | None = None) -> Step:
+    def make_step(
+        self,
+        function: Callable[[Any], Any] | None = None,
+        *,
+        any_size: bool = False,
+    ) -> Step:
         """A step with a trace of its own: what it traced is not shared with another.
 
         Args:
             function: What each replica runs; by default the program's whole step.
+            any_size: Whether to trace it once for batches of all sizes, which a program
+                may refuse; it always is where they vary.
         """
-        return self.program.make_step(self, function)
+        any_size |= self.varies
+        return self.program.make_step(self, function, any_size=any_size)
 
     def watch(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """What a replica runs, with an eye on which replica it is and what it did."""

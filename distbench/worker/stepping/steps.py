@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 
 class Step(Protocol):
-    """A step with a trace of its own, run on one global batch after the other."""
+    """A step with a trace of its own, run on one global batch after the other.
+
+    Attributes:
+        any_size: Whether it is traced once for batches of all sizes.
+    """
+
+    any_size: bool
 
     def trace(self, shards: Sequence[Any]) -> tf.Graph:
         """Trace without running, so that all variables exist; returns the graph."""
@@ -39,9 +45,13 @@ class ReplicaStep:
     Args:
         session: Whose strategy, and whose taps.
         function: Takes a shard and returns a replica's loss.
+        any_size: See `Step`.
     """
 
-    def __init__(self, session: Session, function: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, session: Session, function: Callable[[Any], Any], *, any_size: bool
+    ) -> None:
+        self.any_size = any_size
         watched = session.watch(function)
 
         def replica_step(batch: Any) -> Any:
@@ -68,22 +78,24 @@ class ReplicaStep:
 
     def _trace(self, batch: Any) -> Any:
         """What a batch runs: a concrete function."""
-        if self._session.varies:
+        if self.any_size:
             batch = tf.nest.map_structure(_describe_any_size, batch)
         return self._function.get_concrete_function(batch)
 
     def _choose(self, batch: Any) -> Any:
         """What to call with a batch."""
         # Op by op there is no trace.
-        is_fixed = not self._session.varies or tf.config.functions_run_eagerly()
+        is_fixed = not self.any_size or tf.config.functions_run_eagerly()
         return self._function if is_fixed else self._trace(batch)
 
 
 class ScheduledStep(ReplicaStep):
     """A coordinator schedules the step on one of the workers: one at a time."""
 
-    def __init__(self, session: Session, function: Callable[[Any], Any]) -> None:
-        super().__init__(session, function)
+    def __init__(
+        self, session: Session, function: Callable[[Any], Any], *, any_size: bool
+    ) -> None:
+        super().__init__(session, function, any_size=any_size)
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(
             session.strategy
         )

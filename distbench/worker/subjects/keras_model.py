@@ -107,6 +107,8 @@ class KerasModelProgram(Program):
         self,
         session: Session,
         function: Callable[[Any], Any] | None = None,  # noqa: ARG002  # no part of it
+        *,
+        any_size: bool = False,  # noqa: ARG002  # neither has that
     ) -> Step:
         """See `Program`; Keras decides what a replica runs."""
         if not self._is_watched and session.tapped:
@@ -274,6 +276,9 @@ class KerasModelProgram(Program):
 
 class FitStep:
     """A call of `fit` on one batch, with a train function of its own."""
+
+    any_size = False
+    """Keras traces it for what it is given."""
 
     def __init__(self, session: Session, model: Any) -> None:
         self._session = session
