@@ -8,7 +8,7 @@ from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import DENSE, TRAINED, OwnReduction, Program
 from distbench.samples.replicas import all_reduce, count_replicas, gather
-from distbench.unusual.stepping import InTurn
+from distbench.unusual.stepping import InTurn, MicroSteps
 
 EMBEDDING = ("table", "kernel", "bias")
 _CLIP = "clip-before-reduction"
@@ -30,6 +30,20 @@ class GlobalNormClipped(Program):
 
     def transform(self, gradients):
         return tf.clip_by_global_norm(gradients, 0.05)[0]
+
+
+@fault(
+    _CLIP,
+    "local_gradient",
+    TRAINED,
+    like="LeelaChessZero/lczero-training#162",
+    clusters=WIDE,
+)
+class MicroStepsClipped(MicroSteps):
+    """What a replica adds up in micro-steps is clipped before the optimizer sums."""
+
+    def apply(self, gradients):
+        super().apply(tf.clip_by_global_norm(gradients, 0.05)[0])
 
 
 @fault(_CLIP, _PHASE, TRAINED[:-1], like="LeelaChessZero/lczero-training#162")

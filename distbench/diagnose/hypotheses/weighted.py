@@ -128,13 +128,16 @@ def _measure(due: Array, terms: Sequence[Array]) -> float:
 def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
     """The shards of a step count otherwise than they should: w_r, fitted to it.
 
-    What they should count is fitted as well, so the shards must make up the batch.
+    What they should count is fitted as well, so the shards must make up the batch. If
+    each brings what it gives alone, and all are as long as the whole, they were brought
+    to one length, as by a clip.
     """
     if not context.root or context.replicas == 1 or context.evidence.shards_known:
         return
     predicted: dict[int, Array] = {}
     words = ""
     wrong: set[int] = set()
+    limits: list[float | None] = []
     for cases in context.list_steps().values():
         terms = {number: find_shards(context, case) for number, case in cases}
         if not all(terms.values()):
@@ -151,12 +154,34 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
         off = np.abs(weights - wanted)
         wrong |= set(np.flatnonzero(off > _NEAR * np.max(np.abs(wanted))).tolist())
         words = words or f"{_list(weights)} in place of {_list(wanted)}"
+        is_alone = np.allclose(weights, 1.0, rtol=0.0, atol=_NEAR)
+        limits.append(_find_length(due) if is_alone else None)
+    found = [limit for limit in limits if limit is not None]
+    if len(found) == len(limits) > 0 and np.ptp(found) <= _NEAR * max(found):
+        yield Hypothesis(
+            code="clip-before-reduction",
+            predicted=predicted,
+            detail="every replica brings the norm of its gradients, all together, to "
+            f"{found[0]:.6g} before they are added up, as a clip does, and one device "
+            "that of the global batch",
+        )
     yield Hypothesis(
         code="scale-error",
         predicted=predicted,
         detail=f"what the shards give alone counts {words}",
         replicas=tuple(sorted(wrong)) or None,
     )
+
+
+def _find_length(rows: Sequence[Row]) -> float | None:
+    """The norm that the gradients of each shard have, and those of the whole."""
+    parts = zip(*(row.features for row in rows), strict=True)
+    wholes = [row.target for row in rows]
+    lengths = [
+        float(np.sqrt(sum(np.sum(np.square(value)) for value in values)))
+        for values in (wholes, *parts)
+    ]
+    return lengths[0] if np.ptp(lengths) <= _NEAR * max(lengths) else None
 
 
 def _list(weights: Array) -> str:
