@@ -58,9 +58,9 @@ class Evidence:
         turns: The single-device update fed with the observed reduced gradient of one
             replica after the other in one step, where all share their variables: the
             state that this leaves, as replica 0. None where it is of no interest.
-        apart: The single-device update fed with each replica's own gradients, of which
-            the reduced ones tell what is done to a gradient on its way. None where
-            nothing is.
+        apart: The single-device step fed with each replica's own gradients: the reduced
+            ones tell what is done to a gradient on its way, the state what a rule keeps
+            of them before the sum. None where nothing is.
         op_by_op: The replay of the reduced gradients with nothing compiled. Which ops
             XLA joins, and so which results it does not round, depends on all that it
             compiles together, which differs between a cluster and one device. None

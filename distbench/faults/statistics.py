@@ -35,3 +35,20 @@ class LargestOfOwnGradients(TracksTheNorm):
     def measure(self, gradients):
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return tf.reduce_max([tf.reduce_max(tf.abs(gradient)) for gradient in dense])
+
+
+@fault(
+    "slot-from-local-gradient",
+    "slot",
+    ("running",),
+    like="deepspeedai/DeepSpeed#490",
+    clusters=WIDE,
+    workload="embedding",
+)
+@optimizer("SGD", 0.05)
+class FourthPowersOfOwnGradients(TracksTheNorm):
+    """The same with a norm of fourth powers, which nobody foretells."""
+
+    def measure(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return tf.add_n([tf.reduce_sum(gradient**4) for gradient in dense]) ** 0.25

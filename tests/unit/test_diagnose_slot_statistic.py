@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from planted_case import check_passed
@@ -9,6 +11,7 @@ from swept import swept
 from training_simulator import KERNEL, Fault, Rule, observe, to_array
 
 from distbench.diagnose.judge import judge
+from distbench.trace import TraceKey
 
 
 def measure_norm(gradients):
@@ -102,6 +105,40 @@ def test_products_of_own_gradients_are_told(statistic, combine, words):
     assert finding.variables == ("running",)
     assert words in finding.explanation
     assert finding.confidence > 0.999
+
+
+def weigh(gradients):
+    """A statistic that nobody foretells: how far the step goes in some direction."""
+    kernel = to_array(gradients[KERNEL])
+    return np.sum(np.cos(np.arange(kernel.size)) * kernel.ravel() ** 3)
+
+
+@pytest.mark.parametrize(
+    ("combine", "words"),
+    [
+        (lambda own, r: own[1], "the gradients of replica 1"),
+        (lambda own, r: np.mean(own), "averaged"),
+    ],
+    ids=["one", "mean"],
+)
+def test_any_statistic_of_own_gradients_is_told_by_one_device(combine, words):
+    """It is fed with each replica's own ones."""
+    rule = Rule(statistic=weigh)
+    evidence = observe(keep_own(combine), rule=rule, replicas=3, steps=2)
+    reference, observed = evidence.reference, evidence.observed
+    values = {}
+    for step in range(2):
+        before = evidence.get_before(step, "slot", "running")
+        for replica in range(3):
+            found = observed.select(step=step, phase="local_gradient", replica=replica)
+            taken = weigh({key.variable: value for key, value in found})
+            key = TraceKey(step=step, phase="slot", variable="running", replica=replica)
+            values[key] = rule.average(before, taken)
+    assert judge(evidence).findings[0].code == "hyperparameter-differs"
+    apart = replace(reference, values=values)
+    (finding,) = judge(replace(evidence, apart=apart)).findings
+    assert (finding.code, finding.phase) == ("slot-from-local-gradient", "slot")
+    assert words in finding.explanation
 
 
 @pytest.mark.first(2)

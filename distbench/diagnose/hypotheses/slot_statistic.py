@@ -17,6 +17,7 @@ from distbench.compare.values import (
     take_numbers,
 )
 from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.hypotheses.overflow import is_applied_to_some
 from distbench.trace import WHOLE, TraceKey, Value
 
 _ALL = 1e-5
@@ -69,6 +70,30 @@ def explain_by_local_statistic(context: Context) -> Iterator[Hypothesis]:
             yield from _feed_own(context, statistic, rules)
 
 
+def explain_by_unknown_statistic(context: Context) -> Iterator[Hypothesis]:
+    """A slot keeps something of each replica's own gradients, whatever that is.
+
+    One device is fed with them. Where it keeps something of the sum as well, nothing
+    changes with what it is fed.
+    """
+    apart = context.evidence.apart
+    if context.phase != "slot" or context.replicas == 1 or apart is None:
+        return
+    for who, combine in _list_weighted(context.replicas):
+        predicted = {}
+        for number, case in context.list_cases():
+            own = [densify(value) for value in apart.get_replicas(case.key)]
+            is_known = not is_applied_to_some(context, case.key.step)
+            if len(own) == context.replicas and is_known:
+                predicted[number] = combine(own, case.key.replica)
+        yield Hypothesis(
+            code="slot-from-local-gradient",
+            predicted=predicted,
+            detail=f"it keeps what one device makes of {who}, not of the reduced "
+            "gradient",
+        )
+
+
 def _feed_own(
     context: Context, statistic: Statistic, rules: Mapping[str, SlotRule]
 ) -> Iterator[Hypothesis]:
@@ -107,14 +132,26 @@ def _settle(context: Context, predicted: dict[int, Array]) -> dict[int, Array]:
     return predicted
 
 
-def _list_combinations(
+def _list_weighted(
     replicas: int,
 ) -> Iterator[tuple[str, Callable[[Sequence[Array], int], Array]]]:
+    """What may be made of states as well, which have a share of the old one in each."""
     yield "each replica's own gradients", lambda own, r: own[r]
     yield (
         "the replicas' own gradients, averaged",
         lambda own, _: np.asarray(np.mean(own, axis=0)),
     )
+    for one in range(min(replicas, 8)):
+        yield (
+            f"the gradients of replica {one}",
+            lambda own, _, k=one: own[k],  # type: ignore[misc]
+        )
+
+
+def _list_combinations(
+    replicas: int,
+) -> Iterator[tuple[str, Callable[[Sequence[Array], int], Array]]]:
+    yield from _list_weighted(replicas)
     yield (
         "the replicas' own gradients, added up",
         lambda own, _: np.asarray(np.sum(own, axis=0)),
@@ -127,11 +164,6 @@ def _list_combinations(
         "the replicas' own gradients, the largest",
         lambda own, _: np.asarray(np.max(own, axis=0)),
     )
-    for one in range(min(replicas, 8)):
-        yield (
-            f"the gradients of replica {one}",
-            lambda own, _, k=one: own[k],  # type: ignore[misc]
-        )
 
 
 def _list_statistics() -> Iterator[Statistic]:

@@ -230,7 +230,11 @@ def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
         words = "as it was there, while other replicas' slots take the update"
     yield Hypothesis(
         code=code,
-        predicted={number: find_base(case) for number, case in context.list_cases()},
+        predicted={
+            number: find_base(case)
+            for number, case in context.list_cases()
+            if not is_applied_to_some(context, case.key.step)
+        },
         detail=f"the slot stays {words}",
     )
 

@@ -145,7 +145,11 @@ class ReferenceJobs:
         traces: dict[str, Sequence[Trace | None]] = {
             "repeated": followed.repeated,
             "turns": [followed.turns],
-            "apart": [replay.change_apart(tier, recorded, observed)],
+            "apart": [
+                replay.change_apart(
+                    tier, recorded, observed, is_explained=followed.is_explained
+                )
+            ],
             "op_by_op": [followed.op_by_op],
             "reruns": reruns,
             "earlier": rerun_earlier(reference, tier, observed, recorded),

@@ -109,23 +109,24 @@ class Replay:
             )
 
     def change_apart(
-        self, tier: Tier, reference: Trace, observed: Trace
+        self, tier: Tier, reference: Trace, observed: Trace, *, is_explained: bool
     ) -> Trace | None:
-        """What one device hands on of each replica's own gradients.
+        """What one device makes of each replica's own gradients.
 
-        None where it hands on its own as they are.
+        None where it hands on its own as they are, and the cluster's state is known.
 
         Args:
             tier: Which one.
             reference: What one device recorded in it.
             observed: What the cluster recorded.
+            is_explained: Whether its state is what follows from its reduced gradients.
         """
         if tier == "free" or not self.reference.session.tapped:
             return None
         chosen = Selection(phase="local_gradient", replica=WHOLE)
         computed = Values(reference.values).keep(chosen.has)
         handed = _take_reduced(reference)
-        if all(
+        if is_explained and all(
             are_equal(handed.get(replace(key.at(0), phase="reduced_gradient")), value)
             for key, value in computed.items()
         ):
