@@ -101,11 +101,40 @@ class Context:
     def find_terms(self, case: Pair) -> tuple[Array, ...]:
         """The replicas' own gradients of a value, in its rows.
 
-        Observed ones if they were seen, else those of the reference's shards.
+        Observed ones if they were seen, else those of the reference's shards; or what
+        one device makes of them on their way, if that is linear.
         """
+        if self.is_changed_linearly(case):
+            return self.find_changed(case)
         if case.terms and case.against != DIRECTION:
             return tuple(case.terms)
         return self.find_terms_of(case, case.key.variable)
+
+    def find_changed(self, case: Pair) -> tuple[Array, ...]:
+        """What one device hands on of the replicas' own gradients, in a case's rows.
+
+        Empty where it hands on what its tape gave, as far as was asked.
+        """
+        apart = self.evidence.apart
+        if self.phase != "reduced_gradient" or apart is None:
+            return ()
+        return self.work_out(
+            ("changed", case.key, case.against),
+            lambda: tuple(take_rows(v, case) for v in apart.get_replicas(case.key)),
+        )
+
+    def is_changed_linearly(self, case: Pair) -> bool:
+        """Whether what one device hands on of each adds up to what it does of all."""
+        changed = self.find_changed(case)
+        return bool(changed) and self.work_out(
+            ("linear", case.key, case.against),
+            lambda: bool(
+                np.all(
+                    np.abs(np.sum(changed, axis=0) - case.expected)
+                    <= find_rounding(case, changed)
+                )
+            ),
+        )
 
     def find_terms_of(
         self, case: Pair, variable: str, step: int | None = None
@@ -234,8 +263,21 @@ def find_tolerance(case: Pair, replicas: int) -> Array | float:
     handful of rounded operations on each addend: a few units in the last place of the
     largest one for each replica, beside what a correct value may deviate.
     """
-    sizes = [measure_size(case.observed), measure_size(case.expected)]
-    sizes.append(sum(measure_size(term) for term in case.terms))
-    u = find_roundoff(case.dtype)
     bound = np.where(np.isfinite(case.margin.bound), case.margin.bound, 0.0)
-    return np.asarray(4 * bound + 8 * (replicas + 1) * u * max(sizes))
+    return np.asarray(4 * bound + find_rounding(case, case.terms, replicas))
+
+
+def find_rounding(
+    case: Pair, terms: Sequence[Array], replicas: int | None = None
+) -> float:
+    """The part of it that is the rounding of a value and its addends.
+
+    Args:
+        case: The value.
+        terms: Its addends.
+        replicas: How many there may be, if not as many as are given.
+    """
+    sizes = [measure_size(case.observed), measure_size(case.expected)]
+    sizes.append(sum(measure_size(term) for term in terms))
+    count = len(terms) if replicas is None else replicas
+    return 8 * (count + 1) * find_roundoff(case.dtype) * max(sizes)

@@ -283,6 +283,21 @@ class SentInBfloat(OwnReduction):
 
 
 @fault(
+    "lower-precision",
+    _PHASE,
+    TRAINED,
+    like="horovod/horovod#3786",
+    warning=True,
+)
+class SentInHalfAfterScaling(Program):
+    """Gradients are multiplied before they become float16, and divided after it."""
+
+    def transform(self, gradients):
+        dense = [3.0 * tf.convert_to_tensor(g) for g in gradients]
+        return [tf.cast(tf.cast(g, tf.float16), tf.float32) / 3.0 for g in dense]
+
+
+@fault(
     "weight-decay-repeated",
     _PHASE,
     EMBEDDING,

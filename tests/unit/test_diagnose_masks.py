@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from training_simulator import Fault, observe
+from training_simulator import Fault, add_up, clip_norm, observe
 from wrong_steps import each, feed_back
 
 from distbench.compare.measure import BITWISE
@@ -103,3 +104,53 @@ def test_what_one_device_does_to_a_gradient_is_known_of_each_replicas(
     assert first.phase == "reduced_gradient"
     assert (first.code == "nonlinear-before-reduction") == seen
     assert ("what one device does to the sum" in first.explanation) == seen
+
+
+def centre(gradients: dict[str, Array]) -> dict[str, Array]:
+    return {k: (v - v.mean()).astype(v.dtype) for k, v in gradients.items()}
+
+
+def round_half(value: Array) -> Array:
+    return value.astype(np.float16).astype(value.dtype)
+
+
+@pytest.mark.parametrize(
+    ("send", "narrow", "code"),
+    [
+        (lambda v: clip_norm(v, 0.2), False, "clip-before-reduction"),
+        (lambda v: v * (np.abs(v) > 0.1), False, "nonlinear-before-reduction"),
+        (round_half, False, "lower-precision"),
+        (round_half, True, "lower-precision"),
+    ],
+    ids=["clip", "mask", "half", "half-on-one-device-too"],
+)
+def test_what_is_done_behind_a_linear_change_is_told(
+    send: Callable[[Array], Array], narrow: bool, code: str
+) -> None:
+    """One device centres its gradients, and may send them in a narrow dtype as well."""
+
+    def change(gradients: dict[str, Array]) -> dict[str, Array]:
+        made = centre(gradients)
+        return {k: round_half(v) for k, v in made.items()} if narrow else made
+
+    def reduce(locals_: list[dict[str, Array]], step: int) -> list[dict[str, Array]]:
+        sent = [{k: send(v) for k, v in change(g).items()} for g in locals_]
+        return [add_up(sent)] * len(locals_)
+
+    evidence = observe(
+        Fault(reduce=reduce), alone=change, sparse=False, steps=2, replicas=3
+    )
+    observed = evidence.observed
+    handed: dict[TraceKey, Array] = {}
+    for step in range(2):
+        for replica in range(3):
+            select = observed.select(step=step, phase="local_gradient", replica=replica)
+            found = dict(select)
+            made = change({key.variable: value for key, value in found.items()})
+            handed |= {
+                replace(key, phase="reduced_gradient"): made[key.variable]
+                for key in found
+            }
+    first = judge(replace(evidence, apart=replace(observed, values=handed))).findings[0]
+    assert first.code == code
+    assert first.warning == (code == "lower-precision")

@@ -118,10 +118,13 @@ class GlobalNorm:
         at, replica = source.case.key, source.replicas[place]
         known = (at.step, at.call if self._of_call else 0, replica)
         if known not in self._known:
-            traces = [self._context.evidence.observed, self._context.evidence.reference]
+            key = replace(at, phase="local_gradient", replica=replica)
+            evidence = self._context.evidence
+            traces = [evidence.observed, evidence.reference]
             if self._context.phase == "local_gradient":
                 traces.reverse()
-            key = replace(at, phase="local_gradient", replica=replica)
+            elif evidence.apart and self._context.is_changed_linearly(source.case):
+                key, traces = replace(at, replica=replica), [evidence.apart]
             norms = (self._measure(trace, key) for trace in traces)
             self._known[known] = next((n for n in norms if n > 0), 0.0)
         return self._known[known]

@@ -39,11 +39,14 @@ class Rounded:
         value: The sum of the rounded addends.
         is_told: Whether the bits tell that it was.
         is_open: Whether it may have been, and was multiplied by a number since.
+        is_due: Whether it is the plain sum of what each replica hands on, and what
+            one device hands on is rounded as well.
     """
 
     value: Array
     is_told: bool = False
     is_open: bool = False
+    is_due: bool = False
 
 
 def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
@@ -77,6 +80,7 @@ def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
                 code="lower-precision",
                 predicted=predicted,
                 detail=f"the values were rounded to {dtype} on the way",
+                of_due=any(rounded.is_due for rounded in found.values()),
             )
 
 
@@ -103,6 +107,8 @@ def _keeps_norms(context: Context, found: Mapping[int, Rounded]) -> bool:
 def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Rounded | None:
     gradients = case.key.phase in SUMMED
     terms = context.find_terms(case) if gradients else ()
+    if _sums_narrow(context, case, dtype):
+        return Rounded(value=case.observed, is_told=True, is_due=True)
     addends = terms or (case.expected,)
     rounded = np.asarray(sum(round_to(term, dtype) for term in addends))
     if np.array_equal(round_to(rounded, case.dtype), case.observed):
@@ -125,34 +131,72 @@ def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Rounded
     bound = bound + np.where(np.isfinite(case.margin.bound), case.margin.bound, 0.0)
     if np.any(np.abs(case.observed - scale * total) > bound):
         return None
-    # One device may round its own sum as well, so what tells is what went in.
-    if terms:
-        keys = [
-            replace(case.key, phase="local_gradient", replica=replica)
-            for replica in range(context.replicas)
-        ]
-        sources = _find_raw(context.evidence.observed, keys)
-    else:
-        keys = [case.key, replace(case.key, replica=WHOLE)]
-        sources = _find_raw(context.evidence.reference, keys[:1])
-        if sources is None:
-            sources = _find_raw(context.evidence.reference, keys[1:])
-    given = total if sources is None else sources
-    # Numbers of a grid have zeros without being rounded, and so has what is right.
-    spare = np.log2(u / find_roundoff(case.dtype))
-    spare = -np.log2(max(_count_share(given, dtype), 2.0**-spare))
+    given = _find_given(context, case) if terms else _find_due(context, case)
+    return _tell_by_bits(
+        Rounded(value=rounded, is_open=scale != 1),
+        seen,
+        total if given is None else given,
+        dtype,
+        find_roundoff(case.dtype),
+    )
+
+
+def _tell_by_bits(
+    rounded: Rounded, seen: Array | None, given: Array, dtype: str, own: float
+) -> Rounded:
+    """Whether the numbers that were seen are narrow, and those that went in are not.
+
+    One device may round its own sum as well, so what tells is what went in.
+
+    Args:
+        rounded: Open, if the numbers were multiplied by one of them.
+        seen: The numbers, if they were recorded.
+        given: What went in.
+        dtype: The narrow dtype.
+        own: Unit roundoff of the wider one.
+    """
     if seen is None:
-        return Rounded(value=rounded)
-    if scale == 1:
-        is_told = is_representable(seen, dtype, spare) and not is_representable(
-            given, dtype, spare
+        return replace(rounded, is_open=False)
+    if rounded.is_open:
+        is_open = _is_multiple(seen, dtype, own) and not _is_multiple(given, dtype, own)
+        bits = _count_bits(seen, dtype, own)
+        return replace(
+            rounded, is_told=is_open and bits >= _ENOUGH_BITS, is_open=is_open
         )
-        return Rounded(value=rounded, is_told=is_told)
-    own = find_roundoff(case.dtype)
-    if not _is_multiple(seen, dtype, own) or _is_multiple(given, dtype, own):
-        return Rounded(value=rounded)
-    bits = _count_bits(seen, dtype, own)
-    return Rounded(value=rounded, is_told=bits >= _ENOUGH_BITS, is_open=True)
+    # Numbers of a grid have zeros without being rounded, and so has what is right.
+    spare = np.log2(find_roundoff(dtype) / own)
+    spare = -np.log2(max(_count_share(given, dtype), 2.0**-spare))
+    return replace(
+        rounded,
+        is_told=is_representable(seen, dtype, spare)
+        and not is_representable(given, dtype, spare),
+    )
+
+
+def _sums_narrow(context: Context, case: Pair, dtype: str) -> bool:
+    """Whether what each replica hands on is rounded, and is so on one device as well.
+
+    The sum of what is made of each is then no more than that rounding from what is made
+    of the sum, whatever is done to a gradient besides.
+    """
+    changed = context.find_changed(case)
+    if not changed:
+        return False
+    u, own = find_roundoff(dtype), find_roundoff(case.dtype)
+    magnitude = np.asarray(sum(np.abs(term) for term in changed))
+    bound = bound_sum(magnitude, len(changed) + 1, u) + len(changed) * _SMALLEST[dtype]
+    total = np.asarray(sum(changed))
+    if np.any(np.abs(case.observed - total) > bound) or np.any(
+        np.abs(case.expected - total) > bound
+    ):
+        return False
+    given = _find_given(context, case)
+    sent = np.concatenate([term.ravel() for term in changed])
+    return (
+        _count_bits(sent, dtype, own) >= _ENOUGH_BITS
+        and _is_multiple(sent, dtype, own)
+        and (given is None or not _is_multiple(given, dtype, own))
+    )
 
 
 def _find_scale(expected: Array, total: Array, bound: Array) -> float:
@@ -196,8 +240,24 @@ def _count_bits(values: Array, dtype: str, own: float) -> float:
 
 
 def _list_kinds(dtype: str) -> Array:
-    """The numbers of a dtype from 1 to 2."""
-    return np.arange(1.0, 2.0, 2 * find_roundoff(dtype))
+    """The numbers of a dtype between two powers of two; far smaller ones are normal."""
+    return 2.0**14 * np.arange(1.0, 2.0, 2 * find_roundoff(dtype))
+
+
+def _find_given(context: Context, case: Pair) -> Array | None:
+    """The numbers of all replicas' own gradients, as they were recorded."""
+    keys = [
+        replace(case.key, phase="local_gradient", replica=replica)
+        for replica in range(context.replicas)
+    ]
+    return _find_raw(context.evidence.observed, keys)
+
+
+def _find_due(context: Context, case: Pair) -> Array | None:
+    """The numbers that one device has in the place of a value."""
+    keys = [case.key, replace(case.key, replica=WHOLE)]
+    found = (_find_raw(context.evidence.reference, (key,)) for key in keys)
+    return next((numbers for numbers in found if numbers is not None), None)
 
 
 def _find_raw(trace: Trace, keys: Sequence[TraceKey]) -> Array | None:
