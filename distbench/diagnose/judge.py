@@ -119,7 +119,7 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
         others.append((reading, other))
     found = _find_told(others)
     is_measure = whole.has_right_losses or exchanges(evidence, "data")
-    if found is not None and found[1].status is not Status.FAIL and not is_measure:
+    if found is not None and not is_measure and _says_all(found[1], whole):
         # Nothing explains what is wrong with such a whole, and of a large model to find
         # that out takes longer than all the rest.
         return found[1]
@@ -150,6 +150,18 @@ def _find_told(
 def _is_open(judgement: Judgement) -> bool:
     """Whether another reading of the same numbers may come to something else."""
     return judgement.status in (Status.FAIL, Status.UNDECIDABLE)
+
+
+def _says_all(judgement: Judgement, whole: _Weighed) -> bool:
+    """Whether the global batch, where it is no measure, could add nothing to it.
+
+    What it says of a step in which its loss is wrong begins with that.
+    """
+    if judgement.status is not Status.FAIL:
+        return True
+    first = judgement.findings[0]
+    is_later = first.phase not in COMPUTED and first.step in whole.wrong_losses
+    return is_later and _names_all(judgement)
 
 
 def _says_more(judgement: Judgement, other: Judgement, whole: _Weighed) -> bool:
@@ -248,14 +260,19 @@ class _Weighed:
         return not (self._chain.broken or self._chain.apart)
 
     @property
+    def wrong_losses(self) -> set[int]:
+        """Steps in which the replicas' losses do not make up what they should."""
+        found = [link.comparison for link in self._chain.broken]
+        return {c.step for c in found if c.phase == "loss"}
+
+    @property
     def has_right_losses(self) -> bool:
         """Whether the replicas' losses make up that of the global batch.
 
         They would not if the grouping of the examples mattered: however shards alone
         come out, the global batch is then the measure.
         """
-        wrong = any(link.comparison.phase == "loss" for link in self._chain.broken)
-        return not wrong and "loss" in _name_references(self._chain)
+        return not self.wrong_losses and "loss" in _name_references(self._chain)
 
     def explain(self) -> Judgement:
         """Say why it is wrong, where it is."""

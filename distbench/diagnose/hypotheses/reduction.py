@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_common_ratio
-from distbench.compare.values import Array, densify, take_numbers
+from distbench.compare.values import Array, densify, measure_norm, take_numbers
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import add_weighted
 from distbench.diagnose.hypotheses.generic import is_sparse
@@ -282,34 +283,63 @@ def explain_by_pairing(context: Context) -> Iterator[Hypothesis]:
 def _find_partner(
     context: Context, case: Pair, group: tuple[int, ...]
 ) -> tuple[str, Array] | None:
-    """The variable whose gradient explains a case best, and the value then."""
+    """The variable whose gradient explains most of a case, and the value then."""
     is_local = context.phase == "local_gradient"
     if case.rows is not None or (is_local and case.key.replica == WHOLE):
         return None
-    own = context.find_terms(case)
-    best: tuple[float, str, Array] | None = None
-    for path, info in context.infos.items():
-        if info.role != "variable" or path == case.key.variable:
+    own = () if is_local else context.find_terms(case)
+    if not (own or is_local):
+        return None
+    kept = sum((own[r] for r in range(len(own)) if r not in group), np.zeros(()))
+    wanted = case.observed - kept
+    size, least = measure_norm(wanted), measure_norm(case.observed - case.expected)
+    found: tuple[str, Array] | None = None
+    for path in _list_by_size(context).get(case.observed.size, ()):
+        if path == case.key.variable:
             continue
-        # To read the gradients of all others takes a large model's diagnosis long.
-        fits = math.prod(info.shape) == case.observed.size
-        other = context.find_terms_of(case, path) if fits else ()
-        if not other or other[0].size != case.observed.size:
+        take = partial(_take_partner, context, case, path, group)
+        place = case.key if is_local else case.key.at(WHOLE)
+        norm = context.work_out(
+            ("partner", place.step, place.call, place.replica, path, group),
+            partial(_measure, take),
+        )
+        # Nearer than its norm no value is. To read the gradients of all others takes a
+        # large model's diagnosis long.
+        if abs(norm - size) >= least or (value := take()).size != wanted.size:
             continue
-        shaped = [o.reshape(case.observed.shape) for o in other]
-        if is_local:
-            # What this replica should have had for the other variable.
-            reference = context.evidence.reference.get(replace(case.key, variable=path))
-            if reference is None:
-                continue
-            value = densify(reference).reshape(case.observed.shape)
-        elif not own:
-            continue
-        else:
-            value = np.sum(
-                [shaped[r] if r in group else own[r] for r in range(len(own))], axis=0
-            )
-        rest = float(np.linalg.norm(case.observed - value))
-        if best is None or rest < best[0]:
-            best = (rest, path, value)
-    return None if best is None else (best[1], best[2])
+        value = value.reshape(wanted.shape)
+        left = measure_norm(wanted - value)
+        if left < least:
+            least, found = left, (path, kept + value)
+    return found
+
+
+def _measure(take: Callable[[], Array]) -> float:
+    return measure_norm(take())
+
+
+def _list_by_size(context: Context) -> Mapping[int, Sequence[str]]:
+    """The model's variables by how many elements they have."""
+
+    def sort() -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for path, info in context.infos.items():
+            if info.role == "variable":
+                found.setdefault(math.prod(info.shape), []).append(path)
+        return found
+
+    return context.work_out("variables by size", sort)
+
+
+def _take_partner(
+    context: Context, case: Pair, path: str, group: tuple[int, ...]
+) -> Array:
+    """What some replicas' gradients of a variable come to; empty where none was seen.
+
+    Of local ones what this replica should have had for it.
+    """
+    if context.phase == "local_gradient":
+        value = context.evidence.reference.get(replace(case.key, variable=path))
+        return np.zeros(0) if value is None else densify(value)
+    terms = context.find_terms_of(case, path)
+    return np.sum([terms[r] for r in group], axis=0) if terms else np.zeros(0)
