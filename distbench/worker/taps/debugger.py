@@ -21,6 +21,7 @@ from distbench.launch.terminal import shorten
 from distbench.stop import Stop
 from distbench.trace import COMPUTED, WHOLE, Phase, SparseRows, Trace, TraceKey, Value
 from distbench.worker.process.failures import is_own_file
+from distbench.worker.state.values import widen
 from distbench.worker.taps.board import TapPoint
 
 NAME = "tap"
@@ -63,7 +64,7 @@ class Tap:
         """⟨value, expected⟩ ÷ ⟨expected, expected⟩; NaN where nothing was expected."""
         if self.expected is None:
             return float("nan")
-        value, expected = _densify(self.value), _densify(self.expected)
+        value, expected = widen(self.value), widen(self.expected)
         size = float(np.vdot(expected, expected))
         if value.shape != expected.shape or size == 0:
             return float("nan")
@@ -141,7 +142,7 @@ class Debugger:
         """Whether it is no value that was shown, on its way past another tap."""
         place = (tap.step, call, tap.phase, tap.variable)
         before = self._shown.get(place)
-        self._shown[place] = value = _densify(tap.value)
+        self._shown[place] = value = widen(tap.value)
         return before is None or not np.array_equal(before, value, equal_nan=True)
 
     def _is_meant(self, phase: Phase, variable: str, replica: int) -> bool:
@@ -255,16 +256,10 @@ def _read(tensor: Any) -> Value:
     )
 
 
-def _densify(value: Value) -> Any:
-    if isinstance(value, SparseRows):
-        return value.to_dense()
-    return np.asarray(value, np.float64)
-
-
 def _describe(value: Value) -> str:
     array = value.values if isinstance(value, SparseRows) else np.asarray(value)
     kind = f" in {len(value.indices)} rows" if isinstance(value, SparseRows) else ""
-    norm = float(np.linalg.norm(_densify(value)))
+    norm = float(np.linalg.norm(widen(value)))
     text = f"{array.dtype.name} {tuple(value.shape)}{kind}, norm {norm:.7g}"
     if array.size > _SHOWN:
         return text
