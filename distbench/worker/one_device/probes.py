@@ -13,7 +13,7 @@ from distbench.evidence import Tier
 from distbench.trace import COMPUTED, Trace, TraceKey, Value
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import are_equal, are_near, widen
-from distbench.worker.stepping.program import count_batch
+from distbench.worker.stepping.program import count_batch, take_examples
 from distbench.worker.stepping.steps import Step
 
 _DRAWS = 48
@@ -102,8 +102,7 @@ class Probes:
         examples = count_batch(batch)
         seed = (self._reference.scenario.seed, examples)
         order = np.random.default_rng(seed).permutation(examples)
-        mixed = tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
-        return self._cut(step, mixed)
+        return self._cut(step, take_examples(batch, order))
 
     def _list_doubled(self) -> Iterator[dict[int, Any]]:
         for step in range(self._reference.scenario.steps):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.trace import WHOLE, Recorded, Trace
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import perturb
-from distbench.worker.stepping.program import count_batch
+from distbench.worker.stepping.program import count_batch, take_examples
 from distbench.worker.taps.collect import State
 
 _TWINS = 4
@@ -76,8 +75,7 @@ class Twins:
         if _permutes(number):
             order = rng.permutation(order)
         session.restore_state(start)
-        permuted = tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
-        reference.run_whole(step, permuted)
+        reference.run_whole(step, take_examples(batch, order))
         state = session.read_state()
         session.collect_taps(step, values, replica=WHOLE)
         session.collect_state(step, state, values, replica=WHOLE)

@@ -178,6 +178,16 @@ class Program:
         return False
 
 
+def take_examples(batch: Any, order: Any) -> Any:
+    """The examples of a nest of arrays in another order.
+
+    Args:
+        batch: The nest.
+        order: Their numbers: int [examples].
+    """
+    return tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
+
+
 def count_batch(batch: Any) -> int:
     """Number of examples in a nest of arrays.
 
