@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
@@ -18,8 +17,8 @@ _OWN = ("tensorflow", "tf_keras", "keras", *sys.stdlib_module_names)
 _BENCH = ("distbench.worker.", "distbench.launch.")
 
 
-def make_variables_at_once(step: Callable[..., Any]) -> AbstractContextManager[None]:
-    """A scope in which a step's first trace is as good as a second one.
+def trace_at_once(function: Any) -> None:
+    """Have the first trace of a `tf.function` be as good as a second one.
 
     `tf.function` traces a function again that made variables when it was traced: the
     first graph has their initialisation in it. What an optimizer makes in
@@ -32,30 +31,20 @@ def make_variables_at_once(step: Callable[..., Any]) -> AbstractContextManager[N
     while a variable is made, all is left as it is.
 
     Args:
-        step: The function that is traced, around all that the user wrote.
-    """
-    code = getattr(step, "__code__", None)
-
-    def create(make: Callable[..., Any], **options: Any) -> Any:
-        if tf.executing_eagerly() and not any(map(_is_foreign, _list_frames(code))):
-            options["experimental_enable_variable_lifting"] = False
-        return make(**options)
-
-    return tf.variable_creator_scope(create)
-
-
-def trace_at_once(function: Any) -> None:
-    """Have a `tf.function` that others made trace what it runs in such a scope.
-
-    Args:
-        function: It has not been traced yet.
+        function: It stands around all that the user wrote, and has not been traced yet.
     """
 
     def enter(body: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(body)
         def step(*args: Any, **kwargs: Any) -> Any:
-            with make_variables_at_once(step):
+            with tf.variable_creator_scope(create):
                 return call_converted(body, *args, **kwargs)
+
+        def create(make: Callable[..., Any], **options: Any) -> Any:
+            frames = _list_frames(getattr(step, "__code__", None))
+            if tf.executing_eagerly() and not any(map(_is_foreign, frames)):
+                options["experimental_enable_variable_lifting"] = False
+            return make(**options)
 
         hide_from_autograph(step)
         return step

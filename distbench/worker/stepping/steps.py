@@ -16,7 +16,7 @@ from tensorflow.python.distribute.coordinator.coordinator_context import (
 from tensorflow.python.distribute.values import PerReplicaSpec
 
 from distbench.worker.process.intercept import hide_from_autograph
-from distbench.worker.stepping.at_once import make_variables_at_once
+from distbench.worker.stepping.at_once import trace_at_once
 from distbench.worker.stepping.held_open import hold_open
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ class ReplicaStep:
             return session.tap_loss(watched(batch))
 
         def step(batch: Any) -> Any:
-            with make_variables_at_once(step):
-                return session.strategy.run(replica_step, args=(batch,))
+            return session.strategy.run(replica_step, args=(batch,))
 
         # Converting the bench's own code would cost more than tracing the user's.
         hide_from_autograph(replica_step)
         hide_from_autograph(step)
         self._session = session
         self._function = tf.function(step)
+        trace_at_once(self._function)
 
     def trace(self, shards: Sequence[Any]) -> tf.Graph:
         """See `Step`."""
