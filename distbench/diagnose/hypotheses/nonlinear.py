@@ -16,7 +16,6 @@ from distbench.diagnose.context import (
     Context,
     Hypothesis,
     find_tolerance,
-    take_rows,
 )
 from distbench.diagnose.hypotheses.norms import (
     Measure,
@@ -227,15 +226,12 @@ def explain_by_own_change(context: Context) -> Iterator[Hypothesis]:
 
     Whatever that is: it is not known, but what comes of it on one device is seen.
     """
-    apart = context.evidence.apart
-    if context.phase != "reduced_gradient" or apart is None:
+    if context.phase != "reduced_gradient" or context.evidence.apart is None:
         return
     predicted: dict[int, Array] = {}
     for source in list_sources(context):
-        case = source.case
-        if made := apart.get_replicas(case.key):
-            values = [take_rows(value, case) for value in made]
-            predicted[source.number] = np.asarray(np.sum(values, axis=0))
+        if made := context.find_changed(source.case):
+            predicted[source.number] = np.asarray(np.sum(made, axis=0))
     yield Hypothesis(
         code=CODE,
         predicted=predicted,
