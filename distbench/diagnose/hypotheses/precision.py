@@ -63,7 +63,7 @@ def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
         found: dict[int, Rounded] = {}
         for number, case in context.list_cases():
             if u > find_roundoff(case.dtype) > 0:
-                rounded = _explain_case(context, case, dtype, u)
+                rounded = _explain_case(context, case, dtype)
                 if rounded is not None:
                     found[number] = rounded
         if not _keeps_norms(context, found):
@@ -104,7 +104,7 @@ def _keeps_norms(context: Context, found: Mapping[int, Rounded]) -> bool:
     return True
 
 
-def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Rounded | None:
+def _explain_case(context: Context, case: Pair, dtype: str) -> Rounded | None:
     gradients = case.key.phase in SUMMED
     terms = context.find_terms(case) if gradients else ()
     if _sums_narrow(context, case, dtype):
@@ -119,9 +119,7 @@ def _explain_case(context: Context, case: Pair, dtype: str, u: float) -> Rounded
         # The slices of a row may cancel; the largest of them all is their limit.
         largest = max(measure_size(seen), measure_size(magnitude))
         magnitude = np.full_like(magnitude, largest)
-    # Each addend is rounded once before and each partial sum once after.
-    bound = bound_sum(magnitude, len(addends) + 1, u)
-    bound = bound + len(addends) * _SMALLEST[dtype]
+    bound = _bound_rounding(magnitude, len(addends), dtype)
     total = np.asarray(sum(addends))
     scale = _find_scale(case.expected, total, bound) if terms else 1.0
     if scale != 1:
@@ -182,9 +180,9 @@ def _sums_narrow(context: Context, case: Pair, dtype: str) -> bool:
     changed = context.find_changed(case)
     if not changed:
         return False
-    u, own = find_roundoff(dtype), find_roundoff(case.dtype)
+    own = find_roundoff(case.dtype)
     magnitude = np.asarray(sum(np.abs(term) for term in changed))
-    bound = bound_sum(magnitude, len(changed) + 1, u) + len(changed) * _SMALLEST[dtype]
+    bound = _bound_rounding(magnitude, len(changed), dtype)
     total = np.asarray(sum(changed))
     if np.any(np.abs(case.observed - total) > bound) or np.any(
         np.abs(case.expected - total) > bound
@@ -197,6 +195,20 @@ def _sums_narrow(context: Context, case: Pair, dtype: str) -> bool:
         and _is_multiple(sent, dtype, own)
         and (given is None or not _is_multiple(given, dtype, own))
     )
+
+
+def _bound_rounding(magnitude: Array, count: int, dtype: str) -> Array:
+    """What a sum of narrow addends may be off from that of the wide ones.
+
+    Each addend is rounded once before and each partial sum once after.
+
+    Args:
+        magnitude: The sum of the addends' absolute values.
+        count: How many there are.
+        dtype: The narrow dtype.
+    """
+    bound = bound_sum(magnitude, count + 1, find_roundoff(dtype))
+    return bound + count * _SMALLEST[dtype]
 
 
 def _find_scale(expected: Array, total: Array, bound: Array) -> float:
