@@ -70,13 +70,18 @@ def is_sum_unseen(context: Context) -> bool:
     A slot that belongs to no variable may be made of the gradients of all.
     """
     owners = {context.infos[case.key.variable].of for case in context.cases}
-    traces = (context.evidence.observed, context.evidence.reference)
-    return not any(
-        key.variable in owners or "" in owners
-        for trace in traces
+    summed = context.work_out("summed", lambda: _list_summed(context))
+    return not (summed if "" in owners else summed & owners)
+
+
+def _list_summed(context: Context) -> set[str]:
+    """Variables of which a sum was seen."""
+    return {
+        key.variable
+        for trace in (context.evidence.observed, context.evidence.reference)
         for phase in SUMMED
         for key, _ in trace.select(phase=phase)
-    )
+    }
 
 
 Feed = tuple[str, tuple[int, ...], Callable[[tuple[Array, ...], int], Array]]
