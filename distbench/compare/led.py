@@ -141,19 +141,18 @@ def find_unled(evidence: Evidence) -> frozenset[str]:
     wrong in a step, they do not follow from it.
     """
     reference = evidence.reference
-    return frozenset(
+    untrained = {
         info.path
         for info in reference.variables
-        if info.role == "variable"
-        and not is_trained(evidence, info.path)
-        and not any(
-            _has_part(reference, key)
-            for key in reference.values
-            if (key.variable, key.replica) == (info.path, WHOLE)
-            and key.phase == "variable"
-            and key.step != INITIAL
-        )
-    )
+        if info.role == "variable" and not is_trained(evidence, info.path)
+    }
+    return frozenset(untrained) - {
+        key.variable
+        for key, _ in reference.select(phase="variable", replica=WHOLE)
+        if key.variable in untrained
+        and key.step != INITIAL
+        and _has_part(reference, key)
+    }
 
 
 def find_leader(evidence: Evidence, pair: Pair) -> int | None:
