@@ -65,18 +65,13 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     regrouped = evidence.probes.get("regrouped")
     if evidence.shards_known or regrouped is None:
         return Nature()
-    replicas = range(evidence.reference.replicas)
-    whole = take_gradients(evidence.reference, WHOLE)
-    shards = [take_gradients(evidence.reference, r) for r in replicas]
-    others = [take_gradients(regrouped, r) for r in replicas]
-    if not whole or any(set(s) != set(whole) for s in (*shards, *others)):
+    found = _take_parts(evidence.reference, regrouped, 0)
+    if found is None:
         return Nature()
+    whole, shards, others = found
     lost = _measure_lost(evidence)
-    fine = {place: _find_margin(noise, place, array) for place, array in whole.items()}
-    margins = {
-        place: max(fine[place], lost * measure_size(array))
-        for place, array in whole.items()
-    }
+    fine = _find_margins(noise, whole, 0)
+    margins = _find_margins(noise, whole, 0, lost)
     sizes = evidence.reference.shards
     kind = _find_kind(evidence, noise, margins, shards)
     pulls = None
@@ -122,6 +117,22 @@ def take_gradients(trace: Trace, replica: int, step: int = 0) -> Places:
     return {(key.variable, key.call): densify(value) for key, value in found}
 
 
+def _take_parts(
+    reference: Trace, regrouped: Trace, step: int
+) -> tuple[Places, list[Places], list[Places]] | None:
+    """Gradients of the whole batch, of its shards, and of those of other examples.
+
+    None where not all of them have the same ones.
+    """
+    replicas = range(reference.replicas)
+    whole = take_gradients(reference, WHOLE, step)
+    shards = [take_gradients(reference, r, step) for r in replicas]
+    others = [take_gradients(regrouped, r, step) for r in replicas]
+    if not whole or any(set(s) != set(whole) for s in (*shards, *others)):
+        return None
+    return whole, shards, others
+
+
 def _is_free_of_groups(
     sizes: tuple[int, ...],
     margins: Margins,
@@ -158,21 +169,12 @@ def _is_led_by_own(
     gets an example, even if each alone makes a sum of what it gets.
     """
     reference = evidence.reference
-    replicas = range(reference.replicas)
     for step in range(1, regrouped.steps):
-        whole = take_gradients(reference, WHOLE, step)
-        shards = [take_gradients(reference, r, step) for r in replicas]
-        others = [take_gradients(regrouped, r, step) for r in replicas]
-        if not whole or any(set(s) != set(whole) for s in (*shards, *others)):
+        found = _take_parts(reference, regrouped, step)
+        if found is None:
             continue
-        margins = {
-            place: max(
-                _find_margin(noise, place, array, step), lost * measure_size(array)
-            )
-            for place, array in whole.items()
-        }
-        sizes = reference.get_shards(step)
-        if not _is_free_of_groups(sizes, margins, whole, shards, others):
+        margins = _find_margins(noise, found[0], step, lost)
+        if not _is_free_of_groups(reference.get_shards(step), margins, *found):
             return True
     return False
 
@@ -198,12 +200,16 @@ def _agree(left: Places, right: Places, margins: Margins, shards: int) -> bool:
     )
 
 
-def _find_margin(
-    noise: Noise, place: tuple[str, int], array: Array, step: int = 0
-) -> float:
-    variable, call = place
-    key = TraceKey(step=step, phase="local_gradient", variable=variable, call=call)
-    return noise.find_margin(key, array).widest
+def _find_margins(
+    noise: Noise, whole: Places, step: int, lost: float = 0.0
+) -> dict[tuple[str, int], float]:
+    """How far values of a step may lie apart, by rounding and by what is lost."""
+    margins = {}
+    for (variable, call), array in whole.items():
+        key = TraceKey(step=step, phase="local_gradient", variable=variable, call=call)
+        rounding = noise.find_margin(key, array).widest
+        margins[variable, call] = max(rounding, lost * measure_size(array))
+    return margins
 
 
 def _add(parts: list[Places], weights: list[float]) -> Places:
