@@ -74,6 +74,12 @@ class OneDevice:
                 self._group.dismiss()
             ending.pop_all()
 
+    @property
+    def _served(self) -> Group:
+        if self._group is None:
+            raise RuntimeError("a run on one device was asked for outside of serve()")
+        return self._group
+
     def make_reference(
         self, payload: Mapping[str, Any], target: TargetRef, *, timeout_s: float
     ) -> Mapping[str, Any]:
@@ -88,11 +94,9 @@ class OneDevice:
             BadInputError: The subject fails on one device already.
             ClusterError: The bench's own part failed.
         """
-        if self._group is None:
-            raise RuntimeError("a reference was asked for outside of serve()")
         if self._answer is None:
             self._answer = ask_one(
-                self._group, "reference", payload, target=target, timeout_s=timeout_s
+                self._served, "reference", payload, target=target, timeout_s=timeout_s
             )
         return self._answer
 
@@ -106,11 +110,9 @@ class OneDevice:
             target: The subject.
             timeout_s: The deadline.
         """
-        if self._group is None:
-            raise RuntimeError("probes were asked for outside of serve()")
         if self._wait is None:
             self._wait = submit_one(
-                self._group, "probe", payload, target=target, timeout_s=timeout_s
+                self._served, "probe", payload, target=target, timeout_s=timeout_s
             )
 
     def finish_probes(self) -> Mapping[str, Any]:
