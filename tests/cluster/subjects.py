@@ -138,6 +138,21 @@ class NoLoss(Program):
         super().replica_step(batch)
 
 
+class TakesPartsApart(Program):
+    def replica_step(self, features, labels):
+        return super().replica_step((features, labels))
+
+
+class OptimizerByName(Program):
+    def optimizer(self):
+        return "sgd"
+
+
+class OptimizerNotMade(Program):
+    def optimizer(self):
+        return [tf_keras.optimizers.SGD]
+
+
 class RaisesOnSecondReplica(Program):
     def replica_step(self, batch):
         context = tf.distribute.get_replica_context()

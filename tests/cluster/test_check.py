@@ -169,6 +169,9 @@ def test_a_dtype_that_the_collectives_lack_is_refused() -> None:
     ("name", "words"),
     [
         ("NoLoss", "replica_step returned no loss"),
+        ("TakesPartsApart", r"called as replica_step\(batch\).*\(features, labels\)"),
+        ("OptimizerByName", "must return an optimizer.*'sgd'.*type 'str'"),
+        ("OptimizerNotMade", "must return an optimizer.*class 'SGD' itself"),
         (
             "RaisesEverywhere",
             r"one device already.*broken from the start, at \S+\.py:\d+: raise",

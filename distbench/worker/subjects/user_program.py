@@ -14,6 +14,7 @@ from distbench.worker.process.intercept import call_converted
 from distbench.worker.state.metrics import is_metric
 from distbench.worker.state.variables import find_held, is_variable, walk_variables
 from distbench.worker.stepping.program import Program, name_subject
+from distbench.worker.subjects.arguments import check_arguments
 from distbench.worker.subjects.batches import Batches
 
 
@@ -23,6 +24,7 @@ class UserProgram(Program):
     def __init__(self, subject: Any) -> None:
         self._subject = _make_instance(subject)
         self.name = name_subject(subject)
+        check_arguments(self._subject, self.name)
         declared = getattr(self._subject, "loss_reduction", None)
         if declared not in (None, "sum", "mean"):
             raise BadInputError(
@@ -30,7 +32,6 @@ class UserProgram(Program):
                 f"'sum', 'mean' or None. Received: {declared!r}."
             )
         self.loss_reduction = declared
-        self.name = name_subject(subject)
         self._batches = Batches(self._draw, self.name)
 
     def build(self, strategy: tf.distribute.Strategy) -> None:
@@ -100,13 +101,28 @@ class UserProgram(Program):
         return walk_variables(self._subject, beyond=(tf.random.Generator,))
 
     def optimizers(self) -> Sequence[Any]:
-        """One, several or none."""
-        optimizer = self._subject.optimizer()
-        if optimizer is None:
-            return []
-        if isinstance(optimizer, Mapping):
-            optimizer = tuple(optimizer.values())
-        return list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+        """One, several or none.
+
+        Raises:
+            BadInputError: There is something else among them.
+        """
+        given = self._subject.optimizer()
+        if isinstance(given, Mapping):
+            given = tuple(given.values())
+        listed = list(given) if isinstance(given, (list, tuple)) else [given]
+        for one in listed:
+            if isinstance(one, (str, bytes, int, float)) or inspect.isroutine(one):
+                received = f"{one!r}, an object of type '{type(one).__name__}'"
+            elif inspect.isclass(one):
+                received = f"the class '{one.__name__}' itself"
+            else:
+                continue
+            raise BadInputError(
+                f"optimizer() of '{self.name}' must return an optimizer that build() "
+                f"made, a list of them, or None. Received: {received}. Without it its "
+                "slots would not be compared."
+            )
+        return [one for one in listed if one is not None]
 
     def metrics(self) -> Sequence[Any]:
         """Those that the user's program holds, whether it lists their state or not."""
