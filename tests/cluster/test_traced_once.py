@@ -1,0 +1,239 @@
+"""How often a step is traced, and where once is enough."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import distbench
+
+pytestmark = pytest.mark.cluster
+MODELS = Path(__file__).with_name("keras_models.py")
+
+
+def _count_traces(name: str) -> tuple[int, int]:
+    """Runs in a task: traces of a model's train function, prepared and after `fit`."""
+    from distbench.cluster import ClusterSpec, Task
+    from distbench.scenario import MODEL, Scenario
+    from distbench.target import load_target, parse_target
+    from distbench.worker.process.strategies import configure_runtime, make_strategy
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.keras_model import _find_traced
+    from distbench.worker.subjects.kinds import make_program
+    from distbench.worker.subjects.sizes import find_sizes
+
+    spec = ClusterSpec.parse("mirrored:2@cpu")
+    scenario = Scenario(target=name, workload=MODEL, cluster="mirrored:2")
+    configure_runtime(spec, 0)
+    program = make_program(load_target(parse_target(f"{MODELS}:{name}")), scenario)
+    task = Task(role="worker", index=0)
+    session = Session(program, make_strategy(spec), spec, task)
+    shards = list(find_sizes(program, scenario, 2).cut(0, program.data(0)))
+    step = session.make_step()
+    session.prepare(step, shards)
+    traced = _find_traced(step._function)
+    prepared = traced.experimental_get_tracing_count()
+    session.run(step, shards)
+    return prepared, traced.experimental_get_tracing_count()
+
+
+@pytest.mark.parametrize("name", ["make_dense", "make_keras3"])
+def test_fit_runs_the_function_that_was_prepared(name: str) -> None:
+    results = distbench.run(_count_traces, "one", args=(name,))
+    ((prepared, ran),) = results.values()
+    assert ran == prepared > 0
+
+
+def _count_step_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
+    """Runs in a task: by optimizer, traces of its step, and what its own code saw."""
+    import tensorflow as tf
+    import tf_keras
+
+    from distbench.cluster import ClusterSpec
+    from distbench.scenario import Scenario
+    from distbench.worker.process.strategies import configure_runtime, make_strategy
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.kinds import make_program
+    from distbench.worker.subjects.sizes import find_sizes
+
+    seen: list[bool] = []
+
+    class LooksForItsSlots(tf_keras.optimizers.SGD):
+        def apply_gradients(self, grads_and_vars, name=None):
+            seen.append(bool(getattr(self, "momentums", None)))
+            return super().apply_gradients(grads_and_vars, name)
+
+    class LooksBeforeTheMerge(tf.compat.v1.train.MomentumOptimizer):
+        """Makes its slots in another thread than that of the replica."""
+
+        def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+            seen.append(bool(self.get_slot_names()))
+            return super().apply_gradients(grads_and_vars, global_step, name)
+
+    spec = ClusterSpec.parse(cluster)
+    configure_runtime(spec, 0)
+    strategy = make_strategy(spec)
+    kinds = {
+        "own": LooksForItsSlots,
+        "own v1": LooksBeforeTheMerge,
+        "v1": tf.compat.v1.train.MomentumOptimizer,
+        "keras2": tf_keras.optimizers.SGD,
+        "legacy": tf_keras.optimizers.legacy.SGD,
+    }
+    counts = {}
+    for name, kind in kinds.items():
+        scenario = Scenario(target=name, workload="linear", cluster=cluster)
+        program = make_program(lambda kind=kind: kind(0.1, momentum=0.5), scenario)
+        session = Session(program, strategy, spec, spec.tasks[0])
+        sizes = find_sizes(program, scenario, spec.replicas)
+        shards = list(sizes.cut(0, program.data(0)))
+        step = session.make_step()
+        session.prepare(step, shards)
+        session.run(step, shards)
+        counts[name] = step._function.experimental_get_tracing_count(), list(seen)
+        seen.clear()
+    return counts
+
+
+@pytest.mark.parametrize("cluster", ["one@cpu", "mirrored:2@cpu", "central:2@cpu"])
+def test_a_step_is_traced_again_only_where_that_may_matter(cluster: str) -> None:
+    """What the user wrote may do another thing where it finds its variables made."""
+    (counts,) = distbench.run(_count_step_traces, "one", args=(cluster,)).values()
+    assert counts["keras2"] == counts["legacy"] == counts["v1"] == (1, [])
+    for name in ("own", "own v1"):
+        traces, seen = counts[name]
+        assert traces == 2
+        # The last trace is the one that runs.
+        assert not seen[0]
+        assert seen[-1]
+
+
+def _count_fit_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
+    """Runs in a task: by model, traces of its train function, and what its step saw."""
+    import numpy as np
+    import tf_keras
+
+    from distbench.cluster import ClusterSpec
+    from distbench.scenario import MODEL, Scenario
+    from distbench.worker.process.strategies import configure_runtime, make_strategy
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.keras_model import _find_traced
+    from distbench.worker.subjects.kinds import make_program
+    from distbench.worker.subjects.sizes import find_sizes
+
+    seen: list[bool] = []
+
+    class LooksForItsSlots(tf_keras.Sequential):
+        def train_step(self, data):
+            seen.append(bool(getattr(self.optimizer, "momentums", None)))
+            return super().train_step(data)
+
+    def draw(step):
+        rng = np.random.default_rng(step)
+        return rng.normal(size=(8, 3)).astype("float32"), np.ones((8, 1), "float32")
+
+    spec = ClusterSpec.parse(cluster)
+    configure_runtime(spec, 0)
+    strategy = make_strategy(spec)
+    counts = {}
+    for name, kind in {"stock": tf_keras.Sequential, "own": LooksForItsSlots}.items():
+
+        def make(kind=kind):
+            model = kind(
+                [tf_keras.layers.Dense(1), tf_keras.layers.BatchNormalization()]
+            )
+            model.compile(tf_keras.optimizers.SGD(0.1, momentum=0.5), "mse")
+            return model
+
+        make.data = draw
+        scenario = Scenario(target=name, workload=MODEL, cluster=cluster)
+        program = make_program(make, scenario)
+        session = Session(program, strategy, spec, spec.tasks[0])
+        shards = list(find_sizes(program, scenario, spec.replicas).cut(0, draw(0)))
+        step = session.make_step()
+        session.prepare(step, shards)
+        session.run(step, shards)
+        traced = _find_traced(step._function)
+        counts[name] = traced.experimental_get_tracing_count(), list(seen)
+    return counts
+
+
+@pytest.mark.parametrize("cluster", ["one@cpu", "mirrored:2@cpu"])
+def test_a_model_is_traced_again_only_where_that_may_matter(cluster: str) -> None:
+    (counts,) = distbench.run(_count_fit_traces, "one", args=(cluster,)).values()
+    assert counts["stock"] == (1, [])
+    traces, seen = counts["own"]
+    assert traces == 2
+    assert not seen[0]
+    assert seen[-1]
+
+
+def _find_open_steps() -> dict[str, bool]:
+    """Runs in a task: by program, whether one trace takes its shards of all sizes."""
+    import numpy as np
+    import tensorflow as tf
+
+    from distbench.cluster import ClusterSpec
+    from distbench.scenario import PROGRAM, Scenario
+    from distbench.worker.one_device.probes import Probes
+    from distbench.worker.one_device.reference import Reference
+    from distbench.worker.process.strategies import configure_runtime, make_strategy
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.user_program import UserProgram
+
+    class Weighed:
+        def __init__(self, weigh):
+            self.weigh = weigh
+
+        def build(self, strategy):
+            # Of the first column nothing but rounding has a gradient.
+            self.kernel = tf.Variable(tf.ones([3, 1]), name="kernel")
+
+        def replica_step(self, x):
+            with tf.GradientTape() as tape:
+                scores = tf.nn.softmax(x @ self.kernel + self.kernel[0, 0], axis=0)
+                loss = tf.reduce_sum(scores * x) * self.weigh(x)
+            (gradient,) = tape.gradient(loss, [self.kernel])
+            context = tf.distribute.get_replica_context()
+            total = context.all_reduce("sum", gradient)
+            self.kernel.assign_sub(0.1 * total)
+            return loss
+
+        def variables(self):
+            return [self.kernel]
+
+        def optimizer(self):
+            return ()
+
+        def data(self, step):
+            return np.random.default_rng(step).normal(size=(16, 3)).astype("float32")
+
+    weights = {
+        "a constant": lambda x: 1 / 16,
+        "a static size or another": lambda x: 1 / (x.shape[0] or 16),
+        "a static size": lambda x: 1 / x.shape[0],
+        "a random number": lambda x: tf.random.uniform([], 1.0, 1.5),
+    }
+    spec = ClusterSpec.parse("one@cpu")
+    configure_runtime(spec, 0)
+    strategy = make_strategy(spec)
+    found = {}
+    for name, weigh in weights.items():
+        scenario = Scenario(target="x", workload=PROGRAM, cluster="mirrored:2")
+        session = Session(UserProgram(Weighed(weigh)), strategy, spec, spec.tasks[0])
+        reference = Reference(session, scenario, 2)
+        recorded = reference.record("bounded")
+        step = Probes(reference)._find_open_step(recorded)
+        found[name] = step is not None
+    return found
+
+
+def test_doubled_shards_share_a_trace_where_the_program_does_not_mind() -> None:
+    (found,) = distbench.run(_find_open_steps, "one").values()
+    assert found == {
+        "a constant": True,
+        "a static size or another": False,
+        "a static size": False,
+        "a random number": False,
+    }
