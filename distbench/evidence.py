@@ -61,6 +61,13 @@ class Evidence:
         apart: The single-device step fed with each replica's own gradients: the reduced
             ones tell what is done to a gradient on its way, the state what a rule keeps
             of them before the sum. None where nothing is.
+        sums: The single-device step fed with sums of the replicas' own gradients that
+            a program may make by hand: the state, as that of replica 0. Notes of each
+            say which replicas are `kept`, times which `factor`, and rounded to which
+            `narrow` dtype. Empty where the sums were seen, or are right.
+        kept: Variables of the model that follow from the gradients of others and not
+            from examples, as a momentum that a program keeps by hand; asked of where
+            there are `sums`.
         op_by_op: The replay of the reduced gradients with nothing compiled. Which ops
             XLA joins, and so which results it does not round, depends on all that it
             compiles together, which differs between a cluster and one device. None
@@ -122,6 +129,8 @@ class Evidence:
     repeated: tuple[Trace, ...] = ()
     turns: Trace | None = None
     apart: Trace | None = None
+    sums: tuple[Trace, ...] = ()
+    kept: tuple[str, ...] = ()
     op_by_op: Trace | None = None
     twins: tuple[Trace, ...] = ()
     reruns: tuple[Trace, ...] = ()
@@ -151,6 +160,7 @@ class Evidence:
             repeated=tuple(map(change, self.repeated)),
             turns=None if self.turns is None else change(self.turns),
             apart=None if self.apart is None else change(self.apart),
+            sums=tuple(map(change, self.sums)),
             twins=tuple(map(change, self.twins)),
             reruns=tuple(map(change, self.reruns)),
         )

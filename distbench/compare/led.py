@@ -106,8 +106,8 @@ def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
 
 
 def is_trained(evidence: Evidence, variable: str) -> bool:
-    """Whether a gradient of a variable was seen, on one device or on the cluster."""
-    return any(
+    """Whether a variable follows from gradients, its own or those of others."""
+    return variable in evidence.kept or any(
         key.variable == variable and key.phase.endswith("gradient")
         for trace in (evidence.reference, evidence.observed)
         for key in trace.values

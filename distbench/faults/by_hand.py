@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED, ByHand, MomentumByHand
+from distbench.samples.program import TRAINED, AdamByHand, ByHand, MomentumByHand
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 
 _BUFFERS = tuple(f"moved{place}" for place in range(len(TRAINED)))
+_MOMENTS = tuple(f"moment{place}" for place in range(len(TRAINED)))
+_SQUARES = tuple(f"square{place}" for place in range(len(TRAINED)))
 
 
 @fault("missing-reduction", "variable", TRAINED, like="keras-team/keras#19467")
@@ -69,3 +71,61 @@ class MomentumOfTheFirstReplica(MomentumByHand):
     def reduce(self, gradient):
         mine = 1.0 if count_replicas() == 1 or find_replica() == 0 else 0.0
         return super().reduce(tf.convert_to_tensor(gradient) * mine)
+
+
+@fault("mean-instead-of-sum", "variable", TRAINED, like="keras-team/keras#20541")
+class MomentsOfTheMean(AdamByHand):
+    """Both moments of an Adam by hand take the mean, and nobody sees a sum."""
+
+    def reduce_all(self, gradients):
+        return list(all_reduce("mean", gradients))
+
+
+@fault(
+    "double-reduction",
+    "variable",
+    (*TRAINED, *_MOMENTS, *_SQUARES),
+    like="horovod/horovod#2654",
+)
+class SummedTwiceThenClipped(AdamByHand):
+    """Twice the sum is clipped by its elements before the moments take it."""
+
+    def reduce_all(self, gradients):
+        total = super().reduce_all(super().reduce_all(gradients))
+        return [tf.clip_by_value(gradient, -0.02, 0.02) for gradient in total]
+
+
+@fault(
+    "lower-precision",
+    "variable",
+    (*TRAINED, *_MOMENTS, *_SQUARES),
+    like="pytorch/pytorch#162338",
+    clusters=("mirrored:2", "mwms:3"),
+    warning=True,
+)
+class MomentsOfOneBucket(AdamByHand):
+    """Gradients travel in a bucket of bfloat16, are clipped, and no sum is seen."""
+
+    def reduce_all(self, gradients):
+        bucket = tf.concat([tf.reshape(g, [-1]) for g in gradients], axis=0)
+        total = all_reduce("sum", tf.cast(bucket, tf.bfloat16))
+        sizes = [g.shape.num_elements() for g in gradients]
+        parts = tf.split(tf.cast(total, tf.float32), sizes)
+        whole = [tf.reshape(p, g.shape) for p, g in zip(parts, gradients, strict=True)]
+        return tf.clip_by_global_norm(whole, 0.05)[0]
+
+
+@fault("slot-from-local-gradient", "slot", _MOMENTS, like="deepspeedai/DeepSpeed#490")
+class FirstMomentsOfOwnGradients(AdamByHand):
+    """The first moments take the replica's own gradient, the second ones the sum."""
+
+    def take_first(self, own, total):
+        return own
+
+
+@fault("slot-from-local-gradient", "slot", _SQUARES, like="keras-team/keras#20703")
+class SecondMomentsAddUpSquares(AdamByHand):
+    """The second moments take the sum of the replicas' squares."""
+
+    def take_second(self, own, total):
+        return all_reduce("sum", own**2)

@@ -73,5 +73,11 @@ def observe_corrected(
     left = Values(merged.values).keep(lambda key: key.phase in STATE)
     left_behind = replace(merged, values=left)
     return replace(
-        evidence, observed=left_behind, replays={}, repeated=(), turns=None, apart=None
+        evidence,
+        observed=left_behind,
+        replays={},
+        repeated=(),
+        turns=None,
+        apart=None,
+        sums=(),
     )

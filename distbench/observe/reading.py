@@ -53,6 +53,8 @@ def read_evidence(
         repeated=read_all("repeated"),
         turns=next(iter(read_all("turns")), None),
         apart=next(iter(read_all("apart")), None),
+        sums=read_all("sums"),
+        kept=tuple(replied["kept"]),
         op_by_op=next(iter(read_all("op_by_op")), None),
         twins=tuple(
             read_trace(reference, f"twin-{tier}-{number}")

@@ -201,6 +201,54 @@ class MomentumByHand(ByHand):
         copy.assign(self.beta * copy + gradient)
 
 
+class AdamByHand(ByHand):
+    """The user keeps two moments of the gradient, and divides by one of them."""
+
+    def build(self, strategy: Any) -> None:
+        """Make the model, and two moments for each of its variables."""
+        super().build(strategy)
+        self.moments, self.squares = (
+            [
+                tf.Variable(tf.zeros_like(v), trainable=False, name=f"{name}{i}")
+                for i, v in enumerate(self.trained())
+            ]
+            for name in ("moment", "square")
+        )
+
+    def variables(self) -> list[Any]:
+        """The model and the moments."""
+        return [*self.trained(), *self.moments, *self.squares]
+
+    def apply(self, gradients: list[Any]) -> None:
+        """Sum all gradients, then change the moments and the variables."""
+        own = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        total = self.reduce_all(own)
+        for place, variable in enumerate(self.trained()):
+            moment, square = self.moments[place], self.squares[place]
+            update(moment, self.move, self.take_first(own[place], total[place]))
+            update(square, self.move, self.take_second(own[place], total[place]))
+            step = tf.identity(moment) / (tf.sqrt(tf.identity(square)) + 1e-3)
+            self.update(variable, step)
+
+    def reduce_all(self, gradients: list[Any]) -> list[Any]:
+        """Sum over the replicas."""
+        return list(all_reduce("sum", gradients))
+
+    def take_first(self, own: Any, total: Any) -> Any:
+        """What the first moment takes: the reduced gradient."""
+        del own
+        return total
+
+    def take_second(self, own: Any, total: Any) -> Any:
+        """What the second moment takes: its square."""
+        del own
+        return total**2
+
+    def move(self, copy: Any, taken: Any) -> None:
+        """One copy's moment."""
+        copy.assign(0.9 * copy + 0.1 * taken)
+
+
 class DecayedByHand(Program):
     """The optimizer knows of no decay: the loop shrinks every copy after the step."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from distbench.samples.adaptive import clip_units
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.program import (
+    AdamByHand,
     ByHand,
     MomentumByHand,
     OwnReduction,
@@ -180,6 +181,11 @@ class AccumulatorOnRead(Program):
         losses = super().compute_losses(batch)
         self.seen.assign_add(tf.cast(tf.shape(losses)[0], "float32"))
         return losses
+
+
+@unusual()
+class OwnMoments(AdamByHand):
+    """An Adam by hand whose moments are variables of the program."""
 
 
 @unusual()

@@ -41,12 +41,20 @@ def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
     if context.phase == "variable":
         return
     own, *others = _list_feeds(context.replicas)
-    if is_sum_unseen(context):
+    if is_sum_unseen(context) and not _has_right_slot(context):
         # Who updates by hand sums by hand, and what the slot takes, the variable does.
         yield from _explain_own_sum(context, own)
         return
     for feed in (own, *others):
         yield from _fit_feed(context, feed, code)
+
+
+def _has_right_slot(context: Context) -> bool:
+    """Whether another slot of a variable with a wrong one took what is due."""
+    wrong = {case.key.variable for case in context.cases}
+    owners = {context.infos[path].of for path in wrong}
+    right = {key.variable for key in context.right} - wrong
+    return any(context.infos[path].of in owners for path in right)
 
 
 def _explain_own_sum(context: Context, own: Feed) -> Iterator[Hypothesis]:

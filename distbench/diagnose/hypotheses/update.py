@@ -30,6 +30,7 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
         number: case.observed
         for number, case in context.list_cases()
         if case.key.variable in infos
+        and case.key.variable not in context.evidence.kept
         and _is_statistic(context, infos[case.key.variable])
         and is_led(context.evidence, case)
     }

@@ -141,7 +141,14 @@ class ReferenceJobs:
             payload.get("rerun") or has_near(observed, recorded)
         ):
             reruns = rerun_shards(reference, tier)
-        written: dict[str, Any] = {"replays": list(followed.fed), "undetermined": []}
+        summed = replay.try_sums(
+            tier, recorded, observed, is_explained=followed.is_explained
+        )
+        written: dict[str, Any] = {
+            "replays": list(followed.fed),
+            "undetermined": [],
+            "kept": summed.kept,
+        }
         traces: dict[str, Sequence[Trace | None]] = {
             "repeated": followed.repeated,
             "turns": [followed.turns],
@@ -150,6 +157,7 @@ class ReferenceJobs:
                     tier, recorded, observed, is_explained=followed.is_explained
                 )
             ],
+            "sums": summed.tried,
             "op_by_op": [followed.op_by_op],
             "reruns": reruns,
             "earlier": rerun_earlier(reference, tier, observed, recorded),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,28 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from distbench.evidence import Tier
-from distbench.trace import WHOLE, Phase, Selection, Trace, TraceKey, Values
+from distbench.trace import (
+    SUMMED,
+    WHOLE,
+    Phase,
+    Selection,
+    SparseRows,
+    Trace,
+    TraceKey,
+    Value,
+    Values,
+)
 from distbench.worker.one_device.fed import FedStep
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.reruns import run_op_by_op
+from distbench.worker.one_device.sums import (
+    NARROW,
+    Sum,
+    add_gradients,
+    list_narrow_sums,
+    list_sums,
+    mix_sums,
+)
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import add_rows, are_equal, make_alike
 from distbench.worker.stepping.steps import Step
@@ -48,6 +66,20 @@ class Followed:
     op_by_op: Trace | None = None
     repeated: tuple[Trace, ...] = ()
     turns: Trace | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summed:
+    """What sums that a program may make by hand would lead to.
+
+    Attributes:
+        tried: The state after each way to sum, as that of replica 0; the notes say
+            which it was. Empty where the right one leads to what the cluster has.
+        kept: Variables of the model that follow from the gradients of others.
+    """
+
+    tried: tuple[Trace, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 class Replay:
@@ -134,6 +166,80 @@ class Replay:
         with suppress(SubjectError):
             return self._feed(tier, observed, "local_gradient")[0]
         return None
+
+    def try_sums(
+        self, tier: Tier, reference: Trace, observed: Trace, *, is_explained: bool
+    ) -> Summed:
+        """What one device comes to after sums that a program may make by hand.
+
+        Asked where no sum was seen, or where the model holds state that follows from
+        gradients, and the right sum does not lead to what the cluster has.
+
+        Args:
+            tier: Which one.
+            reference: What one device recorded in it.
+            observed: What the cluster recorded.
+            is_explained: Whether its state is what follows from its reduced gradients.
+        """
+        session = self.reference.session
+        if tier == "free" or not session.tapped or session.program.shards_known:
+            return Summed()
+        is_seen = any(key.phase in SUMMED for key in observed.values)
+        if is_seen and is_explained:
+            return Summed()
+        right, *others = list_sums(observed.replicas)
+        with suppress(SubjectError):
+            due = self._feed_sum(tier, add_gradients(observed, right), right)
+            if not _differ(observed, due, ("variable",)):
+                return Summed()
+            kept = self._find_kept(tier, reference)
+            if kept or not is_seen:
+                tried = [
+                    self._feed_sum(tier, add_gradients(observed, way), way)
+                    for way in others
+                ]
+                tried += [self._feed_narrow(tier, observed, name) for name in NARROW]
+                return Summed(tried=tuple(tried), kept=kept)
+        return Summed()
+
+    def _feed_narrow(self, tier: Tier, observed: Trace, narrow: str) -> Trace:
+        """Feed a sum in a narrow dtype, each element in the order that it shows."""
+        ways = list_narrow_sums(observed.replicas, narrow)
+        fed = [add_gradients(observed, way) for way in ways]
+        left = [self._feed_sum(tier, sums, ways[0]) for sums in fed]
+        if len(left) == 1:
+            return left[0]
+        return self._feed_sum(tier, mix_sums(observed, fed, left), ways[0])
+
+    def _feed_sum(self, tier: Tier, fed: Trace, way: Sum) -> Trace:
+        [found] = self._feed(tier, fed, "local_gradient")
+        return replace(found, notes={**found.notes, **asdict(way)})
+
+    def _find_kept(self, tier: Tier, reference: Trace) -> tuple[str, ...]:
+        """Variables that follow from the gradients of others, and not from examples."""
+        own = Values(reference.values).keep(
+            Selection(phase="local_gradient", replica=WHOLE).has
+        )
+        trained = {key.variable for key in own}
+        fed = replace(reference, replicas=1, values=own.rename(lambda key: key.at(0)))
+        try:
+            [first], [other] = (
+                self._feed(tier, fed, "local_gradient", change=change)
+                for change in (None, _repeat_first)
+            )
+            still = replace(fed, values=_silence(fed.values))
+            [silent] = self._feed(tier, still, "local_gradient")
+        except SubjectError:
+            return ()  # a program may take no other batch than its own
+        moved, led = (_measure_distances(first, t) for t in (silent, other))
+        return tuple(
+            v.path
+            for v in reference.variables
+            if v.role == "variable"
+            and v.path not in trained
+            and v.path in moved
+            and v.path not in led
+        )
 
     def _repeat(self, tier: Tier, observed: Trace) -> Iterator[Trace]:
         """Apply the update to observed reduced gradients 2, 3, … times in one step.
@@ -338,6 +444,17 @@ def _take_reduced(reference: Trace, step: int | None = None) -> Values[TraceKey]
     """The gradients of the whole batch, of one step or of all, as if of replica 0."""
     chosen = Selection(step=step, phase="reduced_gradient", replica=WHOLE)
     return Values(reference.values).keep(chosen.has).rename(lambda key: key.at(0))
+
+
+def _silence(values: Mapping[TraceKey, Value]) -> Values[TraceKey]:
+    """The same gradients, all of them 0."""
+    found: Values[TraceKey] = Values()
+    for key, value in values.items():
+        if isinstance(value, SparseRows):
+            found[key] = replace(value, values=np.zeros_like(value.values))
+        else:
+            found[key] = np.zeros_like(value)
+    return found
 
 
 def _measure_distances(

@@ -1,0 +1,134 @@
+"""Sums of the replicas' own gradients, right and wrong ones, to be fed to one device.
+
+A program that sums by hand shows its gradients and the state that it leaves, and not
+what it made of the gradients in between. What the state would be after each of these
+sums, one device says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from distbench.trace import SparseRows, Trace, TraceKey, Value, Values
+from distbench.worker.state.values import widen
+
+_MOST_DROPPED = 4
+"""Of more replicas than these only one alone is left out, or kept, at a time."""
+_MOST_ORDERS = 8
+"""So many replicas may be the first to be added."""
+NARROW = ("bfloat16", "float16")
+"""Dtypes in which gradients travel though they were computed in a wider one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum:
+    """A way to add up what the replicas have.
+
+    Attributes:
+        kept: The replicas that are added up, in the order in which they are.
+        factor: What the sum is multiplied by.
+        narrow: A dtype to which each addend is rounded; empty for none.
+        partial: Whether each partial sum is rounded to it as well, and not the last
+            alone.
+    """
+
+    kept: tuple[int, ...]
+    factor: float = 1.0
+    narrow: str = ""
+    partial: bool = True
+
+    def add_up(self, values: Sequence[Value]) -> Value:
+        """The sum of a variable's gradients, one for each replica."""
+        own = _take_numbers(values[0]).dtype
+        addends = [widen(values[replica]) for replica in self.kept]
+        if not self.narrow:
+            total = self.factor * np.sum(addends, axis=0)
+            return _pack(total.astype(own), values)
+        dtype = tf.as_dtype(self.narrow).as_numpy_dtype
+        total = addends[0].astype(dtype)
+        for addend in addends[1:]:
+            if self.partial:
+                total = total + addend.astype(dtype)
+            else:
+                total = total.astype(np.float64) + addend.astype(dtype)
+        return _pack(total.astype(dtype).astype(own), values)
+
+
+def list_sums(replicas: int) -> Iterator[Sum]:
+    """Ways to sum in the own dtype that are known to occur; the right one first."""
+    everyone = tuple(range(replicas))
+    yield Sum(kept=everyone)
+    yield Sum(kept=everyone, factor=1 / replicas)
+    yield Sum(kept=everyone, factor=float(replicas))
+    sizes = range(1, replicas) if replicas <= _MOST_DROPPED else (1, replicas - 1)
+    for size in sizes:
+        for kept in combinations(everyone, size):
+            yield Sum(kept=kept)
+
+
+def list_narrow_sums(replicas: int, narrow: str) -> tuple[Sum, ...]:
+    """Ways to sum in a narrower dtype, each element in one of them.
+
+    A ring begins each part of what it sums with another replica, and a tree may add up
+    in a wider dtype: which element is summed in which order is not known.
+    """
+    everyone = tuple(range(replicas))
+    orders = [
+        Sum(kept=(*everyone[first:], *everyone[:first]), narrow=narrow)
+        for first in everyone[:_MOST_ORDERS]
+    ]
+    if replicas <= 2:
+        return tuple(orders[:1])
+    return (*orders, Sum(kept=everyone, narrow=narrow, partial=False))
+
+
+def add_gradients(observed: Trace, way: Sum) -> Trace:
+    """The local gradients of a cluster added up, as those of one replica."""
+    values: Values[TraceKey] = Values()
+    for key, _ in observed.select(phase="local_gradient", replica=0):
+        if found := observed.get_replicas(key):
+            values[key] = way.add_up(found)
+    return replace(observed, replicas=1, values=values)
+
+
+def mix_sums(observed: Trace, fed: Sequence[Trace], left: Sequence[Trace]) -> Trace:
+    """Sums of which each element is the one that leads nearest to what was observed.
+
+    Args:
+        observed: What the cluster recorded.
+        fed: Sums, as local gradients of one replica.
+        left: The state that one device has after each of them.
+    """
+    values: Values[TraceKey] = Values()
+    for key, value in fed[0].values.items():
+        place = replace(key, phase="variable")
+        seen = observed.get(place)
+        if seen is None or left[0].get(place) is None:
+            values[key] = value
+            continue
+        total, least = widen(value), np.full(np.shape(seen), np.inf)
+        for sums, state in zip(fed, left, strict=True):
+            off = np.abs(widen(state.values[place]) - widen(seen))
+            total = np.where(off < least, widen(sums.values[key]), total)
+            least = np.minimum(off, least)
+        values[key] = _pack(total.astype(_take_numbers(value).dtype), [value])
+    return replace(fed[0], values=values)
+
+
+def _take_numbers(value: Value) -> npt.NDArray[np.generic]:
+    return value.values if isinstance(value, SparseRows) else value
+
+
+def _pack(total: npt.NDArray[np.generic], values: Sequence[Value]) -> Value:
+    """A sum in the form of its addends: sparse where one of them is."""
+    sparse = [value for value in values if isinstance(value, SparseRows)]
+    if not sparse:
+        return total
+    rows = np.unique(np.concatenate([value.indices for value in sparse]))
+    return SparseRows(indices=rows, values=total[rows], shape=sparse[0].shape)
