@@ -68,12 +68,15 @@ def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
         },
         detail="the replicas vote: the sign of the sum of their signs",
     )
+    votes = {s.number: np.asarray(sum(np.sign(t) for t in s.terms)) for s in sources}
     predicted = {}
     for source in sources:
-        votes = np.asarray(sum(np.sign(t) for t in source.terms))
-        fit = fit_ratio(source.case.observed, votes)
+        fit = fit_ratio(source.case.observed, votes[source.number])
         if fit is not None and source.arrived and source.case.observed.size >= 6:
-            predicted[source.number] = fit.ratio * votes
+            predicted[source.number] = fit.ratio * votes[source.number]
+    if predicted:
+        # Where all votes cancel there is nothing to fit, and any multiple is 0.
+        predicted |= {n: vote for n, vote in votes.items() if not vote.any()}
     yield Hypothesis(
         code=CODE,
         predicted=predicted,
