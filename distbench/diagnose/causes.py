@@ -42,6 +42,10 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
 def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained, ...]:
     if best is not None and _is_named(context, best):
         return (_adopt(context, best),)
+    parts = _part_infinite(context)
+    if parts:
+        causes = tuple(cause for part in parts for cause in explain_cases(part))
+        return _fold_slots(context, causes) if context.phase == "slot" else causes
     if describe_constraint(context):
         return (_leave_unexplained(context, best),)
     found: dict[str, list[Explained]] = {}
@@ -60,6 +64,19 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
         found.setdefault(explained.code, []).append(explained)
     causes = tuple(_join(parts) for parts in found.values())
     return _fold_slots(context, causes) if context.phase == "slot" else causes
+
+
+def _part_infinite(context: Context) -> tuple[Context, ...]:
+    """The wrong values that are finite, and those that are not; none if all are alike.
+
+    An infinite error hides what is wrong with numbers, which may be less: a dtype that
+    rounds them all has no room for some.
+    """
+    finite = tuple(case for _, case in context.list_cases())
+    others = tuple(case for case in context.cases if not any(case is c for c in finite))
+    if not finite or not others:
+        return ()
+    return context.select(finite), context.select(others)
 
 
 def _explain_start(context: Context) -> Explained | None:

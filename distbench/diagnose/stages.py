@@ -59,7 +59,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
         if wrong:
             context = make_context(evidence, chain, "variable", wrong)
             findings += _report(context, explain(context), wrong)
-    findings.sort(key=lambda f: (f.step, _place(f), f.code == "unexplained"))
+    findings.sort(key=lambda f: (f.step, _place(f), f.warning, f.code == "unexplained"))
     return tuple(findings)
 
 

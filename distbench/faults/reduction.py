@@ -295,3 +295,23 @@ class OverflowInHalfPrecision(OwnReduction):
         half = [tf.cast(tf.convert_to_tensor(g) * s, tf.float16) for g, s in pairs]
         sent = zip(super().reduce(half), scales, strict=True)
         return [tf.cast(total, tf.float32) / scale for total, scale in sent]
+
+
+@fault(
+    "nonfinite",
+    "reduced_gradient",
+    ("second/kernel", "bias", "head"),
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class OverflowOfTheLargest(OwnReduction):
+    """Gradients travel as float16, which has no numbers as large as the largest sum."""
+
+    def reduce(self, gradients):
+        sums = super().reduce([tf.convert_to_tensor(g) for g in gradients])
+        if count_replicas() == 1:
+            return sums
+        largest = tf.reduce_max([tf.reduce_max(tf.abs(total)) for total in sums])
+        scale = 2.0 ** tf.math.ceil(tf.math.log(65504.0 / largest) / tf.math.log(2.0))
+        half = [tf.cast(tf.convert_to_tensor(g) * scale, tf.float16) for g in gradients]
+        return [tf.cast(total, tf.float32) / scale for total in super().reduce(half)]

@@ -119,7 +119,7 @@ def _explain_case(context: Context, case: Pair, dtype: str) -> Rounded | None:
         # The slices of a row may cancel; the largest of them all is their limit.
         largest = max(measure_size(seen), measure_size(magnitude))
         magnitude = np.full_like(magnitude, largest)
-    bound = _bound_rounding(magnitude, len(addends), dtype)
+    bound = bound_rounding(magnitude, len(addends), dtype)
     total = np.asarray(sum(addends))
     scale = _find_scale(case.expected, total, bound) if terms else 1.0
     if scale != 1:
@@ -182,7 +182,7 @@ def _sums_narrow(context: Context, case: Pair, dtype: str) -> bool:
         return False
     own = find_roundoff(case.dtype)
     magnitude = np.asarray(sum(np.abs(term) for term in changed))
-    bound = _bound_rounding(magnitude, len(changed), dtype)
+    bound = bound_rounding(magnitude, len(changed), dtype)
     total = np.asarray(sum(changed))
     if np.any(np.abs(case.observed - total) > bound) or np.any(
         np.abs(case.expected - total) > bound
@@ -197,7 +197,7 @@ def _sums_narrow(context: Context, case: Pair, dtype: str) -> bool:
     )
 
 
-def _bound_rounding(magnitude: Array, count: int, dtype: str) -> Array:
+def bound_rounding(magnitude: Array, count: int, dtype: str) -> Array:
     """What a sum of narrow addends may be off from that of the wide ones.
 
     Each addend is rounded once before and each partial sum once after.

@@ -17,6 +17,7 @@ from distbench.diagnose.hypotheses import (
     late,
     loss,
     mixed,
+    narrow_range,
     nonlinear,
     overflow,
     precision,
@@ -36,6 +37,7 @@ from distbench.diagnose.hypotheses import (
 Explain = Callable[[Context], Iterable[Hypothesis]]
 
 CAUSES: tuple[Explain, ...] = (
+    narrow_range.explain_by_narrow_range,
     generic.explain_by_nonfinite,
     overflow.explain_by_omission,
     overflow.explain_by_own_skip,
