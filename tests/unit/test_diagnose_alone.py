@@ -35,6 +35,7 @@ def of_one(factor: float) -> Fault:
     return Fault(local=local)
 
 
+@pytest.mark.first(4)
 @KNOWN
 @pytest.mark.parametrize("factor", [8.0, 1.5, -1.0, REPLICAS, 16.0, 1 / REPLICAS])
 def test_a_factor_of_one_replica_is_told_with_its_number(

@@ -72,6 +72,7 @@ def measure_units(value):
     return np.sqrt(np.sum(np.square(value, dtype=np.float64), axis=axes, keepdims=True))
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("replicas", [2, 4])
 @pytest.mark.parametrize("share", [0.02, 0.3], ids=["most-clipped", "some-clipped"])
 @pytest.mark.parametrize("by_weights", [True, False], ids=["by-weights", "alike"])
@@ -214,6 +215,7 @@ def list_norms(run, phase, replica):
     return [measure_all(dict(pairs)) for pairs in found]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("share", [1.0, 0.5], ids=["none-reaches", "all-reach"])
 @pytest.mark.parametrize("replicas", [2, 4])
 def test_a_clip_that_only_one_device_does_is_named(replicas, share):
@@ -356,6 +358,7 @@ def add_like_adasum(locals_, step):
     return [{p: v.astype(np.float32) for p, v in total.items()}] * 2
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
 def test_numbers_that_scale_each_replicas_gradient_are_told(sparse):
     """Of small variables nothing else is said, whatever comes near it."""
@@ -366,6 +369,7 @@ def test_numbers_that_scale_each_replicas_gradient_are_told(sparse):
     assert "by a number that differs by variable or step" in finding.explanation
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_a_sum_of_some_that_is_clipped_lacks_the_others(replicas):
     """Of what was left out the clip hides how much it was, and not whose."""

@@ -100,6 +100,7 @@ def test_a_loss_with_two_counts_passes() -> None:
     assert judge(TwoTerms().make_evidence()).status is Status.PASS
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("divide", "code", "wrong"),
     [

@@ -63,6 +63,7 @@ def send_sign(values: list[Array]) -> Array:
     return (np.mean(np.abs(value)) * np.sign(value)).astype(value.dtype)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("keeps", [True, False])
 def test_the_first_step_tells_what_is_sent_where_the_rest_is_kept(keeps: bool) -> None:
     """What is made of the rest later is nothing that the bench knows."""
@@ -114,6 +115,7 @@ def round_half(value: Array) -> Array:
     return value.astype(np.float16).astype(value.dtype)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("send", "narrow", "code"),
     [

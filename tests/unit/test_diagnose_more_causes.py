@@ -319,6 +319,7 @@ def flatten(gradients):
     return np.concatenate([to_array(gradients[path]).ravel() for path in TRAINED])
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("rule", "phase"),
     [
@@ -509,6 +510,7 @@ def narrow(locals_, kept, factor=1.0):
     return [{k: scale(v, factor) for k, v in to_unit(made).items()} for _ in locals_]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("kept", "factor", "is_right"),
     [(3, 1.0, True), (2, 1.0, False), (3, 1.01, False)],

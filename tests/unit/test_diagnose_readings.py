@@ -127,6 +127,7 @@ def test_terms_of_both_kinds_each_have_their_share() -> None:
     assert "compared with its own shard" in judgement.message
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("on_cluster", "weight", "code"),
     [
@@ -225,6 +226,7 @@ def test_what_does_not_is_named(simulator: Simulator, code: str, step: int) -> N
     assert (first.code, first.phase, first.step) == (code, "reduced_gradient", step)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("compute", [by_statistics, against_the_others])
 def test_a_sum_that_is_scaled_afterwards_has_its_direction(compute: Compute) -> None:
     """One device shows a factor in each step, and of groups it says no more."""

@@ -63,6 +63,7 @@ def make_fault(ways: dict[str, Combine], **more: Any) -> Fault:
     return Fault(reduce=reduce, **more)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("kernel", "bias", "codes"),
     [

@@ -189,6 +189,7 @@ def test_the_loss_that_is_returned_may_be_another_than_the_one_that_trains() -> 
     assert "constant to its tape" not in finding.explanation
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("times", "code"), [(1.0, ""), (1 / 3, "loss-scaled-twice"), (3, "loss-not-scaled")]
 )

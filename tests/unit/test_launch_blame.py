@@ -389,7 +389,9 @@ def test_of_two_deaths_the_one_reaped_first_is_the_cause(
 def test_a_signal_says_why_a_process_may_have_ended(
     make_scripted: Maker, number: signal.Signals, words: str
 ) -> None:
-    group = make_scripted(ScriptedProcess(ExitStatus(signal=number)))
+    process = ScriptedProcess(ExitStatus(signal=number))
+    process.theirs.close()
+    group = make_scripted(process)
     with pytest.raises(TaskFailedError, match=words):
         group.call("train", {}, timeout_s=TIMEOUT_S)
 

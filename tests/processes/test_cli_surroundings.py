@@ -1,0 +1,38 @@
+"""The command in a folder, and with streams, that are no longer there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_a_current_folder_that_is_gone_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    command = f'rmdir "$PWD"; exec "{sys.executable}" -m distbench check a.b:c'
+    ended = subprocess.run(
+        ["sh", "-c", command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 2
+    assert "The current folder does not exist any more" in ended.stderr
+
+
+def test_a_caller_may_have_closed_all_streams() -> None:
+    closing = f'exec "{sys.executable}" -m distbench list codes <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", closing], timeout=60).returncode == 0
+
+
+def test_a_reader_that_goes_away_is_no_failure() -> None:
+    command = [sys.executable, "-m", "distbench", "list", "codes"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=60) == 128 + signal.SIGPIPE
