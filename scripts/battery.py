@@ -31,7 +31,7 @@ from battery_known import KNOWN
 from battery_page import Row, make_page
 from checked import find_heaviest, list_findings
 from known_rows import find_known
-from measured import FOLDER, ROOT, describe_place, write_figures
+from measured import FOLDER, ROOT, describe_place, find_commit, write_figures
 
 import distbench
 from distbench.errors import BadInputError, ClusterError
@@ -113,6 +113,7 @@ def make_row(
         "tiers": {run.tier: str(run.status) for run in runs},
         "message": heaviest.message if heaviest else "",
         "findings": list_findings(heaviest),
+        "distbench": find_commit(),
         "seconds": round((time.monotonic() - start_s) / len(WORKLOADS), 1),
     }
     return {**row, **words}
@@ -133,7 +134,9 @@ def describe_versions() -> dict[str, str]:
     """What was measured, and on what; Keras 3 has a family of its own here."""
     import importlib.metadata
 
-    return {**describe_place(), "keras": importlib.metadata.version("keras")}
+    versions = {**describe_place(), "keras": importlib.metadata.version("keras")}
+    del versions["distbench"]  # each row says its own
+    return versions
 
 
 @dataclass(slots=True, kw_only=True)

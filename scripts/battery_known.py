@@ -29,10 +29,6 @@ def _is_merge_in_conditional(row: Mapping[str, Any]) -> bool:
     )
 
 
-def _needs_keras_variables(row: Mapping[str, Any]) -> bool:
-    return "'ResourceVariable' object has no attribute 'path'" in row["message"]
-
-
 def _places_repeated_rows(row: Mapping[str, Any]) -> bool:
     return row["status"] == "skipped" and "GatherV2" in row["message"]
 
@@ -83,13 +79,6 @@ KNOWN: tuple[Known, ...] = (
         "`merge_call`.",
         fits=_is_merge_in_conditional,
         entry="keras3_conditional_updates_raise.py",
-    ),
-    Known(
-        title="Takes variables of Keras alone",
-        says="`_should_use_adamw` in keras/src/optimizers/muon.py asks for a path, "
-        "which those of the workloads had not when this was checked, and have by now. "
-        "With `exclude_embeddings=False` it does not ask.",
-        fits=_needs_keras_variables,
     ),
     Known(
         title="Raises on repeated rows",

@@ -10,7 +10,7 @@ from typing import Any
 from battery_cases import NAMESPACES, LeftOut, Stock
 from battery_known import KNOWN, split_case
 from known_rows import join_cells, number_row, start_table, write_known
-from measured import describe_measured
+from measured import count_commits, describe_measured, write_paragraph
 
 Row = dict[str, Any]
 """One check on one workload, as it is kept."""
@@ -58,8 +58,10 @@ def _write_summary(rows: Sequence[Row]) -> Iterator[str]:
     seconds = sum(row["seconds"] for row in rows)
     total = Counter(row["status"] for row in rows)
     words = ", ".join(f"{count} {status}" for status, count in total.most_common())
-    yield f"{len(rows)} runs in {seconds / 60:.0f} minutes: {words}."
-    yield ""
+    by = count_commits(rows)
+    yield from write_paragraph(
+        f"{len(rows)} runs ({by}) in {seconds / 60:.0f} minutes: {words}."
+    )
     statuses = [status for status, _ in total.most_common()]
     yield from start_table("family", "cluster", "path", *statuses)
     groups: dict[tuple[str, str, str], Counter[str]] = {}
