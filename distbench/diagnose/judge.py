@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -111,13 +111,9 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     judgement = whole.explain() if whole.holds else None
     if judgement is not None and not _is_open(judgement):
         return judgement
-    others = []
-    for reading in list_readings(evidence, noise):
-        other = _Weighed(reading, noise).explain()
-        if reading.first_known and other.status is Status.PASS:
-            return other
-        others.append((reading, other))
-    found = _find_told(others)
+    found = _find_told(list_readings(evidence, noise), noise)
+    if found is not None and found[1].status is Status.PASS and found[0].first_known:
+        return found[1]
     is_measure = whole.has_right_losses or exchanges(evidence, "data")
     if found is not None and not is_measure and _says_all(found[1], whole):
         # Nothing explains what is wrong with such a whole, and of a large model to find
@@ -135,16 +131,27 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
 
 
 def _find_told(
-    others: Sequence[tuple[Reading, Judgement]],
+    readings: Iterable[Reading], noise: Noise
 ) -> tuple[Reading, Judgement] | None:
-    """What the other readings come to, where none of them holds all of it for right.
+    """What the other readings come to.
 
-    The first that says what is wrong, or the one that takes no first values for known.
+    The first that holds all of it for right; else the first that says what is wrong, or
+    the one that takes no first values for known. To explain one takes long, so nobody
+    asks those that could not be it any more.
     """
-    for reading, other in others:
-        if _tells(reading, other) or not reading.first_known:
+    found: tuple[Reading, Judgement] | None = None
+    for reading in readings:
+        if found is not None and not reading.first_known:
+            continue
+        weighed = _Weighed(reading, noise)
+        other = weighed.explain()
+        if reading.first_known and other.status is Status.PASS:
             return reading, other
-    return None
+        if found is None and (_tells(reading, other) or not reading.first_known):
+            found = reading, other
+            if weighed.has_right_parts:
+                break  # what is wrong behind them is no less so behind their sums
+    return found
 
 
 def _is_open(judgement: Judgement) -> bool:
@@ -258,6 +265,13 @@ class _Weighed:
     def holds(self) -> bool:
         """Whether there is nothing to explain."""
         return not (self._chain.broken or self._chain.apart)
+
+    @property
+    def has_right_parts(self) -> bool:
+        """Whether losses and gradients of all replicas are what they should be."""
+        chain = self._chain
+        wrong = (*chain.broken, *chain.forgiven, *chain.undecided, *chain.following)
+        return not any(link.comparison.phase in COMPUTED for link in wrong)
 
     @property
     def wrong_losses(self) -> set[int]:

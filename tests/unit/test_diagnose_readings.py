@@ -43,6 +43,7 @@ from distbench.compare.noise import measure_noise
 from distbench.compare.shards import weigh_shards
 from distbench.diagnose.judge import judge
 from distbench.diagnose.links import Chain
+from distbench.diagnose.stages import explain_chain
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey
 from distbench.verdict import Finding, Status
@@ -398,6 +399,30 @@ def test_a_wrong_one_is_named(simulator: Simulator, code: str, phase: str) -> No
     assert judgement.status is Status.FAIL
     first = judgement.findings[0]
     assert (first.code, first.phase) == (code, phase), first.explanation
+
+
+@pytest.mark.parametrize(
+    ("simulator", "count"),
+    [
+        (Simulator(by_statistics, reduce=lose_sum), 1),
+        # The shards, their sum, and the whole batch for what that says of it.
+        (Simulator(by_statistics, lambda *_: 1.3), 3),
+    ],
+    ids=["behind-the-parts", "in-the-parts"],
+)
+def test_a_reading_that_could_add_nothing_is_not_explained(
+    simulator: Simulator, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no shard has wrong, no sum of shards has; what is named, stays named."""
+    asked = []
+
+    def explain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
+        asked.append(evidence)
+        return explain_chain(evidence, chain)
+
+    monkeypatch.setattr("distbench.diagnose.judge.explain_chain", explain)
+    assert judge(simulator.make_evidence()).status is Status.FAIL
+    assert len(asked) == count
 
 
 def test_examples_that_no_replica_gets_are_told() -> None:
