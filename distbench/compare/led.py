@@ -107,11 +107,8 @@ def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
 
 def is_trained(evidence: Evidence, variable: str) -> bool:
     """Whether a variable follows from gradients, its own or those of others."""
-    return variable in evidence.kept or any(
-        key.variable == variable and key.phase.endswith("gradient")
-        for trace in (evidence.reference, evidence.observed)
-        for key in trace.values
-    )
+    seen = evidence.kept, evidence.reference.trained, evidence.observed.trained
+    return any(variable in variables for variables in seen)
 
 
 def is_led(evidence: Evidence, pair: Pair) -> bool:

@@ -191,6 +191,7 @@ class Trace:
             last one of an epoch often has.
         dtypes: The dtype in which each variable, and the loss (`""`), was computed.
         steps: Number of steps that were recorded.
+        trained: Paths of the variables of which a gradient was recorded.
     """
 
     name: str
@@ -203,6 +204,7 @@ class Trace:
     resized: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     dtypes: Mapping[str, str] = field(init=False, repr=False)
     steps: int = field(init=False, repr=False)
+    trained: frozenset[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         values = Values(self.values)
@@ -216,6 +218,8 @@ class Trace:
         object.__setattr__(self, "dtypes", MappingProxyType(dtypes))
         last = max((key.step for key in values), default=-1)
         object.__setattr__(self, "steps", last + 1)
+        trained = frozenset(key.variable for key in values if key.phase in GRADIENTS)
+        object.__setattr__(self, "trained", trained)
 
     @property
     def digested(self) -> bool:

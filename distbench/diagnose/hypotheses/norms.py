@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -111,19 +112,20 @@ class GlobalNorm:
         self._context = context
         self._of_call = of_call
         self._of_rows = of_rows
-        self._known: dict[tuple[int, int, int], float] = {}
+        self._known: dict[tuple[int, int, int, bool], float] = {}
 
     def __call__(self, source: Source, place: int) -> float:
         """That norm of the replica whose addend is at a place."""
         at, replica = source.case.key, source.replicas[place]
-        known = (at.step, at.call if self._of_call else 0, replica)
+        is_changed = self._context.is_changed_linearly(source.case)
+        known = (at.step, at.call if self._of_call else 0, replica, is_changed)
         if known not in self._known:
             key = replace(at, phase="local_gradient", replica=replica)
             evidence = self._context.evidence
             traces = [evidence.observed, evidence.reference]
             if self._context.phase == "local_gradient":
                 traces.reverse()
-            elif evidence.apart and self._context.is_changed_linearly(source.case):
+            elif evidence.apart and is_changed:
                 key, traces = replace(at, replica=replica), [evidence.apart]
             norms = (self._measure(trace, key) for trace in traces)
             self._known[known] = next((n for n in norms if n > 0), 0.0)
@@ -150,13 +152,20 @@ def list_global_norms(context: Context) -> Iterator[GlobalNorm]:
 
     Where some gradients are sparse, also with their rows added up.
     """
+    # For all selections: each reads all gradients of a step.
+    yield from context.work_out("global norms", partial(_make_global_norms, context))
+
+
+def _make_global_norms(context: Context) -> Sequence[GlobalNorm]:
     found = list(context.evidence.observed.select(phase="local_gradient"))
     of_calls = (False, True) if any(key.call for key, _ in found) else (False,)
     is_sparse = any(isinstance(value, SparseRows) for _, value in found)
-    for of_call, of_rows in itertools.product(
-        of_calls, (False, True) if is_sparse else (False,)
-    ):
-        yield GlobalNorm(context, of_call=of_call, of_rows=of_rows)
+    return tuple(
+        GlobalNorm(context, of_call=of_call, of_rows=of_rows)
+        for of_call, of_rows in itertools.product(
+            of_calls, (False, True) if is_sparse else (False,)
+        )
+    )
 
 
 class JointNorm:

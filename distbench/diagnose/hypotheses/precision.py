@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.pair import Pair
@@ -27,6 +28,8 @@ _SCALINGS = 6
 """Roundings of a number that is multiplied and divided, and of the largest one."""
 _SAME_NORM = 1e-5
 """By how much norms may differ that were made in a wider dtype."""
+_FEW = 16
+"""Numbers that are looked at before all of them are."""
 _ENOUGH_BITS = 20
 """Zeros at the end of numbers, in bits, that are no chance: one in a million."""
 
@@ -235,12 +238,16 @@ def _is_multiple(values: Array, dtype: str, own: float) -> bool:
     """
     found = values[values != 0]
     largest = found[np.argmax(np.abs(found))] if found.size else 1.0
-    for kind in _list_kinds(dtype):
-        narrow = found * (kind / largest)
-        off = np.abs(round_to(narrow, dtype) - narrow)
-        if np.all(off <= _SCALINGS * own * np.abs(narrow)):
-            return True
-    return False
+    factors = _list_kinds(dtype) / largest
+    # Mostly a few of the numbers rule out every factor.
+    few = _are_narrow(np.outer(factors, found[:_FEW]), dtype, own).all(axis=1)
+    return any(_are_narrow(factor * found, dtype, own).all() for factor in factors[few])
+
+
+def _are_narrow(values: Array, dtype: str, own: float) -> npt.NDArray[np.bool_]:
+    """Which values are numbers of a narrow dtype, but for a few roundings."""
+    off = np.abs(round_to(values, dtype) - values)
+    return np.asarray(off <= _SCALINGS * own * np.abs(values))
 
 
 def _count_bits(values: Array, dtype: str, own: float) -> float:
