@@ -243,10 +243,12 @@ def check_all(*checks: Sequence[str]) -> None:
 _MODELS = Path(__file__).with_name("benchmark_models.py")
 
 
-def check_model(name: str) -> None:
-    """One check of a model, in this process."""
-    target = f"{_MODELS}:{name}"
-    distbench.check(target, "mirrored:2", timeout_s=600).raise_for_status()
+def check_model(name: str, code: str = "") -> None:
+    """One check of a model, in this process; it finds what is wrong, if anything is."""
+    verdict = distbench.check(f"{_MODELS}:{name}", "mirrored:2", timeout_s=600)
+    found = [finding.code for run in verdict.runs for finding in run.findings]
+    if (verdict.status, found) != (("fail", [code]) if code else ("pass", [])):
+        raise RuntimeError(f"Expected {code or 'a pass'}. Received: {verdict}")
 
 
 _OF_SIZE = {
@@ -258,6 +260,10 @@ _OF_SIZE = {
     ),
     "MobileNetV2, 2.3 million": partial(
         time_call, partial(check_model, "make_mobilenet")
+    ),
+    "MobileNetV2 with a clip before the sum, which fails": partial(
+        time_call,
+        partial(check_model, "make_clipped_mobilenet", "clip-before-reduction"),
     ),
 }
 _ALIKE = ("mirrored:2", "mwms:2", "central:2")

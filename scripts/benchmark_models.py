@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 import tf_keras
 from tf_keras import layers
 
@@ -46,13 +47,27 @@ def draw_words(step: int) -> tuple[Any, Any]:
 
 def make_mobilenet() -> Any:
     """MobileNetV2 for small images: 2.3 million parameters, batch normalisation."""
+    return _compile_mobilenet(tf_keras.optimizers.Adam(1e-3))
+
+
+def make_clipped_mobilenet() -> Any:
+    """The same with a mistake: each replica clips before the gradients are summed."""
+    return _compile_mobilenet(_ClipsFirst(1e-3))
+
+
+def _compile_mobilenet(optimizer: Any) -> Any:
     model = tf_keras.applications.MobileNetV2(
         weights=None, input_shape=(32, 32, 3), classes=_CLASSES
     )
-    model.compile(
-        tf_keras.optimizers.Adam(1e-3), tf_keras.losses.SparseCategoricalCrossentropy()
-    )
+    model.compile(optimizer, tf_keras.losses.SparseCategoricalCrossentropy())
     return model
+
+
+class _ClipsFirst(tf_keras.optimizers.Adam):
+    def aggregate_gradients(self, grads_and_vars: Any) -> Any:
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        clipped, _ = tf.clip_by_global_norm(gradients, 1.0)
+        return super().aggregate_gradients(list(zip(clipped, variables, strict=True)))
 
 
 def draw_images(step: int) -> tuple[Any, Any]:
@@ -64,3 +79,4 @@ def draw_images(step: int) -> tuple[Any, Any]:
 
 make_transformer.data = draw_words  # type: ignore[attr-defined]
 make_mobilenet.data = draw_images  # type: ignore[attr-defined]
+make_clipped_mobilenet.data = draw_images  # type: ignore[attr-defined]
