@@ -101,6 +101,18 @@ def compare_evidence(
     return tuple(_limit(map(partial(judge_pair, evidence=evidence), pairs)))
 
 
+def find_wrong_losses(evidence: Evidence, noise: Noise) -> frozenset[int]:
+    """Steps in which losses of the replicas are not what they should be.
+
+    Args:
+        evidence: What was observed and expected.
+        noise: Of the single-device run.
+    """
+    pairs = Pairs(evidence, noise).list_all(phase="loss")
+    judged = (judge_pair(pair, evidence).comparison for pair in pairs)
+    return frozenset(comparison.step for comparison in judged if comparison.wrong)
+
+
 def _limit(judged: Iterable[Judged]) -> Iterator[Judged]:
     """Let wrong numbers go when too many are held, but for the first of each value."""
     first: dict[tuple[str, str, str, int], int] = {}

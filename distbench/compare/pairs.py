@@ -77,9 +77,13 @@ class Pairs:
             if key.phase in SUMMED
         }
 
-    def list_all(self) -> Iterator[Pair]:
-        """Every pair, each observed value once for each relation it stands in."""
-        select = self.evidence.observed.select()
+    def list_all(self, *, phase: Phase | None = None) -> Iterator[Pair]:
+        """Every pair, each observed value once for each relation it stands in.
+
+        Args:
+            phase: Of which alone; None for all.
+        """
+        select = self.evidence.observed.select(phase=phase)
         for whole, group in groupby(select, key=lambda item: item[0].at(WHOLE)):
             # No name for them here: those of a large model are let go one by one.
             yield from self._pair_members(whole, tuple(group))

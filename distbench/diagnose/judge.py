@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import cast
 
 import numpy as np
 
-from distbench.compare.comparison import Comparison, Judged, compare_evidence
+from distbench.compare.comparison import (
+    Comparison,
+    Judged,
+    compare_evidence,
+    find_wrong_losses,
+)
 from distbench.compare.nature import find_row_sensitive
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.vacuity import find_uncompared, find_weak_phases
@@ -167,7 +173,7 @@ def _says_all(judgement: Judgement, whole: _Weighed) -> bool:
     if judgement.status is not Status.FAIL:
         return True
     first = judgement.findings[0]
-    is_later = first.phase not in COMPUTED and first.step in whole.wrong_losses
+    is_later = first.phase not in COMPUTED and whole.has_wrong_loss(first.step)
     return is_later and _names_all(judgement)
 
 
@@ -247,7 +253,7 @@ def _tells(reading: Reading, judgement: Judgement) -> bool:
 
 
 class _Weighed:
-    """A reading whose numbers have been compared, and explained if that is asked.
+    """A reading whose numbers are compared, and explained, as far as that is asked.
 
     Args:
         reading: What is held against what.
@@ -255,16 +261,36 @@ class _Weighed:
     """
 
     def __init__(self, reading: Reading, noise: Noise) -> None:
-        evidence = reading.evidence
-        judged = leave_out_turns(compare_evidence(evidence, noise), evidence)
+        self._reading = reading
+        self._noise = noise
+
+    @cached_property
+    def _lost(self) -> frozenset[int]:
+        """Steps in which a loss is wrong whatever else is: nothing undoes it."""
+        evidence = self._reading.evidence
+        if evidence.tier == "free" or evidence.turns is not None:
+            return frozenset()
+        return find_wrong_losses(evidence, self._noise)
+
+    @cached_property
+    def _judged(self) -> tuple[Judged, ...]:
+        evidence = self._reading.evidence
+        return leave_out_turns(compare_evidence(evidence, self._noise), evidence)
+
+    @cached_property
+    def _chain(self) -> Chain:
+        evidence = self._reading.evidence
         infos = {v.path: v for v in evidence.observed.variables}
-        self._reading, self._judged = reading, judged
-        self._chain = judge_chain(judged, infos, free=evidence.tier == "free")
+        return judge_chain(self._judged, infos, free=evidence.tier == "free")
 
     @property
     def holds(self) -> bool:
-        """Whether there is nothing to explain."""
-        return not (self._chain.broken or self._chain.apart)
+        """Whether there is nothing to explain.
+
+        Losses come first: to compare all of a large model takes long, and as long as
+        nobody asks why they are wrong it is not needed.
+        """
+        return not (self._lost or self._chain.broken or self._chain.apart)
 
     @property
     def has_right_parts(self) -> bool:
@@ -273,9 +299,12 @@ class _Weighed:
         wrong = (*chain.broken, *chain.forgiven, *chain.undecided, *chain.following)
         return not any(link.comparison.phase in COMPUTED for link in wrong)
 
+    def has_wrong_loss(self, step: int) -> bool:
+        """Whether the replicas' losses of a step do not make up what they should."""
+        return step in self._lost or step in self._wrong_losses
+
     @property
-    def wrong_losses(self) -> set[int]:
-        """Steps in which the replicas' losses do not make up what they should."""
+    def _wrong_losses(self) -> set[int]:
         found = [link.comparison for link in self._chain.broken]
         return {c.step for c in found if c.phase == "loss"}
 
@@ -286,7 +315,9 @@ class _Weighed:
         They would not if the grouping of the examples mattered: however shards alone
         come out, the global batch is then the measure.
         """
-        return not self.wrong_losses and "loss" in _name_references(self._chain)
+        if self._lost or self._wrong_losses:
+            return False
+        return "loss" in _name_references(self._chain)
 
     def explain(self) -> Judgement:
         """Say why it is wrong, where it is."""

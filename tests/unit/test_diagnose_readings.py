@@ -37,9 +37,9 @@ from grouped_training import (
 )
 from training_simulator import Rule, observe
 
-from distbench.compare.comparison import compare_evidence
+from distbench.compare.comparison import Judged, compare_evidence
 from distbench.compare.nature import find_nature
-from distbench.compare.noise import measure_noise
+from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.shards import weigh_shards
 from distbench.diagnose.judge import judge
 from distbench.diagnose.links import Chain
@@ -299,6 +299,20 @@ def test_a_small_penalty_beside_what_is_lost_is_known(
         assert judgement.status is Status.PASS, judgement.findings
     else:
         assert judgement.findings[0].code == code
+
+
+def test_a_whole_batch_with_wrong_losses_is_compared_no_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = []
+
+    def compare(evidence: Evidence, noise: Noise) -> tuple[Judged, ...]:
+        compared.append(evidence.shards_known)
+        return compare_evidence(evidence, noise)
+
+    monkeypatch.setattr("distbench.diagnose.judge.compare_evidence", compare)
+    assert judge(Simulator(by_statistics).make_evidence()).status is Status.PASS
+    assert compared == [True]
 
 
 def test_what_is_neither_a_sum_nor_a_mean_is_not_taken_apart() -> None:
