@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distbench.samples.lazy import legacy, tf
+from distbench.samples.lazy import keras, legacy, tf
 from distbench.samples.optimizers import keras2_optimizer, optimizer, v1_optimizer
 from distbench.samples.program import Program
 from distbench.samples.servers import is_served, linger
@@ -113,6 +113,31 @@ class StatisticsInFlight(ProgramInFlight):
         super().apply(gradients)
         self.seen.assign_add(self.examples)
         self.average.assign_sub(linger(0.1 * (self.average - self.head)))
+
+
+@unusual(clusters=_SERVED, in_flight=8)
+class MetricInFlight(ProgramInFlight):
+    """A metric of Keras reads the model again when some steps have updated, late."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.mean = keras.metrics.Mean(name="mean")
+        self.updated = tf.Variable(0, dtype=tf.int64, trainable=False, name="updated")
+
+    def variables(self):
+        return [*super().variables(), *self.mean.variables, self.updated]
+
+    def replica_step(self, batch):
+        loss = super().replica_step(batch)
+        updated = self.updated.assign_add(1)
+        late = tf.cond(
+            tf.equal(updated % 8, 1),
+            lambda: linger(updated),
+            lambda: tf.identity(updated),
+        )
+        with tf.control_dependencies([late]):
+            self.mean.update_state(tf.abs(self.predict(batch)))
+        return loss
 
 
 @unusual(clusters=_SERVED, in_flight=8)

@@ -11,12 +11,14 @@ from distbench.diagnose.flight import judge_flight
 from distbench.errors import BadInputError
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
+from distbench.trace import WHOLE, Trace, TraceKey, VariableInfo
 from distbench.verdict import Status
 from distbench.worker.in_flight.orders import (
     draw_order,
     list_extremes,
     split_updates,
 )
+from distbench.worker.taps.given import select_state
 
 MOMENTUM = 0.5
 
@@ -221,3 +223,25 @@ def test_what_is_told_is_the_element_that_is_farthest_off_for_itself() -> None:
     assert envelope.wrong.tolist() == [False, True]
     assert envelope.error == pytest.approx(0.5)
     assert envelope.bound == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_what_exists_once_is_given_back_before_each_round(is_shared: bool) -> None:
+    """A metric would else carry what one round left over into the next."""
+    own = VariableInfo(
+        path="mean/total",
+        role="variable",
+        shape=(),
+        dtype="float32",
+        synchronised=False,
+    )
+    key = TraceKey(step=0, phase="variable", variable=own.path, replica=WHOLE)
+    starts = Trace(
+        name="starts",
+        replicas=1,
+        shards=(4,),
+        variables=(own,),
+        values={key: np.float32(2.5)},
+    )
+    given = select_state(starts, "bounded", 1, is_shared=is_shared)
+    assert given == ({own.path: 2.5} if is_shared else {})

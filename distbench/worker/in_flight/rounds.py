@@ -198,7 +198,8 @@ def fly(
     times: list[Timed] = []
     for number in range(scenario.steps):
         first = number * scenario.in_flight
-        session.write_state(select_state(starts, "bounded", number))
+        start = select_state(starts, "bounded", number, is_shared=True)
+        session.write_state(start)
         with session.guard("data"):
             batches = [
                 session.program.data(first + place)

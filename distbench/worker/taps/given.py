@@ -16,11 +16,21 @@ def select_gradients(reference: Trace, phase: Any, step: int) -> Fed:
     }
 
 
-def select_state(reference: Trace, tier: str, step: int) -> dict[str, Any]:
-    """The synchronised state from which a step starts."""
+def select_state(
+    reference: Trace, tier: str, step: int, *, is_shared: bool = False
+) -> dict[str, Any]:
+    """The state from which a step starts.
+
+    Args:
+        reference: What one device has.
+        tier: In `exact` the model's variables start anew in each step.
+        step: Its number.
+        is_shared: Whether state that each replica may have for itself exists once, as
+            under parameter servers: else that is nobody's to set.
+    """
     state: dict[str, Any] = {}
     for variable in reference.variables:
-        if not variable.synchronised:
+        if not (variable.synchronised or is_shared):
             continue
         restart = step == 0 or (tier == "exact" and variable.role == "variable")
         key = TraceKey(
