@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey
-from distbench.worker.taps.board import Fed
+
+if TYPE_CHECKING:  # which imports TensorFlow
+    from distbench.worker.taps.board import Fed
 
 
 def select_gradients(reference: Trace, phase: Any, step: int) -> Fed:
