@@ -20,6 +20,8 @@ BLOCK = 1 << 13
 They stay in the processor's cache, and are fewer than the 10,000 from which OpenBLAS
 shares a product among threads, which wait for each other where cores are busy.
 """
+_LEAST_SQUARE = 1e-250
+"""Squares that are lost to underflow count for nothing beside a larger one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -185,14 +187,24 @@ def measure_finite(array: Array) -> float:
 
 def measure_norm(array: Array) -> float:
     """Euclidean norm over all elements, without overflow."""
+    flat = array.ravel()
+    square = _add_squares(flat, 1.0)
+    if _LEAST_SQUARE < square < math.inf:
+        return math.sqrt(square)
     size = measure_size(array)
     if size == 0.0 or not math.isfinite(size):
         return size
-    flat, square = array.ravel(), 0.0
-    for block in list_blocks(flat.size):
-        scaled = flat[block] / size
-        square += float(scaled @ scaled)
-    return size * math.sqrt(square)
+    return size * math.sqrt(_add_squares(flat, size))
+
+
+def _add_squares(flat: Array, unit: float) -> float:
+    square = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for block in list_blocks(flat.size):
+            part = np.asarray(flat[block], np.float64)
+            part = part if unit == 1.0 else part / unit
+            square += float(part @ part)
+    return square
 
 
 def _align_sparse(value: SparseRows, rows: npt.NDArray[np.int64]) -> Aligned:

@@ -145,6 +145,11 @@ def test_a_bfloat16_is_known_by_its_bits_and_its_variable():
 
 def test_a_norm_does_not_overflow():
     assert measure_norm(np.array([3e200, 4e200])) == pytest.approx(5e200)
+    assert measure_norm(np.array([3e-200, 4e-200])) == pytest.approx(5e-200)
+    assert measure_norm(np.array([3e30, 4e30], np.float32)) == pytest.approx(5e30)
+    assert measure_norm(np.array([3e-30, 4e-30], np.float32)) == pytest.approx(5e-30)
+    assert measure_norm(np.array([1.0, -np.inf])) == np.inf
+    assert np.isnan(measure_norm(np.array([1.0, np.nan, np.inf])))
     assert measure_norm(np.zeros(0)) == 0
 
 
