@@ -61,10 +61,10 @@ class Evidence:
         apart: The single-device step fed with each replica's own gradients: the reduced
             ones tell what is done to a gradient on its way, the state what a rule keeps
             of them before the sum. None where nothing is.
-        sums: The single-device step fed with sums of the replicas' own gradients that
-            a program may make by hand: the state, as that of replica 0. Notes of each
-            say which replicas are `kept`, times which `factor`, and rounded to which
-            `narrow` dtype. Empty where the sums were seen, or are right.
+        sums: The single-device step fed with sums of the replicas' own gradients, right
+            and wrong ones: what follows, as that of replica 0. Notes of each say which
+            replicas are `kept`, times which `factor`, and rounded to which `narrow`
+            dtype. Empty where the sum was seen as it is made, or is right.
         kept: Variables of the model that follow from the gradients of others and not
             from examples, as a momentum that a program keeps by hand; asked of where
             there are `sums`.

@@ -13,11 +13,17 @@ from distbench.compare.pair import TOLD
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.exchange import exchanges, tell_lost_gradient
-from distbench.diagnose.explain import Explained, is_vague, make_finding
+from distbench.diagnose.explain import (
+    Explained,
+    is_vague,
+    list_replicas,
+    make_finding,
+)
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.in_turn import leave_out_later
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
+from distbench.diagnose.names import name_replicas
 from distbench.diagnose.rank import ALL
 from distbench.diagnose.totals import explain_results, explain_totals
 from distbench.evidence import Evidence
@@ -105,27 +111,42 @@ def _tell_unled(
     """State that no example leads, in place of what nothing explains in its step.
 
     It does not follow from loss or gradients, so it is wrong by itself; and these may
-    be made of it, where it changes at the start of the step.
+    be made of it, where it changes at the start of the step. What is kept of gradients
+    may be wrong by itself too, if a cause is known.
     """
-    vague = [f for f in findings if f.phase in _BEFORE_STATE and is_vague(f)]
-    if not vague or evidence.tier == "free":
+    if evidence.tier == "free":
         return findings
-    unled = find_unled(evidence)
-    told = {j.comparison.key for j in chain.broken}
+    unled, kept = find_unled(evidence), frozenset(evidence.kept)
+    findings = _tell_state(evidence, chain, findings, unled)
+    return _tell_state(evidence, chain, findings, kept, only_known=True)
+
+
+def _tell_state(
+    evidence: Evidence,
+    chain: Chain,
+    findings: list[Finding],
+    names: frozenset[str],
+    *,
+    only_known: bool = False,
+) -> list[Finding]:
+    """Some state, where it is wrong, in place of what nothing explains in its step."""
+    vague = [f for f in findings if f.phase in _BEFORE_STATE and is_vague(f)]
     wrong = [
         j
         for j in (*chain.broken, *chain.following)
-        if j.comparison.variable in unled and j.pair is not None
+        if j.comparison.variable in names and j.pair is not None
     ]
     steps = {j.comparison.step for j in wrong}
-    kept = [f for f in findings if f not in vague or f.step not in steps]
-    if len(kept) == len(findings):
+    rest = [f for f in findings if f not in vague or f.step not in steps]
+    if len(rest) == len(findings):
         return findings
+    told = {j.comparison.key for j in chain.broken}
     links = [j for j in wrong if j.comparison.key not in told]
-    if links:
-        context = make_context(evidence, chain, "variable", links)
-        kept += _report(context, explain_cases(context), links)
-    return kept
+    context = make_context(evidence, chain, "variable", links)
+    causes = explain_cases(context) if links else ()
+    if only_known and not (causes and all(c.confidence >= ALL for c in causes)):
+        return findings
+    return [*rest, *_report(context, causes, links)]
 
 
 def _explain_root(
@@ -148,6 +169,7 @@ def _explain_root(
     if not of_loss:
         if not losses and _was_seen(chain, "loss"):
             causes = tell_lost_gradient(context, causes)
+            causes = tuple(_name_lost(cause, context.replicas) for cause in causes)
         yield from _report(context, causes, gradients)
         return
     same = [cause for cause in causes if _is_same_factor(cause, of_loss)]
@@ -239,6 +261,19 @@ def _raise_cause(cause: Explained) -> Explained:
         raised,
         code="examples-missed",
         detail="it is 0, and so are the gradients: no example has any part in them",
+    )
+
+
+def _name_lost(cause: Explained, replicas: int) -> Explained:
+    """A cause of wrong gradients by which some replicas have none, and a loss."""
+    lost = cause.replicas or list_replicas(cause.cases, replicas)
+    if cause.code != "scale-error" or cause.ratio != 0 or len(lost) == replicas:
+        return cause
+    return replace(
+        cause,
+        code="replica-dropped",
+        detail=f"{name_replicas(lost)}: the losses are right and the gradients 0",
+        replicas=lost,
     )
 
 

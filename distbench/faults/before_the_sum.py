@@ -253,14 +253,30 @@ class SentInHalfPrecision(OwnReduction):
 class SentInOneBucketThenClipped(OwnReduction):
     """All gradients travel in one bucket of bfloat16, and the sum is clipped after."""
 
+    op = "sum"
+
     def reduce(self, gradients):
         dense = [tf.convert_to_tensor(g) for g in gradients]
         bucket = tf.concat([tf.reshape(g, [-1]) for g in dense], axis=0)
-        total = all_reduce("sum", tf.cast(bucket, tf.bfloat16))
+        total = all_reduce(self.op, tf.cast(bucket, tf.bfloat16))
         sizes = [g.shape.num_elements() for g in dense]
         parts = tf.split(tf.cast(total, tf.float32), sizes)
         whole = [tf.reshape(p, g.shape) for p, g in zip(parts, dense, strict=True)]
         return tf.clip_by_global_norm(whole, 0.05)[0]
+
+
+@fault(
+    "lower-precision",
+    _PHASE,
+    TRAINED,
+    like="pytorch/pytorch#162338",
+    clusters=("mirrored:2", "mwms:3"),
+    warning=True,
+)
+class AveragedInOneBucketThenClipped(SentInOneBucketThenClipped):
+    """The same with a mean, which the clip makes as long as the sum."""
+
+    op = "mean"
 
 
 @fault(
@@ -331,3 +347,30 @@ class SameNoiseBeforeSum:
             for place, (g, v) in enumerate(grads_and_vars)
         ]
         return super()._aggregate_gradients(pairs)
+
+
+@fault(
+    "slot-from-local-gradient",
+    "variable",
+    ("norms",),
+    like="deepspeedai/DeepSpeed#490",
+)
+class OwnNormsRemembered(OwnReduction):
+    """The last norms are kept for a limit, and are those of own gradients."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.norms = tf.Variable(
+            tf.ones([3]),
+            trainable=False,
+            name="norms",
+            aggregation=tf.VariableAggregation.MEAN,
+        )
+
+    def variables(self):
+        return [*self.trained(), self.norms]
+
+    def reduce(self, gradients):
+        norm = tf.linalg.global_norm(gradients)
+        self.norms.assign(tf.concat([self.norms[1:], [norm]], axis=0))
+        return super().reduce(gradients)

@@ -129,3 +129,31 @@ class SecondMomentsAddUpSquares(AdamByHand):
 
     def take_second(self, own, total):
         return all_reduce("sum", own**2)
+
+
+@fault("mean-instead-of-sum", "variable", TRAINED, like="keras-team/keras#20541")
+class OwnMomentsAveraged(ByHand):
+    """Each replica keeps a momentum of its own gradients; the step takes their mean."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.own = [
+            tf.Variable(
+                tf.zeros_like(v),
+                trainable=False,
+                name=f"own{i}",
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.SUM,
+            )
+            for i, v in enumerate(self.trained())
+        ]
+
+    def variables(self):
+        return [*self.trained(), *self.own]
+
+    def apply(self, gradients):
+        for own, variable, gradient in zip(
+            self.own, self.trained(), gradients, strict=True
+        ):
+            own.assign(0.75 * own + gradient)
+            self.update(variable, all_reduce("mean", tf.identity(own)))

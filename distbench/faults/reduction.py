@@ -210,6 +210,21 @@ class LastBucketForgotten(OwnReduction):
     "reduced_gradient",
     TRAINED,
     like="verl-project/verl#7493",
+    replicas=(-1,),
+)
+class LastReplicaDroppedThenFlattened(OwnReduction):
+    """The sum lacks a replica, and an arc tangent of it hides that."""
+
+    def reduce(self, gradients):
+        dense = gradients if count_replicas() == 1 else clear_last(gradients)
+        return [tf.atan(30.0 * tf.convert_to_tensor(g)) for g in super().reduce(dense)]
+
+
+@fault(
+    "replica-dropped",
+    "reduced_gradient",
+    TRAINED,
+    like="verl-project/verl#7493",
     clusters=WIDE,
     replicas=(-1,),
 )

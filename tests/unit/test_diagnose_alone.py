@@ -70,7 +70,7 @@ def test_gradients_that_are_0_beside_a_right_loss_are_not_missed_examples(
     known: bool,
 ) -> None:
     finding = find_first(of_one(0.0), known=known)
-    assert (finding.code, finding.phase) == ("scale-error", "local_gradient")
+    assert (finding.code, finding.phase) == ("replica-dropped", "local_gradient")
     assert (finding.replicas, finding.ratio) == ((1,), 0.0)
 
 

@@ -1,6 +1,7 @@
-"""Sums that a program makes by hand, told by the state that they lead to on one device.
+"""Sums that nobody saw, told by what one device makes of them.
 
-Whatever the rule is that takes them: one device was fed with each of them.
+Who updates by hand shows none, and who divides a sum by its norm shows what became of
+it. Whatever the rule is that takes a sum: one device was fed with several.
 """
 
 from __future__ import annotations
@@ -10,52 +11,76 @@ from typing import cast
 
 import numpy as np
 
-from distbench.compare.values import Array
+from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance, take_rows
 from distbench.diagnose.names import name_replicas
-from distbench.trace import Trace
+from distbench.trace import Phase, Trace
 
 
 def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
-    """The state that follows from another sum than that of all gradients.
+    """What follows from another sum than that of all gradients.
 
-    One in a narrow dtype is told where the state has all digits that follow from it:
-    it has far more than the sum has, so none fits by chance. What slots take, the
-    variable does.
+    One in a narrow dtype is told where what follows has all of its digits: it has far
+    more than the sum has, so none fits by chance. What slots take, the variable does.
     """
-    if context.phase not in ("slot", "variable"):
+    if context.phase not in ("reduced_gradient", "slot", "variable"):
         return
-    n, apart = context.replicas, context.evidence.apart
-    if context.evidence.sums and apart is not None:
+    apart, sums = context.evidence.apart, context.evidence.sums
+    phase: Phase = "variable"
+    if context.phase == "reduced_gradient":
+        phase = context.phase
+    if sums and apart is not None:
         yield Hypothesis(
             code="missing-reduction",
             predicted=_take(context, apart),
             detail="it is what one device makes of each replica's own gradient",
-            phase="variable",
+            phase=phase,
         )
-    for trace in context.evidence.sums:
+    for trace in sums:
         predicted = _take(context, trace, replica=0)
-        kept = cast(Sequence[int], trace.notes["kept"])
-        factor = float(cast(float, trace.notes["factor"]))
-        lost = tuple(r for r in range(n) if r not in kept)
-        if narrow := trace.notes["narrow"]:
-            code, words = "lower-precision", f"a sum of the gradients in {narrow}"
+        if trace.notes["narrow"]:
             predicted = {i: v for i, v in predicted.items() if _fits(context, i, v)}
-        elif lost:
-            code = "replica-dropped"
-            words = f"a sum that lacks the gradient of {name_replicas(lost)}"
-        elif factor < 1:
-            code, words = "mean-instead-of-sum", f"the sum divided by N = {n}"
-        else:
-            code, words = "double-reduction", f"the sum times N = {n}"
+        code, words, lost = _name(context, trace)
+        factor = float(cast(float, trace.notes["factor"]))
         yield Hypothesis(
             code=code,
             predicted=predicted,
             detail=f"it is what one device makes of {words}",
-            phase="variable",
+            phase=phase,
             replicas=lost or None,
-            ratio=None if factor == 1 else factor,
+            ratio=None if factor == 1 or code == "lower-precision" else factor,
         )
+
+
+def _name(context: Context, trace: Trace) -> tuple[str, str, tuple[int, ...]]:
+    """Code and words of a sum, and the replicas that it lacks."""
+    n, narrow = context.replicas, trace.notes["narrow"]
+    kept = cast(Sequence[int], trace.notes["kept"])
+    lost = tuple(r for r in range(n) if r not in kept)
+    if lost:
+        words = f"a sum that lacks the gradient of {name_replicas(lost)}"
+        return "replica-dropped", words, lost
+    factor = float(cast(float, trace.notes["factor"]))
+    if factor > 1:
+        return "double-reduction", f"the sum times N = {n}", ()
+    if narrow and (factor == 1 or _is_harmless(context, factor)):
+        what = "sum" if factor == 1 else "mean"
+        return "lower-precision", f"a {what} of the gradients in {narrow}", ()
+    return "mean-instead-of-sum", f"the sum divided by N = {n}", ()
+
+
+def _is_harmless(context: Context, factor: float) -> bool:
+    """Whether a sum times a factor leads to what is due, as before a clip."""
+    for trace in context.evidence.sums:
+        if trace.notes["factor"] == factor and not trace.notes["narrow"]:
+            found = _take(context, trace, replica=0)
+            return all(
+                number in found
+                and 2 * measure_size(found[number] - case.expected)
+                <= (1 - factor) * measure_size(case.expected - case.base)
+                for number, case in context.list_cases()
+            )
+    return False
 
 
 def _take(

@@ -74,9 +74,10 @@ CAUSES: tuple[Explain, ...] = (
     update.explain_by_stillness,
     update.explain_by_statistics,
     update.explain_by_unseen_sum,
-    by_hand.explain_by_sum,
     repeated.explain_by_repeated_average,
     repeated.explain_by_repeated_update,
+    # Of a rule that is linear N updates are one of N times the sum.
+    by_hand.explain_by_sum,
     update.explain_by_momentum,
     decay.explain_by_decay,
     update.explain_by_counter,

@@ -73,11 +73,16 @@ def explain_by_local_statistic(context: Context) -> Iterator[Hypothesis]:
 def explain_by_unknown_statistic(context: Context) -> Iterator[Hypothesis]:
     """A slot keeps something of each replica's own gradients, whatever that is.
 
+    So may a variable of the model that follows from the gradients of others.
+
     One device is fed with them. Where it keeps something of the sum as well, nothing
     changes with what it is fed.
     """
     apart = context.evidence.apart
-    if context.phase != "slot" or context.replicas == 1 or apart is None:
+    if context.replicas == 1 or apart is None:
+        return
+    wrong = {case.key.variable for case in context.cases}
+    if context.phase != "slot" and not wrong <= set(context.evidence.kept):
         return
     for who, combine in _list_weighted(context.replicas):
         predicted = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
@@ -19,6 +20,9 @@ from distbench.diagnose.fit import (
 from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.names import name_replicas
 from distbench.trace import VariableInfo
+
+_SAME = 1e-4
+"""Only asks which number a fitted one is; whether anything is wrong is decided."""
 
 
 def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
@@ -161,13 +165,15 @@ def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
     if fitted is None:
         return
     weight, predicted = fitted
-    code = "hyperparameter-differs" if weight > -1 else "scale-error"
-    yield Hypothesis(
-        code=code,
-        predicted=predicted,
-        detail=f"the step is {1 + weight:.8g} times as long as it should be",
-        ratio=1 + weight,
-    )
+    n, code = context.replicas, "scale-error"
+    words = f"the step is {1 + weight:.8g} times as long as it should be"
+    is_unseen = all(context.find_gradient(c) is None for _, c in context.list_cases())
+    if n > 1 and is_unseen and math.isclose(n * (1 + weight), 1, rel_tol=_SAME):
+        code = "mean-instead-of-sum"
+        words = f"the step is 1/{n} of what it should be: it is divided by N = {n}"
+    elif weight > -1:
+        code = "hyperparameter-differs"
+    yield Hypothesis(code=code, predicted=predicted, detail=words, ratio=1 + weight)
 
 
 def explain_by_schedule(context: Context) -> Iterator[Hypothesis]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -155,13 +156,7 @@ class Replay:
         """
         if tier == "free" or not self.reference.session.tapped:
             return None
-        chosen = Selection(phase="local_gradient", replica=WHOLE)
-        computed = Values(reference.values).keep(chosen.has)
-        handed = _take_reduced(reference)
-        if is_explained and all(
-            are_equal(handed.get(replace(key.at(0), phase="reduced_gradient")), value)
-            for key, value in computed.items()
-        ):
+        if is_explained and _hands_on(reference):
             return None
         with suppress(SubjectError):
             return self._feed(tier, observed, "local_gradient")[0]
@@ -172,8 +167,9 @@ class Replay:
     ) -> Summed:
         """What one device comes to after sums that a program may make by hand.
 
-        Asked where no sum was seen, or where the model holds state that follows from
-        gradients, and the right sum does not lead to what the cluster has.
+        Asked where no sum was seen, where one device makes something else of a sum
+        before it is, or where the model holds state that follows from gradients; and
+        where the right sum does not lead to what the cluster has.
 
         Args:
             tier: Which one.
@@ -181,30 +177,32 @@ class Replay:
             observed: What the cluster recorded.
             is_explained: Whether its state is what follows from its reduced gradients.
         """
-        session = self.reference.session
-        if tier == "free" or not session.tapped or session.program.shards_known:
+        if tier == "free" or not self.reference.session.tapped:
             return Summed()
         is_seen = any(key.phase in SUMMED for key in observed.values)
-        if is_seen and is_explained:
+        changes = is_seen and not _hands_on(reference)
+        if is_seen and is_explained and not changes:
             return Summed()
         right, *others = list_sums(observed.replicas)
         with suppress(SubjectError):
             due = self._feed_sum(tier, add_gradients(observed, right), right)
-            if not _differ(observed, due, ("variable",)):
+            if not _differ(observed, due, ("reduced_gradient", "variable")):
                 return Summed()
-            kept = self._find_kept(tier, reference)
-            if kept or not is_seen:
+            kept = () if is_explained and is_seen else self._find_kept(tier, reference)
+            if kept or changes or not is_seen:
                 tried = [
                     self._feed_sum(tier, add_gradients(observed, way), way)
                     for way in others
                 ]
-                tried += [self._feed_narrow(tier, observed, name) for name in NARROW]
+                tried += [
+                    self._feed_narrow(tier, observed, list_narrow_sums(*which))
+                    for which in product([observed.replicas], NARROW, (False, True))
+                ]
                 return Summed(tried=tuple(tried), kept=kept)
         return Summed()
 
-    def _feed_narrow(self, tier: Tier, observed: Trace, narrow: str) -> Trace:
+    def _feed_narrow(self, tier: Tier, observed: Trace, ways: Sequence[Sum]) -> Trace:
         """Feed a sum in a narrow dtype, each element in the order that it shows."""
-        ways = list_narrow_sums(observed.replicas, narrow)
         fed = [add_gradients(observed, way) for way in ways]
         left = [self._feed_sum(tier, sums, ways[0]) for sums in fed]
         if len(left) == 1:
@@ -438,6 +436,17 @@ class Replay:
             step.trace([batch])
             session.board.set_feeds()
             step.run([batch])
+
+
+def _hands_on(reference: Trace) -> bool:
+    """Whether one device reduces the gradients of the whole batch as they are."""
+    chosen = Selection(phase="local_gradient", replica=WHOLE)
+    computed = Values(reference.values).keep(chosen.has)
+    handed = _take_reduced(reference)
+    return all(
+        are_equal(handed.get(replace(key.at(0), phase="reduced_gradient")), value)
+        for key, value in computed.items()
+    )
 
 
 def _take_reduced(reference: Trace, step: int | None = None) -> Values[TraceKey]:

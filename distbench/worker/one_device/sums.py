@@ -18,6 +18,10 @@ import tensorflow as tf
 from distbench.trace import SparseRows, Trace, TraceKey, Value, Values
 from distbench.worker.state.values import widen
 
+Numbers = npt.NDArray[np.float64]
+
+_SAME = 2.0**-18
+"""Share of a number that a few roundings in float32 move it by at most."""
 _MOST_DROPPED = 4
 """Of more replicas than these only one alone is left out, or kept, at a time."""
 _MOST_ORDERS = 8
@@ -57,6 +61,9 @@ class Sum:
                 total = total + addend.astype(dtype)
             else:
                 total = total.astype(np.float64) + addend.astype(dtype)
+        if self.factor != 1:
+            # TensorFlow's graphs multiply by the reciprocal of a constant.
+            total = total.astype(dtype) * np.asarray(self.factor, dtype)
         return _pack(total.astype(dtype).astype(own), values)
 
 
@@ -72,20 +79,23 @@ def list_sums(replicas: int) -> Iterator[Sum]:
             yield Sum(kept=kept)
 
 
-def list_narrow_sums(replicas: int, narrow: str) -> tuple[Sum, ...]:
-    """Ways to sum in a narrower dtype, each element in one of them.
+def list_narrow_sums(
+    replicas: int, narrow: str, is_mean: bool = False
+) -> tuple[Sum, ...]:
+    """Ways to sum or average in a narrower dtype, each element in one of them.
 
     A ring begins each part of what it sums with another replica, and a tree may add up
     in a wider dtype: which element is summed in which order is not known.
     """
     everyone = tuple(range(replicas))
+    plain = Sum(kept=everyone, factor=1 / replicas if is_mean else 1.0, narrow=narrow)
+    if replicas <= 2:
+        return (plain,)
     orders = [
-        Sum(kept=(*everyone[first:], *everyone[:first]), narrow=narrow)
+        replace(plain, kept=(*everyone[first:], *everyone[:first]))
         for first in everyone[:_MOST_ORDERS]
     ]
-    if replicas <= 2:
-        return tuple(orders[:1])
-    return (*orders, Sum(kept=everyone, narrow=narrow, partial=False))
+    return (*orders, replace(plain, partial=False))
 
 
 def add_gradients(observed: Trace, way: Sum) -> Trace:
@@ -98,27 +108,59 @@ def add_gradients(observed: Trace, way: Sum) -> Trace:
 
 
 def mix_sums(observed: Trace, fed: Sequence[Trace], left: Sequence[Trace]) -> Trace:
-    """Sums of which each element is the one that leads nearest to what was observed.
+    """Sums of which each element is the one that leads to what was observed.
 
     Args:
         observed: What the cluster recorded.
         fed: Sums, as local gradients of one replica.
-        left: The state that one device has after each of them.
+        left: What one device makes of each of them.
     """
     values: Values[TraceKey] = Values()
     for key, value in fed[0].values.items():
-        place = replace(key, phase="variable")
-        seen = observed.get(place)
-        if seen is None or left[0].get(place) is None:
-            values[key] = value
-            continue
-        total, least = widen(value), np.full(np.shape(seen), np.inf)
-        for sums, state in zip(fed, left, strict=True):
-            off = np.abs(widen(state.values[place]) - widen(seen))
-            total = np.where(off < least, widen(sums.values[key]), total)
-            least = np.minimum(off, least)
+        sums = [widen(trace.values[key]) for trace in fed]
+        total = sums[0]
+        reduced = observed.get(replace(key, phase="reduced_gradient"))
+        place = replace(
+            key, phase="variable" if reduced is None else "reduced_gradient"
+        )
+        seen, after = observed.get(place), [trace.get(place) for trace in left]
+        if (
+            seen is not None
+            and (scaled := _match_scaled(widen(seen), sums)) is not None
+        ):
+            total = scaled
+        elif seen is not None and all(v is not None for v in after):
+            known = [widen(v) for v in after if v is not None]
+            total, _ = _pick(widen(seen), sums, known)
         values[key] = _pack(total.astype(_take_numbers(value).dtype), [value])
     return replace(fed[0], values=values)
+
+
+def _match_scaled(seen: Numbers, sums: Sequence[Numbers]) -> Numbers | None:
+    """Elements that are all one number apart from what was seen, as behind a clip.
+
+    The norm that scales them is made of all, so no sum alone leads to any of them.
+    """
+    if not seen.size:
+        return None
+    largest = np.unravel_index(int(np.argmax(np.abs(seen))), seen.shape)
+    for one in sums:
+        scale = seen[largest] / one[largest] if one[largest] else 0.0
+        total, off = _pick(seen, sums, [scale * each for each in sums])
+        if scale and np.all(off <= _SAME * np.abs(seen)):
+            return total
+    return None
+
+
+def _pick(
+    seen: Numbers, sums: Sequence[Numbers], after: Sequence[Numbers]
+) -> tuple[Numbers, Numbers]:
+    """Of each element the sum that leads nearest to it, and how near that is."""
+    total, least = sums[0], np.full(seen.shape, np.inf)
+    for one, known in zip(sums, after, strict=True):
+        off = np.abs(known - seen)
+        total, least = np.where(off < least, one, total), np.minimum(off, least)
+    return total, least
 
 
 def _take_numbers(value: Value) -> npt.NDArray[np.generic]:
