@@ -66,7 +66,7 @@ class Failing:
         if failure.kind != "subject" or is_hurt:
             yield from end_uncompared(
                 item,
-                tiers if seen.injury else self._tiers,
+                tiers,
                 Status.ERROR,
                 seconds=seen.seconds,
                 message=tell_injury(seen.injury, str(failure)),
