@@ -141,12 +141,18 @@ class ReferenceJobs:
             payload.get("rerun") or has_near(observed, recorded)
         ):
             reruns = rerun_shards(reference, tier)
+        undetermined: Sequence[str] = ()
+        if not followed.is_explained:
+            # Before another phase is fed, for which the step is traced again.
+            undetermined = replay.find_undetermined(
+                tier, recorded, observed, followed.fed["reduced_gradient"]
+            )
         summed = replay.try_sums(
             tier, recorded, observed, is_explained=followed.is_explained
         )
         written: dict[str, Any] = {
             "replays": list(followed.fed),
-            "undetermined": [],
+            "undetermined": undetermined,
             "kept": summed.kept,
         }
         traces: dict[str, Sequence[Trace | None]] = {
@@ -167,10 +173,6 @@ class ReferenceJobs:
             for number, trace in enumerate(known):
                 write_trace(trace, folder, f"{name}-{tier}-{number}")
             written[name] = len(known)
-        if not followed.is_explained:
-            written["undetermined"] = replay.find_undetermined(
-                tier, recorded, observed, followed.fed["reduced_gradient"]
-            )
         return written
 
 
