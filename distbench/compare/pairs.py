@@ -24,7 +24,11 @@ from distbench.compare.pair import (
     Pair,
     Relation,
 )
-from distbench.compare.reduced import pair_direction, pair_sum
+from distbench.compare.reduced import (
+    count_mean_roundings,
+    pair_direction,
+    pair_sum,
+)
 from distbench.compare.values import (
     Array,
     align_value,
@@ -225,9 +229,23 @@ class Pairs:
         margin = self._bound_rows(key, value, expected)
         if margin == BITWISE:
             margin = self.noise.find_update_margin(key, expected)
+        if margin == BITWISE and key.phase == "applied_gradient":
+            margin = self._bound_mean(key, value, expected)
         if margin == BITWISE and key.phase in STATE and self._is_led_astray(key.step):
             margin = self.noise.find_margin(key, densify(expected))
         yield self._make(key, "follows", UPDATES[source], value, expected, margin)
+
+    def _bound_mean(self, key: TraceKey, value: Value, expected: Value) -> Margin:
+        """Bitwise, but for what averaging equal sums once more leaves of them.
+
+        Of dyadic numbers that is exact.
+        """
+        roundings = count_mean_roundings(self.evidence.observed.replicas)
+        if self._exact or not roundings:
+            return BITWISE
+        u = find_roundoff(self._name_dtype(key, value))
+        due = align_values((value, expected))[1]
+        return Margin(bound=bound_sum(np.abs(due.total), roundings, u))
 
     def _is_led_astray(self, step: int) -> bool:
         """Whether a slot that no replay is fed with has other bits than on one device.

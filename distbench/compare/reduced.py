@@ -107,7 +107,12 @@ def _count_more(replicas: int, factor: float) -> int:
     1/N, the product with it and N - 1 further additions round.
     """
     more = 0 if is_power_of_two(factor) else 2
-    return more if is_power_of_two(replicas) else max(more, replicas + 1)
+    return max(more, count_mean_roundings(replicas))
+
+
+def count_mean_roundings(replicas: int) -> int:
+    """How often a number is rounded that is averaged over replicas that all hold it."""
+    return 0 if is_power_of_two(replicas) else replicas + 1
 
 
 def _make_pair(

@@ -53,6 +53,15 @@ class AveragedThenSummed(Program):
         return list(all_reduce("mean", dense))
 
 
+@unusual(clusters=("mirrored:3", "mwms:3"))
+class SummedThenAveraged(Program):
+    """A transformer averages the sums, which every replica holds, and that rounds."""
+
+    def make_optimizer(self):
+        average = MeanAggregator.average
+        return legacy.SGD(0.05, momentum=0.9, gradient_transformers=[average])
+
+
 @unusual()
 class ClippedAfterSum(OwnReduction):
     """The global norm is clipped after the sum, by the user."""
