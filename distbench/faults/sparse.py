@@ -43,6 +43,16 @@ class LastRowWins(OwnSparseReduction):
         return tf.tensor_scatter_nd_update(empty, rows[:, tf.newaxis], values)
 
 
+@fault("sparse-duplicates", _PHASE, (TABLE,), like="tensorflow/tensorflow#5252")
+class LastSliceWins(OwnSparseReduction):
+    """Slices are assigned to their rows before the sum, on one device as well."""
+
+    def reduce_rows(self, slices):
+        rows, empty = slices.indices[:, tf.newaxis], tf.zeros([ROWS, WIDTH])
+        made = tf.tensor_scatter_nd_update(empty, rows, slices.values)
+        return all_reduce("sum", made)
+
+
 @fault("sparse-duplicates", _PHASE, (TABLE,), like="horovod/horovod#3786")
 class LargestRowWins(OwnSparseReduction):
     """Of the replicas' values for a row only the largest element is kept."""
