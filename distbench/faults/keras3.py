@@ -7,7 +7,12 @@ from distbench.samples.lazy import keras3, tf
 from distbench.samples.optimizers import keras3_optimizer
 from distbench.samples.program import TRAINED
 from distbench.samples.program import Program as LegacyProgram
-from distbench.samples.replicas import all_reduce, find_copy, find_replica
+from distbench.samples.replicas import (
+    all_reduce,
+    count_replicas,
+    find_copy,
+    find_replica,
+)
 
 _EMBEDDING = ("table", "kernel", "bias")
 
@@ -97,3 +102,23 @@ class Keras3MomentumOfOwnGradient:
         self.assign(slot, self.beta * slot + own)
         change = slot - own + tf.convert_to_tensor(gradient)
         self.assign_sub(variable, learning_rate * change)
+
+
+@fault(
+    "scale-error",
+    "slot",
+    tuple(
+        f"halved/{name}_0_{slot}"
+        for name in _EMBEDDING
+        for slot in ("momentum", "velocity")
+    ),
+    like="keras-team/keras#20703",
+    workload="embedding",
+)
+@keras3_optimizer("Adam", 0.01, epsilon=1e-3, name="halved")
+class Keras3RuleDividesByReplicas:
+    """The rule divides the sum by the number of replicas, in both of its averages."""
+
+    def update_step(self, gradient, variable, learning_rate):
+        share = tf.convert_to_tensor(gradient) / count_replicas()
+        super().update_step(share, variable, learning_rate)

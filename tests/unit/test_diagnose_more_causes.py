@@ -367,6 +367,21 @@ def test_a_part_of_a_sum_that_was_seen_is_the_rules_own():
     assert (first.code, first.phase) == ("scale-error", "slot")
 
 
+@pytest.mark.parametrize("factor", [0.5, 3.0])
+def test_slots_of_two_powers_that_take_one_factor_have_one_cause(factor):
+    """Half of a sum over two replicas is also what they have on the average."""
+
+    def scale_taken(new, old, gradients, run):
+        scaled = {path: scale(value, factor) for path, value in gradients.items()}
+        return run.rule.update(old, scaled)
+
+    evidence = observe(Fault(update=scale_taken), rule=Rule(name="adam"), steps=3)
+    first = judge(evidence).findings[0]
+    assert (first.code, first.phase) == ("scale-error", "slot")
+    assert len(first.variables) == 2 * len(TRAINED)
+    assert first.ratio == pytest.approx(factor, rel=1e-4)
+
+
 def test_a_sum_by_hand_passes():
     check_passed(judge(hide_sum(observe(replicas=3, shards_known=False))))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -116,31 +116,68 @@ def _find_late(context: Context, case: Pair, lag: int) -> tuple[Array, Array] | 
 def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
     """The slot's rule takes c times the gradient: its error is in proportion to it.
 
-    With expected = β · before + b · g^p and an error of κ g^p, c^p is 1 + κ / b.
+    With expected = β · before + b · g^p and an error of κ g^p, c^p is 1 + κ / b. A rule
+    may keep several averages: then each kind of slot has a power of its own, and all
+    have to show the same c.
     """
     if context.phase != "slot":
         return
-    for power in (1, 2):
+    found = [_fit_factors(context, power) for power in (1, 2)]
+    mixed: dict[str, Factored] = {}
+    for kinds in found:
+        mixed |= {kind: fit for kind, fit in kinds.items() if fit.leaves_nothing}
+    factors = [fit.factor for fit in mixed.values() if fit.factor is not None]
+    if len(factors) > 1 and np.ptp(factors) <= _SAME * max(factors):
+        found.append(mixed)
+    for kinds in found:
+        factors = [fit.factor for fit in kinds.values() if fit.factor is not None]
         predicted: dict[int, Array] = {}
-        factors: list[float] = []
-        for pairs in _group_by_gradient(context, power, by_step=False).values():
-            errors = [replace(row, features=row.features[1:]) for row, _ in pairs]
-            weights = fit_weights(errors)
-            if weights is None:
-                continue
-            due = [replace(row, target=expected) for row, expected in pairs]
-            if not any(np.any(row.features[0]) for row in due):
-                due = [replace(row, features=row.features[1:]) for row in due]
-            right = fit_weights(due)
-            if right is not None and right[-1] != 0:
-                whole = 1 + float(weights[0] / right[-1])
-                factors.append(abs(whole) ** (1 / power))
-            for number, value in predict_rows(errors, weights).items():
-                predicted[number] = context.cases[number].expected + value
+        for fit in kinds.values():
+            predicted |= fit.predicted
         if predicted:
             ratio = float(np.median(factors)) if factors else None
             what = "the gradient"
             yield _name_factor(context, predicted, ratio, "the slot's rule takes", what)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Factored:
+    """What becomes of one kind of slot whose rule takes a multiple of the gradient.
+
+    Attributes:
+        predicted: The values, by number of the case.
+        factor: The multiple; None where what is due does not tell it.
+        leaves_nothing: Whether that explains the errors to a thousandth.
+    """
+
+    predicted: dict[int, Array]
+    factor: float | None
+    leaves_nothing: bool
+
+
+def _fit_factors(context: Context, power: int) -> dict[str, Factored]:
+    """The kinds of slots with what they show if their rule takes the gradient^power."""
+    found: dict[str, Factored] = {}
+    for kind, pairs in _group_by_gradient(context, power, by_step=False).items():
+        errors = [replace(row, features=row.features[1:]) for row, _ in pairs]
+        weights = fit_weights(errors)
+        if weights is None:
+            continue
+        due = [replace(row, target=expected) for row, expected in pairs]
+        if not any(np.any(row.features[0]) for row in due):
+            due = [replace(row, features=row.features[1:]) for row in due]
+        right = fit_weights(due)
+        factor = None
+        if right is not None and right[-1] != 0:
+            whole = 1 + float(weights[0] / right[-1])
+            factor = abs(whole) ** (1 / power)
+        rest = predict_rows(errors, weights).items()
+        found[kind] = Factored(
+            predicted={n: context.cases[n].expected + value for n, value in rest},
+            factor=factor,
+            leaves_nothing=leaves_nothing(errors, weights),
+        )
+    return found
 
 
 def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
