@@ -369,6 +369,40 @@ def test_numbers_that_scale_each_replicas_gradient_are_told(sparse):
     assert "by a number that differs by variable or step" in finding.explanation
 
 
+def scale_by_own_norm(locals_, step):
+    """The sum, over each replica's own norm."""
+    total = add_up(locals_)
+    norms = [
+        np.sqrt(sum(np.sum(to_array(v).astype(np.float64) ** 2) for v in g.values()))
+        for g in locals_
+    ]
+    return [{p: scale(v, 1 / norm) for p, v in total.items()} for norm in norms]
+
+
+def add_own_again(locals_, step):
+    """The sum, and a tenth of each replica's own gradient."""
+    total = add_up(locals_)
+    return [
+        {p: to_array(v) + np.float32(0.1) * to_array(g[p]) for p, v in total.items()}
+        for g in locals_
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reduce", "words"),
+    [
+        (scale_by_own_norm, "multiplies the sum by a number of its own"),
+        (add_own_again, "weighs all gradients by numbers of its own"),
+    ],
+)
+def test_numbers_of_each_replica_that_scale_a_sum_are_told(reduce, words):
+    evidence = observe(Fault(reduce=reduce), steps=3, sparse=False)
+    first = judge(evidence).findings[0]
+    assert (first.code, first.phase) == ("scale-error", "reduced_gradient")
+    assert set(first.variables) == set(TRAINED)
+    assert words in first.explanation
+
+
 @pytest.mark.first(1)
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_a_sum_of_some_that_is_clipped_lacks_the_others(replicas):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from distbench.diagnose.addends import ADDED, list_sources
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
 from distbench.diagnose.names import name_replicas
+from distbench.trace import WHOLE, TraceKey
+
+Told = tuple[TraceKey, Array]
+"""Where a value was seen, and by what its addends are weighed in it."""
 
 _NEAR = 1e-3
 """Only asks whether fitted weights are alike, or 0; the values decide on them."""
@@ -28,14 +32,14 @@ def explain_by_numbers_of_each(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in ADDED or context.replicas == 1:
         return
     predicted: dict[int, Array] = {}
-    told: list[tuple[str, Array]] = []
+    told: list[Told] = []
     for source in list_sources(context):
         row = Row(
             number=source.number, target=source.case.observed, features=source.terms
         )
         fitted = fit_weights([row])
         if fitted is not None:
-            told.append((source.case.key.variable, fitted))
+            told.append((source.case.key, fitted))
         elif row.target.size < 2 * len(row.features):
             matrix = np.stack([term.ravel() for term in row.features], axis=1)
             target = row.target.ravel()
@@ -43,12 +47,50 @@ def explain_by_numbers_of_each(context: Context) -> Iterator[Hypothesis]:
         if fitted is None or not leaves_nothing([row], fitted):
             return
         predicted |= predict_rows([row], fitted)
-    if told:
+    own = _find_own(told) if context.phase == "reduced_gradient" else ()
+    if own:
+        yield _name_own(predicted, own)
+    elif told:
         yield from _name_weights(predicted, told)
 
 
+def _find_own(told: Sequence[Told]) -> Sequence[Told]:
+    """The first value of which the replicas add up other sums, that should be one."""
+    places: dict[TraceKey, list[Told]] = {}
+    for key, weights in told:
+        places.setdefault(key.at(WHOLE), []).append((key, weights))
+    for found in places.values():
+        rows = np.stack([weights for _, weights in found])
+        if np.max(np.ptp(rows, axis=0)) > _NEAR * np.max(np.abs(rows)):
+            return found
+    return ()
+
+
+def _name_own(predicted: dict[int, Array], own: Sequence[Told]) -> Hypothesis:
+    """What it is that the replicas make of one sum, each by numbers of its own."""
+    is_scaled = all(np.ptp(w) <= _NEAR * np.max(np.abs(w)) for _, w in own)
+    what = "multiplies the sum by a number of its own, as its own norm gives,"
+    if not is_scaled:
+        what = "weighs all gradients by numbers of its own,"
+    words = ", ".join(
+        f"{_list(w[:1] if is_scaled else w)} on replica {key.replica}" for key, w in own
+    )
+    return Hypothesis(
+        code="scale-error",
+        predicted=predicted,
+        detail=f"each replica {what} so that their sums differ: in "
+        f"'{own[0][0].variable}' {words}",
+    )
+
+
+def _list(weights: Array) -> str:
+    """Weights in a sentence; what a fit leaves of 0 is 0."""
+    least = _NEAR * np.max(np.abs(weights))
+    return ", ".join(f"{w if abs(w) > least else 0.0:.4g}" for w in weights)
+
+
 def _name_weights(
-    predicted: dict[int, Array], told: list[tuple[str, Array]]
+    predicted: dict[int, Array], told: Sequence[Told]
 ) -> Iterator[Hypothesis]:
     """What weights say, by variable and step; nothing if the replicas count alike."""
     shares = [weights / np.max(np.abs(weights)) for _, weights in told]
@@ -69,6 +111,6 @@ def _name_weights(
         code="nonlinear-before-reduction",
         predicted=predicted,
         detail="each replica's gradient is scaled before the sum by a number that "
-        f"differs by variable or step: in '{first}' they count "
-        f"{', '.join(f'{weight:.4g}' for weight in weights)}",
+        f"differs by variable or step: in '{first.variable}' they count "
+        f"{_list(weights)}",
     )
