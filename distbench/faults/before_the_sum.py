@@ -153,6 +153,18 @@ class QuantisedBeforeSum(Program):
 
 
 @fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786", clusters=EVERYWHERE)
+class QuantisedByLargestOfAll(OwnReduction):
+    """Whole numbers are sent, of which 127 make the largest element of all replicas."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        sizes = tf.stack([tf.reduce_max(tf.abs(gradient)) for gradient in dense])
+        units = tf.reduce_max(gather(sizes[tf.newaxis]), axis=0) / 127
+        whole = [tf.round(gradient / units[k]) for k, gradient in enumerate(dense)]
+        return [s * units[k] for k, s in enumerate(super().reduce(whole))]
+
+
+@fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786", clusters=EVERYWHERE)
 class LargestHalfSent(Program):
     """Each replica sends the larger half of its elements and forgets the others."""
 

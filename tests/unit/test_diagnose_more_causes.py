@@ -26,6 +26,7 @@ from training_simulator import (
     clip_norm,
     map_values,
     observe,
+    reduce_with,
     scale,
     to_array,
 )
@@ -93,6 +94,13 @@ def measure_norm(value):
 def round_to_levels(value, levels):
     unit = np.max(np.abs(to_array(value))) / levels
     return map_values(to_array(value), lambda x: np.round(x / unit) * unit)
+
+
+def round_to_levels_of_all(values, levels):
+    """What is sent is whole numbers of one unit, that of the largest element of all."""
+    arrays = [to_array(value) for value in values]
+    unit = np.max(np.abs(arrays)) / levels
+    return sum(np.round(a / unit).astype(np.float32) for a in arrays) * unit
 
 
 def to_single(value):
@@ -182,6 +190,17 @@ CASES = [
             fault=Fault(reduce=each(lambda v, k=levels: round_to_levels(v, k))),
         )
         for levels in (10, 101)
+    ),
+    *(
+        Case(
+            name=f"{levels}-levels-of-all",
+            code="nonlinear-before-reduction",
+            phase="reduced_gradient",
+            fault=Fault(
+                reduce=reduce_with(lambda v, k=levels: round_to_levels_of_all(v, k))
+            ),
+        )
+        for levels in (19, 127)
     ),
     Case(
         name="double-precision-sent-in-single",

@@ -135,20 +135,25 @@ def _list_sizes(context: Context) -> Iterator[tuple[str, Measure]]:
 
 
 def explain_by_levels(context: Context) -> Iterator[Hypothesis]:
-    """Rounding to a number of levels of each replica's largest element."""
+    """Rounding to a number of levels of the largest element, the own one or of all."""
     if context.phase not in ADDED:
         return
     sources = list_sources(context)
-    for levels in (*_LEVELS, *_find_levels(context, sources)):
-        yield Hypothesis(
-            code=CODE,
-            predicted={s.number: _sum_quantised(s, levels) for s in sources},
-            detail=f"every replica rounds its gradient to {levels} levels before the "
-            "sum",
-        )
+    for shared, whose in ((False, ""), (True, " of the largest element of all")):
+        for levels in (*_LEVELS, *_find_levels(context, sources, shared=shared)):
+            yield Hypothesis(
+                code=CODE,
+                predicted={
+                    s.number: _sum_quantised(s, levels, shared=shared) for s in sources
+                },
+                detail=f"every replica rounds its gradient to {levels} levels{whose} "
+                "before the sum",
+            )
 
 
-def _find_levels(context: Context, sources: Sequence[Source]) -> Iterator[int]:
+def _find_levels(
+    context: Context, sources: Sequence[Source], *, shared: bool
+) -> Iterator[int]:
     """Other numbers of levels that the smallest value with enough numbers allows."""
     fit = [s for s in sources if s.arrived and s.case.observed.size >= _ENOUGH]
     if not fit:
@@ -156,15 +161,17 @@ def _find_levels(context: Context, sources: Sequence[Source]) -> Iterator[int]:
     probe = min(fit, key=lambda source: source.case.observed.size)
     tolerance = find_tolerance(probe.case, context.replicas)
     for levels in range(2, _MOST_LEVELS):
-        rest = np.abs(probe.case.observed - _sum_quantised(probe, levels))
+        made = _sum_quantised(probe, levels, shared=shared)
+        rest = np.abs(probe.case.observed - made)
         if levels not in _LEVELS and np.all(rest <= tolerance):
             yield levels
 
 
-def _sum_quantised(source: Source, levels: int) -> Array:
+def _sum_quantised(source: Source, levels: int, *, shared: bool) -> Array:
     total = 0 * source.case.expected
-    for term in source.terms:
-        unit = measure_size(term) / levels
+    sizes = [measure_size(term) for term in source.terms]
+    for term, size in zip(source.terms, sizes, strict=True):
+        unit = (max(sizes) if shared else size) / levels
         total = total + (np.round(term / unit) * unit if unit > 0 else 0)
     return np.asarray(total)
 
