@@ -111,42 +111,27 @@ def _tell_unled(
     """State that no example leads, in place of what nothing explains in its step.
 
     It does not follow from loss or gradients, so it is wrong by itself; and these may
-    be made of it, where it changes at the start of the step. What is kept of gradients
-    may be wrong by itself too, if a cause is known.
+    be made of it, where it changes at the start of the step.
     """
-    if evidence.tier == "free":
-        return findings
-    unled, kept = find_unled(evidence), frozenset(evidence.kept)
-    findings = _tell_state(evidence, chain, findings, unled)
-    return _tell_state(evidence, chain, findings, kept, only_known=True)
-
-
-def _tell_state(
-    evidence: Evidence,
-    chain: Chain,
-    findings: list[Finding],
-    names: frozenset[str],
-    *,
-    only_known: bool = False,
-) -> list[Finding]:
-    """Some state, where it is wrong, in place of what nothing explains in its step."""
     vague = [f for f in findings if f.phase in _BEFORE_STATE and is_vague(f)]
+    if not vague or evidence.tier == "free":
+        return findings
+    unled = find_unled(evidence)
+    told = {j.comparison.key for j in chain.broken}
     wrong = [
         j
         for j in (*chain.broken, *chain.following)
-        if j.comparison.variable in names and j.pair is not None
+        if j.comparison.variable in unled and j.pair is not None
     ]
     steps = {j.comparison.step for j in wrong}
-    rest = [f for f in findings if f not in vague or f.step not in steps]
-    if len(rest) == len(findings):
+    kept = [f for f in findings if f not in vague or f.step not in steps]
+    if len(kept) == len(findings):
         return findings
-    told = {j.comparison.key for j in chain.broken}
     links = [j for j in wrong if j.comparison.key not in told]
-    context = make_context(evidence, chain, "variable", links)
-    causes = explain_cases(context) if links else ()
-    if only_known and not (causes and all(c.confidence >= ALL for c in causes)):
-        return findings
-    return [*rest, *_report(context, causes, links)]
+    if links:
+        context = make_context(evidence, chain, "variable", links)
+        kept += _report(context, explain_cases(context), links)
+    return kept
 
 
 def _explain_root(
