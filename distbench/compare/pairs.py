@@ -229,11 +229,21 @@ class Pairs:
         margin = self._bound_rows(key, value, expected)
         if margin == BITWISE:
             margin = self.noise.find_update_margin(key, expected)
-        if margin == BITWISE and key.phase == "applied_gradient":
+        if margin == BITWISE and self._may_be_averaged(key):
             margin = self._bound_mean(key, value, expected)
         if margin == BITWISE and key.phase in STATE and self._is_led_astray(key.step):
             margin = self.noise.find_margin(key, densify(expected))
         yield self._make(key, "follows", UPDATES[source], value, expected, margin)
+
+    def _may_be_averaged(self, key: TraceKey) -> bool:
+        """Whether replicas may average it once more: gradients, and what they assign.
+
+        What is trained is updated, and not assigned.
+        """
+        if key.phase == "applied_gradient":
+            return True
+        info = self.infos.get(key.variable) if key.phase in STATE else None
+        return info is not None and info.averages and not info.trainable
 
     def _bound_mean(self, key: TraceKey, value: Value, expected: Value) -> Margin:
         """Bitwise, but for what averaging equal sums once more leaves of them.

@@ -141,6 +141,7 @@ class VariableInfo:
         synchronised: Whether all replicas are meant to hold the same value.
         trainable: Whether the subject trains it.
         adds_up: Whether what the replicas hold is read as its sum.
+        averages: Whether what the replicas assign to it is averaged.
     """
 
     path: str
@@ -151,6 +152,7 @@ class VariableInfo:
     synchronised: bool = True
     trainable: bool = True
     adds_up: bool = False
+    averages: bool = False
 
     @property
     def owner(self) -> str:

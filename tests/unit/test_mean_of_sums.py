@@ -1,10 +1,12 @@
-"""Who averages sums that every replica holds has them again, but for rounding."""
+"""Who averages what every replica holds has it again, but for rounding."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from training_simulator import Fault, observe, to_array
+from training_simulator import KERNEL, Fault, Rule, observe, to_array
 
 from distbench.diagnose.judge import judge
 from distbench.verdict import Status
@@ -40,3 +42,42 @@ def test_more_than_that_rounds_is_wrong(replicas):
     found = judge(observe(fault, replicas=replicas, sparse=False))
     assert found.status is Status.FAIL
     assert found.findings[0].phase == "applied_gradient"
+
+
+MOMENTUM = f"momentum/{KERNEL}"
+
+
+def keep_mean(averages, factor=1.0):
+    """Each replica assigns the same momentum, of which the mean is kept."""
+
+    def update(new, old, gradients, run):
+        del old, gradients, run
+        own = new[MOMENTUM]
+        mean = ((own + own) + own) * np.float32(1 / 3) * np.float32(factor)
+        return {**new, MOMENTUM: mean.astype(np.float32)}
+
+    evidence = observe(
+        Fault(update=update), replicas=3, sparse=False, rule=Rule(name="momentum")
+    )
+
+    def declare(trace):
+        infos = tuple(
+            replace(info, averages=averages, trainable=False)
+            if info.path == MOMENTUM
+            else info
+            for info in trace.variables
+        )
+        return replace(trace, variables=infos)
+
+    return judge(evidence.change_traces(declare))
+
+
+def test_what_replicas_assign_may_be_averaged():
+    assert keep_mean(averages=True).status is Status.PASS
+
+
+@pytest.mark.parametrize(("averages", "factor"), [(False, 1.0), (True, 1 + 2e-6)])
+def test_other_state_has_the_same_bits(averages, factor):
+    found = keep_mean(averages, factor)
+    assert found.status is Status.FAIL
+    assert found.findings[0].variable == MOMENTUM

@@ -151,7 +151,7 @@ class Fault:
         local: The local gradients: f(gradients, r, step).
         reduce: Reduced gradients by replica from the local ones: f(locals, step).
         transform: Applied gradients: f(gradients, r, step).
-        update: State after the update: f(new, old, gradients, r, step, run).
+        update: State after the update: f(new, old, gradients, run).
         start: Initial state of a replica: f(state, r).
     """
 

@@ -207,6 +207,7 @@ def _register(
                 synchronised=not is_local(variable),
                 trainable=bool(getattr(variable, "trainable", False)),
                 adds_up=_is_named(variable, "aggregation", "SUM"),
+                averages=_is_named(variable, "aggregation", "MEAN"),
             ),
             variable,
             components,
