@@ -55,7 +55,7 @@ def _differs(path: str) -> bool:
     import numpy as np
 
     from distbench.trace import Trace, TraceKey, VariableInfo
-    from distbench.worker.one_device.replay import _differ
+    from distbench.worker.one_device.held_against import differ
 
     infos = tuple(
         VariableInfo(
@@ -75,7 +75,7 @@ def _differs(path: str) -> bool:
             name="x", replicas=1, shards=(1,), variables=infos, values=values, notes={}
         )
 
-    return _differ(make_trace(path), make_trace(""), ("slot", "variable"))
+    return differ(make_trace(path), make_trace(""), ("slot", "variable"))
 
 
 @pytest.mark.parametrize(

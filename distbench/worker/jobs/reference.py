@@ -17,12 +17,20 @@ from distbench.worker.jobs.control import write_control
 from distbench.worker.jobs.folder import read_observed, read_reference
 from distbench.worker.jobs.task import Task
 from distbench.worker.one_device.anew import find_drawn_anew
+from distbench.worker.one_device.by_hand import try_sums
 from distbench.worker.one_device.earlier import rerun_earlier
+from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.probes import Probes
 from distbench.worker.one_device.reference import Reference
-from distbench.worker.one_device.replay import Replay
+from distbench.worker.one_device.replay import (
+    add_repeated_rows,
+    change_apart,
+    follow,
+    trace_ahead,
+)
 from distbench.worker.one_device.reruns import has_near, rerun_shards
 from distbench.worker.one_device.twins import Twins
+from distbench.worker.one_device.undetermined import find_undetermined
 from distbench.worker.stepping.session import Session
 
 
@@ -31,13 +39,13 @@ class ReferenceJobs:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._replay: Replay | None = None
+        self._feeder: Feeder | None = None
 
     @property
-    def _known_replay(self) -> Replay:
-        if self._replay is None:
+    def _known_feeder(self) -> Feeder:
+        if self._feeder is None:
             raise RuntimeError("a job came before that of the reference")
-        return self._replay
+        return self._feeder
 
     def make_reference(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the scenario on one device; writes a trace for each tier."""
@@ -51,7 +59,7 @@ class ReferenceJobs:
         if restored := payload.get("restored"):
             saved = f"saved-{payload['saved_by']}"
             reference.start_from(read_trace(Path(restored), saved))
-        self._replay = Replay(reference)
+        self._feeder = Feeder(reference)
         program = session.program
         tiers: list[Tier] = []
         proved = program.prove_exact(scenario.steps, reference.shards)
@@ -79,8 +87,8 @@ class ReferenceJobs:
         Args:
             payload: That of the reference, with the tiers that it ran.
         """
-        replay = self._known_replay
-        reference = replay.reference
+        feeder = self._known_feeder
+        reference = feeder.reference
         folder = Path(payload["reference"])
         twins: dict[Tier, int] = {}
         copying = Twins(reference)
@@ -92,9 +100,9 @@ class ReferenceJobs:
         tier = payload["tiers"][0]
         recorded = read_reference(payload, tier)
         probes = dict(Probes(reference).record(tier, recorded))
-        distinct = replay.add_repeated_rows(tier, recorded)
+        distinct = add_repeated_rows(feeder, tier, recorded)
         if distinct is None:
-            replay.trace_ahead(tier, recorded)
+            trace_ahead(feeder, tier, recorded)
         else:
             probes["distinct"] = distinct
         for name, probe in probes.items():
@@ -110,7 +118,7 @@ class ReferenceJobs:
         May be asked for once for each cluster that has this reference, until it says
         that it is `spent`: a second build of the subject comes in the first one's way.
         """
-        reference = self._known_replay.reference
+        reference = self._known_feeder.reference
         reference.session.shelf = Shelf(Path(payload["folder"]))
         built: list[Session] = []
 
@@ -128,12 +136,12 @@ class ReferenceJobs:
 
     def _follow(self, payload: Mapping[str, Any], tier: Tier) -> Mapping[str, Any]:
         """What follows from what was observed in a tier; says which traces it wrote."""
-        replay = self._known_replay
-        reference = replay.reference
+        feeder = self._known_feeder
+        reference = feeder.reference
         folder = Path(payload["folder"])
         observed = read_observed(payload, tier)
         recorded = read_reference(payload, tier)
-        followed = replay.follow(tier, observed)
+        followed = follow(feeder, tier, observed)
         for phase, trace in followed.fed.items():
             write_trace(trace, folder, f"replay-{tier}-{phase}")
         reruns: tuple[Trace, ...] = ()
@@ -144,11 +152,11 @@ class ReferenceJobs:
         undetermined: Sequence[str] = ()
         if not followed.is_explained:
             # Before another phase is fed, for which the step is traced again.
-            undetermined = replay.find_undetermined(
-                tier, recorded, observed, followed.fed["reduced_gradient"]
+            undetermined = find_undetermined(
+                feeder, tier, recorded, observed, followed.fed["reduced_gradient"]
             )
-        summed = replay.try_sums(
-            tier, recorded, observed, is_explained=followed.is_explained
+        summed = try_sums(
+            feeder, tier, recorded, observed, is_explained=followed.is_explained
         )
         written: dict[str, Any] = {
             "replays": list(followed.fed),
@@ -159,8 +167,8 @@ class ReferenceJobs:
             "repeated": followed.repeated,
             "turns": [followed.turns],
             "apart": [
-                replay.change_apart(
-                    tier, recorded, observed, is_explained=followed.is_explained
+                change_apart(
+                    feeder, tier, recorded, observed, is_explained=followed.is_explained
                 )
             ],
             "sums": summed.tried,

@@ -1,0 +1,147 @@
+"""What one device comes to after sums that a program may make by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from distbench.evidence import Tier
+from distbench.trace import (
+    SUMMED,
+    WHOLE,
+    Selection,
+    SparseRows,
+    Trace,
+    TraceKey,
+    Value,
+    Values,
+)
+from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.held_against import (
+    differ,
+    hands_on,
+    measure_distances,
+    repeat_first,
+)
+from distbench.worker.one_device.sums import (
+    NARROW,
+    Sum,
+    add_gradients,
+    list_narrow_sums,
+    list_sums,
+    mix_sums,
+)
+from distbench.worker.process.failures import SubjectError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summed:
+    """What sums that a program may make by hand would lead to.
+
+    Attributes:
+        tried: The state after each way to sum, as that of replica 0; the notes say
+            which it was. Empty where the right one leads to what the cluster has.
+        kept: Variables of the model that follow from the gradients of others.
+    """
+
+    tried: tuple[Trace, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+def try_sums(
+    feeder: Feeder, tier: Tier, reference: Trace, observed: Trace, *, is_explained: bool
+) -> Summed:
+    """What one device comes to after sums that a program may make by hand.
+
+    Asked where no sum was seen, where one device makes something else of a sum
+    before it is, or where the model holds state that follows from gradients; and
+    where the right sum does not lead to what the cluster has.
+
+    Args:
+        feeder: Runs the reference's steps.
+        tier: Which one.
+        reference: What one device recorded in it.
+        observed: What the cluster recorded.
+        is_explained: Whether its state is what follows from its reduced gradients.
+    """
+    if not feeder.takes(tier):
+        return Summed()
+    is_seen = any(key.phase in SUMMED for key in observed.values)
+    changes = is_seen and not hands_on(reference)
+    if is_seen and is_explained and not changes:
+        return Summed()
+    right, *others = list_sums(observed.replicas)
+    with suppress(SubjectError):
+        due = _feed_sum(feeder, tier, add_gradients(observed, right), right)
+        if not differ(observed, due, ("reduced_gradient", "variable")):
+            return Summed()
+        kept = () if is_explained and is_seen else _find_kept(feeder, tier, reference)
+        if kept or changes or not is_seen:
+            tried = [
+                _feed_sum(feeder, tier, add_gradients(observed, way), way)
+                for way in others
+            ]
+            tried += [
+                _feed_narrow(feeder, tier, observed, list_narrow_sums(*which))
+                for which in product([observed.replicas], NARROW, (False, True))
+            ]
+            return Summed(tried=tuple(tried), kept=kept)
+    return Summed()
+
+
+def _feed_narrow(
+    feeder: Feeder, tier: Tier, observed: Trace, ways: Sequence[Sum]
+) -> Trace:
+    """Feed a sum in a narrow dtype, each element in the order that it shows."""
+    fed = [add_gradients(observed, way) for way in ways]
+    left = [_feed_sum(feeder, tier, sums, ways[0]) for sums in fed]
+    if len(left) == 1:
+        return left[0]
+    return _feed_sum(feeder, tier, mix_sums(observed, fed, left), ways[0])
+
+
+def _feed_sum(feeder: Feeder, tier: Tier, fed: Trace, way: Sum) -> Trace:
+    [found] = feeder.feed(tier, fed, "local_gradient")
+    return replace(found, notes={**found.notes, **asdict(way)})
+
+
+def _find_kept(feeder: Feeder, tier: Tier, reference: Trace) -> tuple[str, ...]:
+    """Variables that follow from the gradients of others, and not from examples."""
+    own = Values(reference.values).keep(
+        Selection(phase="local_gradient", replica=WHOLE).has
+    )
+    trained = {key.variable for key in own}
+    fed = replace(reference, replicas=1, values=own.rename(lambda key: key.at(0)))
+    try:
+        [first], [other] = (
+            feeder.feed(tier, fed, "local_gradient", change=change)
+            for change in (None, repeat_first)
+        )
+        still = replace(fed, values=_silence(fed.values))
+        [silent] = feeder.feed(tier, still, "local_gradient")
+    except SubjectError:
+        return ()  # a program may take no other batch than its own
+    moved, led = (measure_distances(first, t) for t in (silent, other))
+    return tuple(
+        v.path
+        for v in reference.variables
+        if v.role == "variable"
+        and v.path not in trained
+        and v.path in moved
+        and v.path not in led
+    )
+
+
+def _silence(values: Mapping[TraceKey, Value]) -> Values[TraceKey]:
+    """The same gradients, all of them 0."""
+    found: Values[TraceKey] = Values()
+    for key, value in values.items():
+        if isinstance(value, SparseRows):
+            found[key] = replace(value, values=np.zeros_like(value.values))
+        else:
+            found[key] = np.zeros_like(value)
+    return found

@@ -1,0 +1,161 @@
+"""The single-device step with values from outside in place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distbench.evidence import Tier
+from distbench.trace import Phase, Trace
+from distbench.worker.one_device.fed import FedStep
+from distbench.worker.one_device.reference import Reference
+from distbench.worker.process.failures import SubjectError
+from distbench.worker.state.values import make_alike
+from distbench.worker.stepping.steps import Step
+from distbench.worker.taps.collect import State
+
+
+class Feeder:
+    """Runs the steps of a reference with values that it is given.
+
+    Args:
+        reference: Ran all its steps before.
+    """
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+        self._fed = FedStep(reference.session)
+
+    def takes(self, tier: Tier) -> bool:
+        """Whether values can be put into the steps of a tier.
+
+        Free steps of a cluster did not start from the reference's state, and without
+        taps there is no place for values.
+        """
+        return tier != "free" and self.reference.session.tapped
+
+    def feed(
+        self,
+        tier: Tier,
+        observed: Trace,
+        phase: Any,
+        source: Any = None,
+        times: int = 1,
+        kept: tuple[str, ...] = ("slot", "variable"),
+        change: Callable[[Any], Any] | None = None,
+    ) -> list[Trace]:
+        """Feed a phase of the one-device step; a trace for each time that it ran.
+
+        The batch may be changed before, which is told by what no gradient carries.
+
+        Between two times state of a role that is not `kept` is put back; so are
+        counters of steps, unless the cluster's went on by more than one as well.
+        """
+        reference, session = self.reference, self.reference.session
+        board = session.board
+        found = [session.make_values() for _ in range(times)]
+        board.feeding = phase
+        try:
+            # A step that is random would not lead to the same states once more.
+            for step, before in enumerate(reference.starts[tier]):
+                batch = reference.draw(step)
+                if change is not None:
+                    batch = change(batch)
+                for replica in range(observed.replicas):
+                    board.fed = {
+                        (key.call, phase, key.variable): make_alike(
+                            value, observed.get(replace(key, phase=phase))
+                        )
+                        for key, value in observed.select(
+                            step=step, phase=source or phase, replica=replica
+                        )
+                    }
+                    if not board.fed:
+                        continue
+                    fed_step = self._fed.find(phase)
+                    session.restore_state(before)
+                    session.begin_step(step)
+                    again = {}
+                    if times > 1:
+                        # What happens between two steps happens once.
+                        begun = session.read_state()
+                        again = self._find_again(observed, step, begun, kept)
+                    for values in found:
+                        if values is not found[0]:
+                            session.write_state(again)
+                        self._run_fed(fed_step, batch)
+                        session.collect_taps(step, values, replica=replica)
+                        session.collect_state(
+                            step, session.read_state(), values, replica=replica
+                        )
+        finally:
+            board.feeding, board.fed = None, {}
+        name = f"replay of {source or phase}"
+        return [
+            reference.make_trace(name, tier, values, times=number, kept=kept)
+            for number, values in enumerate(found, 1)
+        ]
+
+    def take_turns(self, tier: Tier, observed: Trace) -> Trace | None:
+        """Apply the update once for each replica in a step, with its own gradient."""
+        session = self.reference.session
+        board = session.board
+        values = session.make_values()
+        phase: Phase = "reduced_gradient"
+        board.feeding = phase
+        try:
+            for step, before in enumerate(self.reference.starts[tier]):
+                batch = self.reference.draw(step)
+                session.restore_state(before)
+                for replica in range(observed.replicas):
+                    board.fed = {
+                        (key.call, phase, key.variable): value
+                        for key, value in observed.select(
+                            step=step, phase=phase, replica=replica
+                        )
+                    }
+                    if not board.fed:
+                        break
+                    self._run_fed(self._fed.find(phase), batch)
+                session.board.read()
+                session.collect_state(step, session.read_state(), values, replica=0)
+        except SubjectError:
+            return None
+        finally:
+            board.feeding, board.fed = None, {}
+        return self.reference.make_trace("turns", tier, values)
+
+    def _find_again(
+        self, observed: Trace, step: int, before: State, kept: tuple[str, ...]
+    ) -> dict[str, npt.NDArray[np.generic]]:
+        """The state that is put back before an update is repeated."""
+        found = {}
+        for variable in self.reference.session.variables:
+            start = before.get((variable.path, 0))
+            if start is None or variable.role in kept:
+                continue
+            if variable.role != "iterations" or _went_on_by_one(
+                observed, step, variable.path, start
+            ):
+                found[variable.path] = start
+        return found
+
+    def _run_fed(self, step: Step, batch: Any) -> None:
+        session = self.reference.session
+        session.program.replicas = 1
+        with session.guard("step"):
+            # The feeds come into being while the step is traced.
+            step.trace([batch])
+            session.board.set_feeds()
+            step.run([batch])
+
+
+def _went_on_by_one(
+    observed: Trace, step: int, path: str, start: npt.NDArray[np.generic]
+) -> bool:
+    seen = observed.select(step=step, phase="iterations", variable=path)
+    return all(np.array_equal(np.asarray(value), start + 1) for _, value in seen)

@@ -1,0 +1,74 @@
+"""What values of one run have of those of another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from distbench.trace import WHOLE, Selection, Trace, TraceKey, Values
+from distbench.worker.state.values import are_equal
+
+
+def take_reduced(reference: Trace, step: int | None = None) -> Values[TraceKey]:
+    """The gradients of the whole batch, of one step or of all, as if of replica 0."""
+    chosen = Selection(step=step, phase="reduced_gradient", replica=WHOLE)
+    return Values(reference.values).keep(chosen.has).rename(lambda key: key.at(0))
+
+
+def hands_on(reference: Trace) -> bool:
+    """Whether one device reduces the gradients of the whole batch as they are."""
+    chosen = Selection(phase="local_gradient", replica=WHOLE)
+    computed = Values(reference.values).keep(chosen.has)
+    handed = take_reduced(reference)
+    return all(
+        are_equal(handed.get(replace(key.at(0), phase="reduced_gradient")), value)
+        for key, value in computed.items()
+    )
+
+
+def measure_distances(
+    left: Trace, right: Trace, own_replica: int | None = None
+) -> dict[str, float]:
+    """By variable, the most that any element of its state is apart.
+
+    Args:
+        left: State after steps.
+        right: The same of another run.
+        own_replica: The replica of the right run, if not the left one's.
+    """
+    distances: dict[str, float] = {}
+    state = Values(left.values).keep(lambda key: key.phase in ("slot", "variable"))
+    for key, value in state.items():
+        other = right.get(key if own_replica is None else key.at(own_replica))
+        if other is None:
+            continue
+        near, far = (np.asarray(v, np.float64) for v in (value, other))
+        if near.shape == far.shape and not are_equal(value, other):
+            distance = float(np.max(np.abs(near - far)))
+            distances[key.variable] = max(distances.get(key.variable, 0.0), distance)
+    return distances
+
+
+def repeat_first(batch: Any) -> Any:
+    """A batch of the same shape in which all examples are the first one."""
+    return tf.nest.map_structure(
+        lambda a: np.repeat(np.asarray(a)[:1], len(a), axis=0), batch
+    )
+
+
+def differ(observed: Trace, expected: Trace, phases: tuple[str, ...]) -> bool:
+    """Whether values differ that are meant to be the same on every replica.
+
+    What a replica keeps for itself follows from its own examples, and never from the
+    global batch that one device was given beside the gradients.
+    """
+    own = {v.path for v in observed.variables if not v.synchronised}
+    compared = Values(expected.values).keep(
+        lambda key: key.phase in phases and key.variable not in own
+    )
+    return any(
+        not are_equal(observed.get(key), value) for key, value in compared.items()
+    )

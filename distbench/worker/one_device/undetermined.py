@@ -1,0 +1,78 @@
+"""State of which values from outside do not tell what it has to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from distbench.evidence import Tier
+from distbench.trace import WHOLE, Trace, Values
+from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.held_against import (
+    measure_distances,
+    repeat_first,
+    take_reduced,
+)
+from distbench.worker.process.failures import SubjectError
+from distbench.worker.state.values import are_equal
+
+
+def find_undetermined(
+    feeder: Feeder, tier: Tier, reference: Trace, observed: Trace, replay: Trace
+) -> tuple[str, ...]:
+    """State of which a replay does not tell what it has to be.
+
+    Args:
+        feeder: Runs the reference's steps.
+        tier: Which one.
+        reference: What one device recorded in it.
+        observed: What the cluster recorded.
+        replay: What follows on one device from its reduced gradients.
+    """
+    led = _find_data_driven(feeder, tier, reference)
+    unrepeated = _find_unrepeated(feeder, tier, reference, observed, replay)
+    return tuple(dict.fromkeys((*led, *unrepeated)))
+
+
+def _find_unrepeated(
+    feeder: Feeder, tier: Tier, reference: Trace, observed: Trace, replay: Trace
+) -> Iterator[str]:
+    """State that a replay misses on one device by as much as on the cluster.
+
+    The reference's own gradients do not lead to the reference's state where a rule
+    keeps a number of Python's, which moves when it is traced, or draws at random.
+    """
+    own = replace(reference, replicas=1, values=take_reduced(reference))
+    try:
+        [again] = feeder.feed(tier, own, "reduced_gradient")
+    except SubjectError:
+        return
+    missed = measure_distances(again, reference, own_replica=WHOLE)
+    strayed = measure_distances(replay, observed)
+    # The cluster's gradients are others by a rounding, so distances differ. What
+    # makes one variable miss, a random number say, makes the others miss as well.
+    if any(2 * missed[name] >= strayed.get(name, 0.0) for name in missed):
+        yield from missed
+
+
+def _find_data_driven(feeder: Feeder, tier: Tier, reference: Trace) -> Iterator[str]:
+    """State that the same gradients lead elsewhere if the examples are others.
+
+    Nothing of a workload of the bench: its optimizer sees gradients alone. What
+    does not even repeat itself depends on chance, and not on the examples. Of all
+    steps, since what starts at 0 may come back to it exactly in the first.
+    """
+    if feeder.reference.session.program.shards_known:
+        return
+    fed = replace(reference, replicas=1, values=take_reduced(reference))
+    try:
+        first, again, other = (
+            feeder.feed(tier, fed, "reduced_gradient", change=change)[0]
+            for change in (None, None, repeat_first)
+        )
+    except SubjectError:
+        return  # a program may take no other batch than its own
+    state = Values(first.values).keep(lambda key: key.phase in ("slot", "variable"))
+    for key, value in state.items():
+        if are_equal(again.get(key), value) and not are_equal(other.get(key), value):
+            yield key.variable
