@@ -107,8 +107,13 @@ def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
 
 def is_trained(evidence: Evidence, variable: str) -> bool:
     """Whether a variable follows from gradients, its own or those of others."""
-    seen = evidence.kept, evidence.reference.trained, evidence.observed.trained
-    return any(variable in variables for variables in seen)
+    return variable in evidence.kept or has_gradient(evidence, variable)
+
+
+def has_gradient(evidence: Evidence, variable: str) -> bool:
+    """Whether a gradient of a variable was seen, on one device or on the cluster."""
+    traces = evidence.reference, evidence.observed
+    return any(variable in trace.trained for trace in traces)
 
 
 def is_led(evidence: Evidence, pair: Pair) -> bool:

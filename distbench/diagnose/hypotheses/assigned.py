@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from distbench.compare.led import is_trained
+from distbench.compare.led import has_gradient
 from distbench.diagnose.context import Context, Hypothesis
 
 
@@ -22,7 +22,7 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
     cases = [
         (number, case)
         for number, case in context.list_cases()
-        if not is_trained(context.evidence, case.key.variable)
+        if not has_gradient(context.evidence, case.key.variable)
     ]
 
     adds_up = "adds up what the replicas"

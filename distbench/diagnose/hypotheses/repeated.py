@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.led import is_trained
+from distbench.compare.led import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_base
@@ -230,7 +230,7 @@ def explain_by_repeated_average(context: Context) -> Iterator[Hypothesis]:
         return
     ways: dict[str, tuple[str, float]] = {}
     for path in dict.fromkeys(case.key.variable for case in context.cases):
-        if is_trained(context.evidence, path):
+        if has_gradient(context.evidence, path):
             continue
         found = _find_followed(context, path)
         if found is not None:
