@@ -13,6 +13,7 @@ import numpy as np
 
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance, take_rows
+from distbench.diagnose.hypotheses.overflow import find_overflowing
 from distbench.diagnose.names import name_replicas
 from distbench.trace import Phase, Trace
 
@@ -86,11 +87,22 @@ def _is_harmless(context: Context, factor: float) -> bool:
 def _take(
     context: Context, trace: Trace, replica: int | None = None
 ) -> dict[int, Array]:
-    """The state that a trace has: of each replica, or of one for all."""
+    """The state that a trace has: of each replica, or of one for all.
+
+    Where some replicas' gradients overflow, any sum without them is as good as another.
+    """
+
+    def overflows(step: int) -> bool:
+        lost = context.work_out(
+            ("overflowing", step), lambda: find_overflowing(context, step)
+        )
+        return bool(lost)
+
     return {
         number: take_rows(value, case)
         for number, case in context.list_cases()
-        if (value := trace.get(case.key if replica is None else case.key.at(replica)))
+        if not overflows(case.key.step)
+        and (value := trace.get(case.key if replica is None else case.key.at(replica)))
         is not None
     }
 
