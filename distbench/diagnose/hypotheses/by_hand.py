@@ -91,17 +91,10 @@ def _take(
 
     Where some replicas' gradients overflow, any sum without them is as good as another.
     """
-
-    def overflows(step: int) -> bool:
-        lost = context.work_out(
-            ("overflowing", step), lambda: find_overflowing(context, step)
-        )
-        return bool(lost)
-
     return {
         number: take_rows(value, case)
         for number, case in context.list_cases()
-        if not overflows(case.key.step)
+        if not find_overflowing(context, case.key.step)
         and (value := trace.get(case.key if replica is None else case.key.at(replica)))
         is not None
     }

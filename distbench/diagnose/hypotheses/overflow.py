@@ -19,9 +19,13 @@ from distbench.trace import WHOLE, Phase, Value
 
 def find_overflowing(context: Context, step: int) -> tuple[int, ...]:
     """Replicas whose own gradients overflowed at a step; none if all of them did."""
-    finite = context.evidence.observed.find_finite(step)
-    bad = tuple(replica for replica in sorted(finite) if not finite[replica])
-    return bad if len(bad) < len(finite) else ()
+
+    def find() -> tuple[int, ...]:
+        finite = context.evidence.observed.find_finite(step)
+        bad = tuple(replica for replica in sorted(finite) if not finite[replica])
+        return bad if len(bad) < len(finite) else ()
+
+    return context.work_out(("overflowing", step), find)
 
 
 def tell_source(context: Context) -> str:
