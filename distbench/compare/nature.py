@@ -71,7 +71,7 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     whole, shards, others = found
     lost = _measure_lost(evidence)
     fine = _find_margins(noise, whole, 0)
-    margins = _find_margins(noise, whole, 0, lost)
+    margins = _widen(fine, whole, lost)
     sizes = evidence.reference.shards
     kind = _find_kind(evidence, noise, margins, shards)
     pulls = None
@@ -173,7 +173,7 @@ def _is_led_by_own(
         found = _take_parts(reference, regrouped, step)
         if found is None:
             continue
-        margins = _find_margins(noise, found[0], step, lost)
+        margins = _widen(_find_margins(noise, found[0], step), found[0], lost)
         if not _is_free_of_groups(reference.get_shards(step), margins, *found):
             return True
     return False
@@ -200,16 +200,21 @@ def _agree(left: Places, right: Places, margins: Margins, shards: int) -> bool:
     )
 
 
-def _find_margins(
-    noise: Noise, whole: Places, step: int, lost: float = 0.0
-) -> dict[tuple[str, int], float]:
-    """How far values of a step may lie apart, by rounding and by what is lost."""
+def _find_margins(noise: Noise, whole: Places, step: int) -> Margins:
+    """How far values of a step may lie apart by rounding."""
     margins = {}
     for (variable, call), array in whole.items():
         key = TraceKey(step=step, phase="local_gradient", variable=variable, call=call)
-        rounding = noise.find_margin(key, array).widest
-        margins[variable, call] = max(rounding, lost * measure_size(array))
+        margins[variable, call] = noise.find_margin(key, array).widest
     return margins
+
+
+def _widen(margins: Margins, whole: Places, lost: float) -> Margins:
+    """The same where a share of the largest number of each value may be lost."""
+    return {
+        place: max(margins[place], lost * measure_size(array))
+        for place, array in whole.items()
+    }
 
 
 def _add(parts: list[Places], weights: list[float]) -> Places:
