@@ -12,8 +12,6 @@ import numpy as np
 from distbench.evidence import Tier
 from distbench.trace import (
     SUMMED,
-    WHOLE,
-    Selection,
     SparseRows,
     Trace,
     TraceKey,
@@ -26,6 +24,7 @@ from distbench.worker.one_device.held_against import (
     hands_on,
     measure_distances,
     repeat_first,
+    take_whole,
 )
 from distbench.worker.one_device.sums import (
     NARROW,
@@ -86,8 +85,10 @@ def try_sums(
                 for way in others
             ]
             tried += [
-                _feed_narrow(feeder, tier, observed, list_narrow_sums(*which))
-                for which in product([observed.replicas], NARROW, (False, True))
+                _feed_narrow(
+                    feeder, tier, observed, list_narrow_sums(observed.replicas, *which)
+                )
+                for which in product(NARROW, (False, True))
             ]
             return Summed(tried=tuple(tried), kept=kept)
     return Summed()
@@ -111,11 +112,9 @@ def _feed_sum(feeder: Feeder, tier: Tier, fed: Trace, way: Sum) -> Trace:
 
 def _find_kept(feeder: Feeder, tier: Tier, reference: Trace) -> tuple[str, ...]:
     """Variables that follow from the gradients of others, and not from examples."""
-    own = Values(reference.values).keep(
-        Selection(phase="local_gradient", replica=WHOLE).has
-    )
+    own = take_whole(reference, "local_gradient")
     trained = {key.variable for key in own}
-    fed = replace(reference, replicas=1, values=own.rename(lambda key: key.at(0)))
+    fed = replace(reference, replicas=1, values=own)
     try:
         [first], [other] = (
             feeder.feed(tier, fed, "local_gradient", change=change)

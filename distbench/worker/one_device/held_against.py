@@ -8,23 +8,24 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from distbench.trace import WHOLE, Selection, Trace, TraceKey, Values
+from distbench.trace import WHOLE, Phase, Selection, Trace, TraceKey, Values
 from distbench.worker.state.values import are_equal
 
 
-def take_reduced(reference: Trace, step: int | None = None) -> Values[TraceKey]:
-    """The gradients of the whole batch, of one step or of all, as if of replica 0."""
-    chosen = Selection(step=step, phase="reduced_gradient", replica=WHOLE)
+def take_whole(
+    reference: Trace, phase: Phase, step: int | None = None
+) -> Values[TraceKey]:
+    """Gradients of the whole batch, of one step or of all, as if of replica 0."""
+    chosen = Selection(step=step, phase=phase, replica=WHOLE)
     return Values(reference.values).keep(chosen.has).rename(lambda key: key.at(0))
 
 
 def hands_on(reference: Trace) -> bool:
     """Whether one device reduces the gradients of the whole batch as they are."""
-    chosen = Selection(phase="local_gradient", replica=WHOLE)
-    computed = Values(reference.values).keep(chosen.has)
-    handed = take_reduced(reference)
+    computed = take_whole(reference, "local_gradient")
+    handed = take_whole(reference, "reduced_gradient")
     return all(
-        are_equal(handed.get(replace(key.at(0), phase="reduced_gradient")), value)
+        are_equal(handed.get(replace(key, phase="reduced_gradient")), value)
         for key, value in computed.items()
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from distbench.evidence import Tier
 from distbench.trace import Phase, Trace
 from distbench.worker.one_device.feeder import Feeder
-from distbench.worker.one_device.held_against import differ, hands_on, take_reduced
+from distbench.worker.one_device.held_against import differ, hands_on, take_whole
 from distbench.worker.one_device.reruns import run_op_by_op
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import add_rows
@@ -81,7 +81,7 @@ def trace_ahead(feeder: Feeder, tier: Tier, reference: Trace) -> None:
     """
     if not feeder.takes(tier):
         return
-    handed = take_reduced(reference)
+    handed = take_whole(reference, "reduced_gradient")
     first = min((key.step for key in handed), default=0)
     fed = handed.keep(lambda key: key.step == first)
     with suppress(SubjectError):
@@ -131,7 +131,7 @@ def add_repeated_rows(feeder: Feeder, tier: Tier, reference: Trace) -> Trace | N
 
     None where no gradient has any. A rule for sparse gradients should not care.
     """
-    handed = take_reduced(reference, step=0)
+    handed = take_whole(reference, "reduced_gradient", step=0)
     distinct = {key: add_rows(value) for key, value in handed.items()}
     if all(distinct[key] is handed[key] for key in handed):
         return None

@@ -11,7 +11,7 @@ from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import (
     measure_distances,
     repeat_first,
-    take_reduced,
+    take_whole,
 )
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import are_equal
@@ -42,7 +42,9 @@ def _find_unrepeated(
     The reference's own gradients do not lead to the reference's state where a rule
     keeps a number of Python's, which moves when it is traced, or draws at random.
     """
-    own = replace(reference, replicas=1, values=take_reduced(reference))
+    own = replace(
+        reference, replicas=1, values=take_whole(reference, "reduced_gradient")
+    )
     try:
         [again] = feeder.feed(tier, own, "reduced_gradient")
     except SubjectError:
@@ -64,7 +66,9 @@ def _find_data_driven(feeder: Feeder, tier: Tier, reference: Trace) -> Iterator[
     """
     if feeder.reference.session.program.shards_known:
         return
-    fed = replace(reference, replicas=1, values=take_reduced(reference))
+    fed = replace(
+        reference, replicas=1, values=take_whole(reference, "reduced_gradient")
+    )
     try:
         first, again, other = (
             feeder.feed(tier, fed, "reduced_gradient", change=change)[0]
