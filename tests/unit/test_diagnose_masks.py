@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sum_pairs import make_sum_pair
 from training_simulator import Fault, add_up, clip_norm, observe
 from wrong_steps import each, feed_back
 
-from distbench.compare.measure import BITWISE
-from distbench.compare.pair import SUM, Pair
 from distbench.diagnose.context import Context
 from distbench.diagnose.hypotheses.nonlinear import explain_by_mask
 from distbench.diagnose.judge import judge
@@ -21,20 +20,6 @@ Array = np.ndarray
 ROWS = np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0])
 KEPT_BACK = np.array([[True, False], [False, True], [True, True]])
 """Elements of the first step that the second replica does not send."""
-
-
-def make_case(step: int, observed: Array, terms: list[Array], rows: Array) -> Pair:
-    return Pair(
-        key=TraceKey(step=step, phase="reduced_gradient", variable="kernel", replica=0),
-        relation="follows",
-        against=SUM,
-        observed=observed,
-        expected=np.sum(terms, axis=0),
-        margin=BITWISE,
-        dtype="float32",
-        terms=terms,
-        rows=rows,
-    )
 
 
 @pytest.mark.parametrize("sends_it_later", [True, False])
@@ -47,8 +32,8 @@ def test_what_is_kept_back_of_rows_goes_to_the_same_rows(sends_it_later: bool) -
     if sends_it_later:
         later[0] = np.where(KEPT_BACK[1], first[1][1], 0.0)
     cases = (
-        make_case(0, np.sum(sent, axis=0), first, ROWS[0]),
-        make_case(1, second[0] + second[1] + later, second, ROWS[1]),
+        make_sum_pair(0, np.sum(sent, axis=0), first, ROWS[0]),
+        make_sum_pair(1, second[0] + second[1] + later, second, ROWS[1]),
     )
     context = Context(evidence=observe(), phase="reduced_gradient", cases=cases)
     told = {h.detail: h.predicted for h in explain_by_mask(context)}

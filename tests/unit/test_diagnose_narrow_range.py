@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sum_pairs import make_sum_pair
 from training_simulator import observe
 
-from distbench.compare.measure import BITWISE
-from distbench.compare.pair import SUM, Pair
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.context import Context
-from distbench.trace import TraceKey, VariableInfo
+from distbench.trace import VariableInfo
 
 Array = np.ndarray
 OWN = (
@@ -20,20 +19,6 @@ OWN = (
     np.array([[60000.7, -50000.3, 12.3456], [7.89012, 31.0007, 2.00049]]),
 )
 """The first replica's gradient in two steps; the second has 0.6 of it."""
-
-
-def make_case(step: int, observed: Array) -> Pair:
-    terms = [OWN[step], 0.6 * OWN[step]]
-    return Pair(
-        key=TraceKey(step=step, phase="reduced_gradient", variable="kernel", replica=0),
-        relation="follows",
-        against=SUM,
-        observed=observed,
-        expected=np.sum(terms, axis=0),
-        margin=BITWISE,
-        dtype="float32",
-        terms=terms,
-    )
 
 
 def add_narrow(step: int, scale: float = 1.0) -> Array:
@@ -44,7 +29,10 @@ def add_narrow(step: int, scale: float = 1.0) -> Array:
 
 def explain(*observed: Array) -> dict[str, str]:
     """Details of the causes by code."""
-    cases = tuple(make_case(step, value) for step, value in enumerate(observed))
+    cases = tuple(
+        make_sum_pair(step, value, [OWN[step], 0.6 * OWN[step]])
+        for step, value in enumerate(observed)
+    )
     kernel = VariableInfo(
         path="kernel", role="variable", shape=OWN[0].shape, dtype="float32"
     )
