@@ -15,6 +15,7 @@ from distbench.limits import check_memory
 from distbench.scenario import (
     TIERS,
     Scenario,
+    Tier,
     check_in_flight,
     check_numbers,
     check_partitioner,
@@ -28,6 +29,7 @@ from distbench.verdict import Run
 
 ENGINES = ("local", "slurm", "ray")
 START_METHODS = ("fork", "spawn")
+_DEFAULT_TIERS: tuple[Tier, ...] = ("exact", "bounded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,9 @@ class CheckOptions:
     Attributes:
         clusters: Cluster specs.
         paths: Aggregation paths.
-        tiers: Tiers, each judged on the same processes.
+        tiers: Tiers, each judged on the same processes; empty takes bounded, and exact
+            where the subject can have it. Asked for by name, exact is skipped, with
+            the reason, where it cannot be had.
         workloads: Workloads for an optimizer; empty takes the default ones.
         steps: Steps of each scenario.
         dtype: Dtype that the workloads train in.
@@ -76,7 +80,7 @@ class CheckOptions:
 
     clusters: tuple[str, ...] = ("mirrored:2", "mwms:2")
     paths: tuple[str, ...] = ("default",)
-    tiers: tuple[str, ...] = ("exact", "bounded")
+    tiers: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
     steps: int = 3
     dtype: str = "float32"
@@ -105,7 +109,7 @@ class CheckOptions:
 
     def __post_init__(self) -> None:
         self._take_types()
-        for name in ("clusters", "paths", "tiers"):
+        for name in ("clusters", "paths"):
             if not getattr(self, name):
                 raise BadInputError(f"{name} must name at least one. Received: none.")
         for cluster in self.clusters:
@@ -195,6 +199,14 @@ class CheckOptions:
             raise make_unknown_name_error("Engine", self.engine, ENGINES)
         if self.start is not None and self.start not in START_METHODS:
             raise make_unknown_name_error("Start method", self.start, START_METHODS)
+
+
+def list_tiers(options: CheckOptions) -> tuple[Tier, ...]:
+    """The tiers to try, before it is known which of them the subject can have."""
+    wanted: tuple[Tier, ...] = options.tiers or _DEFAULT_TIERS  # type: ignore[assignment]  # validated by the options
+    # What was trained before is not dyadic any more.
+    left_out = ("exact",) if options.restore_from else ()
+    return tuple(tier for tier in wanted if tier not in left_out)
 
 
 class Progress(Protocol):

@@ -22,7 +22,6 @@ from distbench.checking.runs import end_uncompared
 from distbench.checking.telling import Telling
 from distbench.engines import open_engine
 from distbench.errors import BadInputError, ClusterError
-from distbench.evidence import Tier
 from distbench.expect import apply_expectations
 from distbench.launch.engine import Room
 from distbench.launch.group import Group
@@ -35,7 +34,7 @@ from distbench.observe import (
     observe,
     start_one,
 )
-from distbench.options import CheckOptions, Progress
+from distbench.options import CheckOptions, Progress, list_tiers
 from distbench.target import TargetRef, adopt_target
 from distbench.verdict import Run, Status, Verdict
 
@@ -68,13 +67,7 @@ class Checker:
         self._lanes: Lanes[tuple[Run, ...]] = Lanes(
             options.jobs, launch.engine.find_room(), launch.halt
         )
-        # What was trained before is not dyadic any more.
-        left_out = ("exact",) if options.restore_from else ()
-        self._tiers: tuple[Tier, ...] = tuple(
-            tier  # type: ignore[misc]  # validated by the options
-            for tier in options.tiers
-            if tier not in left_out
-        )
+        self._tiers = list_tiers(options)
         self._judging = Judging(
             target,
             options,

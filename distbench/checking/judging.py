@@ -71,25 +71,29 @@ class Judging:
         Raises:
             BadInputError: The subject cannot be used.
         """
+        yield from self._skip_lacking(item, seen)
         if seen.failure is not None:
             for run in self._failing.judge(item, seen, seen.failure):
                 yield replace(run, details=self._keep(seen))
         elif seen.flight is not None:
             yield self._judge_flight(item, seen, seen.flight)
-        elif not seen.evidence:
-            message = (
-                "need data and a rule on which no sum of gradients rounds for the "
-                "exact tier, have other"
-            )
-            yield from end_uncompared(
-                item,
-                self._tiers,
-                Status.SKIPPED,
-                seconds=seen.seconds,
-                message=message,
-            )
         else:
             yield from self._judge_evidence(item, seen)
+
+    def _skip_lacking(self, item: Planned, seen: Observation) -> Iterator[Run]:
+        """The run of the exact tier, where it was asked for and cannot be had."""
+        is_known = bool(seen.tiers) or seen.failure is None
+        if not is_known or "exact" not in {*self._options.tiers} - {*seen.tiers}:
+            return
+        need = "data and a rule on which no sum of gradients rounds"
+        have = "other"
+        if item.scenario.restore_from:
+            need = "values that no cluster has trained"
+            have = f"those that '{item.scenario.restore_from}' left"
+        elif item.scenario.in_flight > 1:
+            need = "a rule whose steps come to the same in every order"
+        message = f"need {need} for the exact tier, have {have}"
+        yield from end_uncompared(item, ("exact",), Status.SKIPPED, message=message)
 
     def _judge_evidence(self, item: Planned, seen: Observation) -> Iterator[Run]:
         for tier, evidence in seen.evidence.items():

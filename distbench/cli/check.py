@@ -42,7 +42,8 @@ def check(
         Names,
         typer.Option(
             metavar="exact|bounded|free",
-            help="Tier; may be repeated. [default: exact, bounded]",
+            help="Tier; may be repeated. [default: bounded, and exact where the "
+            "subject can have it]",
         ),
     ] = None,
     steps: Annotated[int, STEPS] = 3,
@@ -205,7 +206,7 @@ def check(
     options = CheckOptions(
         clusters=_distinct(cluster) or defaults.clusters,
         paths=_distinct(path) or defaults.paths,
-        tiers=_distinct(tier) or defaults.tiers,
+        tiers=_distinct(tier),
         workloads=_distinct(workload),
         steps=steps,
         dtype=dtype,

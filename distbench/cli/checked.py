@@ -15,7 +15,7 @@ from distbench.errors import ClusterError
 from distbench.escape import escape_controls
 from distbench.history.quarantine import Entry, apply_quarantine
 from distbench.machine import describe_machine
-from distbench.options import CheckOptions
+from distbench.options import CheckOptions, list_tiers
 from distbench.report.files import remove_earlier, write_report
 from distbench.report.nights import render_remarks
 from distbench.report.progress import make_progress
@@ -95,7 +95,7 @@ def _end_early(ref: TargetRef, options: CheckOptions, error: ClusterError) -> Ve
         )
         for cluster in options.clusters
         for path in options.paths
-        for tier in options.tiers
+        for tier in list_tiers(options)
     ]
     machine = dict(describe_machine(options.engine))
     return Verdict(
