@@ -326,3 +326,19 @@ class SumsInAnotherOrder(Regression):
             parts = [context.all_reduce("sum", part) for part in parts[order]][order]
         self.kernel.assign_sub(0.1 * parts[0])
         return loss
+
+
+class AddsANumberWhereReplicasMeet(Regression):
+    """A plain number for a variable that sums what replicas add: TensorFlow refuses."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        mode = tf.VariableAggregation.SUM
+        self.steps = tf.Variable(0.0, trainable=False, aggregation=mode, name="steps")
+
+    def variables(self):
+        return [self.kernel, self.steps]
+
+    def replica_step(self, batch):
+        self.steps.assign_add(1.0)
+        return super().replica_step(batch)

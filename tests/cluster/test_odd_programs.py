@@ -137,6 +137,17 @@ def test_an_exit_on_the_cluster_alone_is_the_subjects(launch: Launch) -> None:
     assert (failure.kind, failure.exception) == ("subject", "SystemExit")
 
 
+def test_what_is_raised_where_replicas_meet_tells_the_line_that_led_there(
+    launch: Launch,
+) -> None:
+    """TensorFlow raises it in a thread that has none of the user's lines."""
+    failure = _observe(launch, "AddsANumberWhereReplicasMeet").failure
+    assert failure is not None
+    assert (failure.kind, failure.exception) == ("subject", "ValueError")
+    assert failure.frame.endswith("self.steps.assign_add(1.0)"), failure.frame
+    assert "in replica_step" in failure.traceback
+
+
 def test_replicas_of_one_process_that_sum_in_another_order_never_meet() -> None:
     verdict = distbench.check(
         f"{PROGRAMS}:SumsInAnotherOrder", "mirrored:2", tier="bounded"

@@ -50,12 +50,17 @@ class SubjectError(Exception):
         place: The last phase that the replica had reached, or what the bench was
             doing outside of any: `build`, `data`, ...
         replica: Global number of the replica whose code raised, if it is known.
+        left_by: The exception that left that replica's code, which may be another one:
+            what is raised where replicas meet stops each of them by one of its own.
     """
 
-    def __init__(self, place: str, replica: int | None) -> None:
+    def __init__(
+        self, place: str, replica: int | None, left_by: BaseException | None = None
+    ) -> None:
         super().__init__(place)
         self.place = place
         self.replica = replica
+        self.left_by = left_by
 
 
 def classify_failure(error: BaseException) -> Mapping[str, Any]:
@@ -66,14 +71,15 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
         return {"kind": "port"}
     if isinstance(error, SubjectError) and error.__cause__ is not None:
         cause = find_original(error.__cause__)
+        frames = _list_frames(error.__cause__, error.left_by)
         told = {
             "kind": "subject",
             "exception": type(cause).__name__,
             "message": clean_message(cause),
             "phase": error.place,
             "replica": error.replica,
-            "frame": describe_own_frame(error.__cause__),
-            "traceback": format_traceback(error.__cause__),
+            "frame": _describe_own_frame(cause, frames),
+            "traceback": _format_traceback(cause, frames),
         }
         if (waited := find_wait(cause)) is not None:
             place = f", called at {told['frame']}" if told["frame"] else ""
@@ -138,27 +144,26 @@ def find_original(error: BaseException) -> BaseException:
     return error
 
 
-def format_traceback(error: BaseException) -> str:
+def _format_traceback(
+    original: BaseException, frames: list[traceback.FrameSummary]
+) -> str:
     """A traceback of the user's own frames, and the innermost one whoever's it is."""
-    original = find_original(error)
-    frames = _list_frames(error)
     kept = [f for f in frames[:-1] if not _is_foreign(f.filename)] + frames[-1:]
     lines = ["Traceback (most recent call last, the framework's frames left out):\n"]
     lines += traceback.format_list(kept)
     return "".join([*lines, *traceback.format_exception_only(original)])
 
 
-def describe_own_frame(error: BaseException) -> str:
+def _describe_own_frame(
+    original: BaseException, frames: list[traceback.FrameSummary]
+) -> str:
     """The innermost line of the user's own files: `file:line: source`, `""` if none.
 
     What fails when the graph runs has it in its message alone: there TensorFlow lists
     where the op was made. Code that is installed counts if there is no other.
     """
-    frames = [
-        *_list_op_frames(read_message(find_original(error))),
-        *_list_frames(error),
-    ]
-    mine = [f for f in frames if not _is_foreign(f.filename)]
+    known = [*_list_op_frames(read_message(original)), *frames]
+    mine = [f for f in known if not _is_foreign(f.filename)]
     own = [f for f in mine if is_own_file(f.filename)]
     own = own or [f for f in mine if f.filename.startswith(_INSTALLED)]
     if not own:
@@ -180,7 +185,24 @@ def _is_foreign(name: str) -> bool:
     return name.startswith(_FRAMEWORKS) or _GENERATED in name
 
 
-def _list_frames(error: BaseException) -> list[traceback.FrameSummary]:
+def _list_frames(
+    error: BaseException, left_by: BaseException | None
+) -> list[traceback.FrameSummary]:
+    """The frames of what was raised, below those of the replica that it stopped.
+
+    Args:
+        error: What was raised.
+        left_by: What left the replica's code; None if that is not known.
+    """
+    frames = _map_frames(error)
+    if left_by is None or find_original(left_by) is find_original(error):
+        return frames
+    if any(is_own_file(frame.filename) for frame in frames):
+        return frames
+    return [*_map_frames(left_by), *frames]
+
+
+def _map_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """The frames of what the user's code raised, as AutoGraph maps them if it did."""
     original = find_original(error)
     mapped = _list_mapped_frames(read_message(error)) if error is not original else []

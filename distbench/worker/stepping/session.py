@@ -107,7 +107,7 @@ class Session:
     @contextmanager
     def guard(self, place: str) -> Iterator[None]:
         """Mark what is raised inside as the subject's doing."""
-        self.board.failed_replica = self.board.failed_phase = None
+        self.board.forget_failure()
         try:
             yield
         except (BadInputError, SubjectError):
@@ -116,7 +116,9 @@ class Session:
             if (bad_input := find_cause(error, BadInputError)) is not None:
                 raise bad_input from None
             raise SubjectError(
-                self.board.failed_phase or place, self.board.failed_replica
+                self.board.failed_phase or place,
+                self.board.failed_replica,
+                self.board.failed_by,
             ) from error
 
     def make_step(
@@ -142,8 +144,8 @@ class Session:
             with self.board.enter_replica(batch):
                 try:
                     result = function(batch)
-                except Exception:
-                    self.board.note_failure()
+                except Exception as error:
+                    self.board.note_failure(error)
                     raise
                 if self.tapped:
                     self.board.tap_unclaimed()

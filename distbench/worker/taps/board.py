@@ -91,6 +91,9 @@ class TapBoard:
         reduced: What each replica's optimizers were given as sums, by replica.
         failed_replica: The first replica for which the subject's code raised.
         failed_phase: The last phase that it had reached; `loss` if it had none.
+        failed_by: The exception that left its code. Where replicas meet in a thread of
+            none of them, as a reduction does, TensorFlow raises there and stops the
+            replicas by an exception of its own: this one knows where they were.
         find_shape: Gives the shape of the variable with a path.
         feeding: The phase at which `fed` replaces what flows past, if any.
         fed: What to feed, by call, phase and variable.
@@ -121,6 +124,7 @@ class TapBoard:
         self._reached: dict[int, Phase] = {}
         self.failed_replica: int | None = None
         self.failed_phase: Phase | None = None
+        self.failed_by: Exception | None = None
         self.find_shape: Callable[[str], tuple[int, ...]] = lambda _: ()
         self.feeding: Phase | None = None
         self.fed: Fed = {}
@@ -206,18 +210,26 @@ class TapBoard:
         setattr(self._local, name, True)
         try:
             yield outermost
-        except Exception:
-            self.note_failure()
+        except Exception as error:
+            self.note_failure(error)
             raise
         finally:
             if outermost:
                 setattr(self._local, name, False)
 
-    def note_failure(self) -> None:
+    def note_failure(self, error: Exception) -> None:
         """Remember for which replica code raised first: its peers raise after it."""
+        replica = self.find_replica()
         if self.failed_replica is None:
-            self.failed_replica = self.find_replica()
-            self.failed_phase = self._reached.get(self.failed_replica, "loss")
+            self.failed_replica = replica
+            self.failed_phase = self._reached.get(replica, "loss")
+        if replica == self.failed_replica:
+            # Further out AutoGraph has another one, which lists the user's own lines.
+            self.failed_by = error
+
+    def forget_failure(self) -> None:
+        """Look for the next one."""
+        self.failed_replica = self.failed_phase = self.failed_by = None
 
     # --- gradients from the tape --------------------------------------------------
 
