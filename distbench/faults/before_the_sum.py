@@ -164,6 +164,24 @@ class QuantisedByLargestOfAll(OwnReduction):
         return [s * units[k] for k, s in enumerate(super().reduce(whole))]
 
 
+@fault(
+    _NONLINEAR,
+    _PHASE,
+    TRAINED,
+    like="horovod/horovod#3786",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class WholeNumbersReadByMeanUnit(OwnReduction):
+    """Each replica sends int8 of its own unit; the sum is read with the units' mean."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        units = [tf.reduce_max(tf.abs(gradient)) / 127 for gradient in dense]
+        whole = [tf.round(g / unit) for g, unit in zip(dense, units, strict=True)]
+        means = all_reduce("mean", units)
+        return [s * u for s, u in zip(super().reduce(whole), means, strict=True)]
+
+
 @fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786", clusters=EVERYWHERE)
 class LargestHalfSent(Program):
     """Each replica sends the larger half of its elements and forgets the others."""

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
 from distbench.compare.pair import DIRECTION
 from distbench.compare.ratio import fit_common_ratio, fit_ratio
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.addends import ADDED, Source, list_sources
+from distbench.diagnose.addends import ADDED, list_sources
 from distbench.diagnose.context import (
     Context,
     Hypothesis,
@@ -26,16 +25,11 @@ from distbench.diagnose.hypotheses.norms import (
 )
 
 CODE = "nonlinear-before-reduction"
-_LEVELS = (1, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
-"""As many as some bits hold."""
-_MOST_LEVELS = 256
 _FEW = 30
 """Fewer numbers do not tell noise from anything else."""
 _ENOUGH_TOGETHER = 20
 _MOST_SPREADS = 5.0
 """Noise goes no farther in a few numbers."""
-_ENOUGH = 6
-"""Numbers of a value that do not lie on many grids by chance."""
 
 
 def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
@@ -132,103 +126,6 @@ def _list_sizes(context: Context) -> Iterator[tuple[str, Measure]]:
         "its gradient to a mean absolute value of {:.6g}",
         lambda source, place: float(np.mean(np.abs(source.terms[place]))),
     )
-
-
-def explain_by_levels(context: Context) -> Iterator[Hypothesis]:
-    """Rounding to a number of levels of the largest element, the own one or of all."""
-    if context.phase not in ADDED:
-        return
-    sources = list_sources(context)
-    for shared, whose in ((False, ""), (True, " of the largest element of all")):
-        for levels in (*_LEVELS, *_find_levels(context, sources, shared=shared)):
-            yield Hypothesis(
-                code=CODE,
-                predicted={
-                    s.number: _sum_quantised(s, levels, shared=shared) for s in sources
-                },
-                detail=f"every replica rounds its gradient to {levels} levels{whose} "
-                "before the sum",
-            )
-
-
-def _find_levels(
-    context: Context, sources: Sequence[Source], *, shared: bool
-) -> Iterator[int]:
-    """Other numbers of levels that the smallest value with enough numbers allows."""
-    fit = [s for s in sources if s.arrived and s.case.observed.size >= _ENOUGH]
-    if not fit:
-        return
-    probe = min(fit, key=lambda source: source.case.observed.size)
-    tolerance = find_tolerance(probe.case, context.replicas)
-    for levels in range(2, _MOST_LEVELS):
-        made = _sum_quantised(probe, levels, shared=shared)
-        rest = np.abs(probe.case.observed - made)
-        if levels not in _LEVELS and np.all(rest <= tolerance):
-            yield levels
-
-
-def _sum_quantised(source: Source, levels: int, *, shared: bool) -> Array:
-    total = 0 * source.case.expected
-    sizes = [measure_size(term) for term in source.terms]
-    for term, size in zip(source.terms, sizes, strict=True):
-        unit = (max(sizes) if shared else size) / levels
-        total = total + (np.round(term / unit) * unit if unit > 0 else 0)
-    return np.asarray(total)
-
-
-def explain_by_grid(context: Context) -> Iterator[Hypothesis]:
-    """All observed values lie on a grid on which the replicas' gradients do not.
-
-    Holds for rounding to the nearest and for stochastic rounding alike.
-    """
-    if context.phase not in ADDED:
-        return
-    sources = [source for source in list_sources(context) if source.arrived]
-    found = [_find_unit(s.case.observed, find_roundoff(s.case.dtype)) for s in sources]
-    units = sorted(unit for unit in found if unit is not None)
-    if not units:
-        return
-    # A few values may lie on a coarser grid by chance, so the finest counts for all.
-    unit = units[0]
-    predicted: dict[int, Array] = {}
-    for source in sources:
-        case = source.case
-        off = np.abs(case.observed - case.expected)
-        tolerance = 16 * find_roundoff(case.dtype) * measure_size(case.observed)
-        if (
-            np.all(off <= unit * len(source.terms) * (1 + 1e-6))
-            and _lies_on(case.observed, unit, tolerance)
-            and not _lies_on(case.expected, unit, tolerance)
-        ):
-            predicted[source.number] = case.observed
-    yield Hypothesis(
-        code=CODE,
-        predicted=predicted,
-        detail=f"the values are multiples of {unit:.6g}: every replica rounds its "
-        "gradient before the sum",
-    )
-
-
-def _lies_on(values: Array, unit: float, tolerance: float) -> bool:
-    return bool(np.all(np.abs(values - np.round(values / unit) * unit) <= tolerance))
-
-
-def _find_unit(values: Array, u: float) -> float | None:
-    """The largest step of which all values are integer multiples, if there is one."""
-    sizes = np.unique(np.abs(values[values != 0]))
-    if len(sizes) < 3 or not u:
-        return None
-    gaps = np.diff(sizes)
-    tolerance = 16 * u * float(sizes[-1])
-    gaps = gaps[gaps > tolerance]
-    smallest = min([float(sizes[0]), *map(float, gaps)])
-    for part in (1, 2, 3):
-        multiples = np.round(sizes * part / smallest)
-        # The gap carries the rounding of two values; all values together do not.
-        unit = float(multiples @ sizes) / float(multiples @ multiples)
-        if _lies_on(sizes, unit, tolerance):
-            return unit if unit > 8 * tolerance else None
-    return None
 
 
 def explain_by_own_change(context: Context) -> Iterator[Hypothesis]:
