@@ -23,9 +23,14 @@ from training_simulator import (
 )
 from wrong_steps import each
 
+from distbench.compare.measure import Margin
+from distbench.compare.pair import SUM, Pair
+from distbench.diagnose.addends import Source
 from distbench.diagnose.hypotheses import limits
+from distbench.diagnose.hypotheses.limits import sum_clipped
+from distbench.diagnose.hypotheses.norms import ElementNorm
 from distbench.diagnose.judge import judge
-from distbench.trace import WHOLE
+from distbench.trace import WHOLE, TraceKey
 
 
 @pytest.mark.parametrize(
@@ -126,6 +131,33 @@ def test_a_limit_is_found_by_few_elements(monkeypatch, limit):
     (finding,) = judge(evidence).findings
     assert finding.code == "clip-before-reduction"
     assert f"elements to ±{limit:g} " in finding.explanation
+
+
+@pytest.mark.parametrize("seed", [0, 13, 18])
+def test_no_other_limit_leaves_less(seed):
+    """Sizes far apart make several valleys, of which the deepest counts."""
+    rng = np.random.default_rng(seed)
+    terms = tuple(rng.normal(size=8) * 10 ** rng.uniform(-1, 1, 8) for _ in range(3))
+    key = TraceKey(step=0, phase="reduced_gradient", variable=KERNEL)
+    case = Pair(
+        key=key,
+        relation="reference",
+        against=SUM,
+        observed=sum(np.clip(t, -0.5, 0.5) for t in terms) + 0.3 * rng.normal(size=8),
+        expected=sum(terms),
+        margin=Margin(),
+        dtype="float32",
+    )
+    source = Source(number=0, case=case, terms=terms, replicas=(0, 1, 2))
+    norm = ElementNorm()
+
+    def measure_rest(limit):
+        return np.linalg.norm(case.observed - sum_clipped(source, norm, limit))
+
+    found = limits.fit_limit([source], norm)
+    others = np.linspace(0, np.max(np.abs(terms)), 1000)
+    least = min(measure_rest(limit) for limit in others)
+    assert measure_rest(found) <= least * (1 + 1e-12)
 
 
 def cancel(trace, own):

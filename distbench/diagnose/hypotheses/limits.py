@@ -15,6 +15,8 @@ from distbench.diagnose.hypotheses.norms import Norm
 _ENOUGH = 2048
 """Elements of a large value that a limit is fitted to, twice: it is one number, and
 what it foretells is held against all."""
+_FOLLOWED = 1 << 15
+"""Elements of all values of which the way of what a limit leaves is followed."""
 
 
 def find_share(size: float | Array, limit: float) -> Array:
@@ -36,8 +38,9 @@ def sum_clipped(source: Source, norm: Norm, limit: float, mean: float = 1.0) -> 
 def fit_limit(sources: Sequence[Source], norm: Norm, mean: float = 1.0) -> float | None:
     """The limit that leaves least of what was observed; None if it would clip nothing.
 
-    Σ_r g_r min(1, c/‖g_r‖) is piecewise linear in c: Newton's iteration on the
-    least-squares error, from several starts. Every value weighs alike.
+    Σ_r g_r min(1, c/‖g_r‖) is linear in c between any two norms that follow each
+    other, so what it leaves, squared, is a parabola there. From the lowest point of all
+    of them Newton's iteration goes on with all elements. Every value weighs alike.
     """
     sums = _join_sums(
         [_make_sum(source, norm, mean) for source in sources if source.arrived]
@@ -46,8 +49,8 @@ def fit_limit(sources: Sequence[Source], norm: Norm, mean: float = 1.0) -> float
     sizes = sizes[np.isfinite(sizes)]
     if not np.any(sizes):
         return None
-    starts = {0.0, *np.quantile(sizes, (0.3, 0.5, 0.7, 0.9, 0.97)).tolist()}
-    limits = [_refine(sums, start) for start in sorted(starts)]
+    lowest = _find_lowest([one.list_bends() for one in sums])
+    limits = (lowest, _refine(sums, lowest))
     best = min(limits, key=lambda limit: sum(one.measure_rest(limit) for one in sums))
     return best if 0 < best < float(sizes.max()) else None
 
@@ -78,6 +81,27 @@ class _ClippedSum:
         return np.asarray(
             np.sum(np.divide(self.terms, self.norms, out=none, where=clipped), axis=0)
         )
+
+    def list_bends(self) -> Array:
+        """Where the square of what is left, p - 2 q c + s c², becomes another parabola.
+
+        Of many elements some tell it.
+
+        Returns:
+            [4, addends + 1, elements]: from which c on, and by how much p, q and s
+            are then others.
+        """
+        some = slice(None, None, 1 + len(self.observed) // _FOLLOWED)
+        order = np.argsort(self.norms[:, some], axis=0)
+        norms = np.take_along_axis(self.norms[:, some], order, axis=0)
+        terms = np.take_along_axis(self.terms[:, some], order, axis=0)
+        ends = np.zeros((1, norms.shape[1]))
+        slopes = np.divide(terms, norms, out=np.zeros(terms.shape), where=norms > 0)
+        slopes = np.concatenate([np.cumsum(slopes[::-1], axis=0)[::-1], ends])
+        rest = self.observed[some] - np.concatenate([ends, np.cumsum(terms, axis=0)])
+        parabolas = np.stack([rest * rest, rest * slopes, slopes * slopes])
+        starts = np.concatenate([ends, norms])
+        return np.concatenate([starts[None], np.diff(parabolas, axis=1, prepend=0.0)])
 
     def measure_rest(self, limit: float) -> float:
         """Sum of the squares of what is left."""
@@ -120,13 +144,29 @@ def _join_sums(sums: Sequence[_ClippedSum]) -> list[_ClippedSum]:
     ]
 
 
-def _pick_elements(rest: Array) -> npt.NDArray[np.int_]:
+def _pick_elements(rest: Array) -> npt.NDArray[np.int_] | slice:
     """Places of elements of a value, made flat: where most is left, and others."""
     if rest.size <= 2 * _ENOUGH:
-        return np.arange(rest.size)
+        return slice(None)
     largest = np.argpartition(rest.ravel(), -_ENOUGH)[-_ENOUGH:]
     others = np.random.default_rng(0).integers(0, rest.size, _ENOUGH)
     return np.concatenate([largest, others])
+
+
+def _find_lowest(bends: Sequence[Array]) -> float:
+    """Where the sum of parabolas of `list_bends` is lowest, up to the last bend."""
+    starts, *changes = np.concatenate([one.reshape(4, -1) for one in bends], axis=1)
+    order = np.argsort(starts, kind="stable")
+    first = starts[order]
+    # Of bends at one place the last one has them all.
+    whole = np.isfinite(first) & (first != np.append(first[1:], np.inf))
+    squares, products, slopes = (np.cumsum(change[order])[whole] for change in changes)
+    first = first[whole]
+    last = np.append(first[1:], first[-1])
+    lowest = np.divide(products, slopes, out=first.copy(), where=slopes > 0)
+    lowest = np.clip(lowest, first, last)
+    rest = squares + lowest * (slopes * lowest - 2 * products)
+    return float(lowest[np.argmin(rest)])
 
 
 def _refine(sums: Sequence[_ClippedSum], limit: float) -> float:
