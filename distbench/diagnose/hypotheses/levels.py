@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.values import Array, measure_norm, measure_size
@@ -62,20 +63,48 @@ def _find_levels(
         return
     probe = min(fit, key=lambda source: source.case.observed.size)
     tolerance = find_tolerance(probe.case, context.replicas)
-    for levels in range(2, _MOST_LEVELS):
+    for levels in _screen_levels(probe, tolerance, shared=shared):
         made = _sum_quantised(probe, levels, shared=shared)
-        rest = np.abs(probe.case.observed - made)
-        if levels not in _LEVELS and np.all(rest <= tolerance):
+        if np.all(np.abs(probe.case.observed - made) <= tolerance):
             yield levels
 
 
+def _screen_levels(
+    source: Source, tolerance: Array | float, *, shared: bool
+) -> list[int]:
+    """Those which the first numbers of a value allow: of so many hardly any."""
+    few = slice(_ENOUGH)
+    found = np.array([n for n in range(2, _MOST_LEVELS) if n not in _LEVELS])
+    made = _add_quantised(
+        [term.ravel()[few] for term in source.terms],
+        _list_tops(source, shared=shared),
+        found[:, None],
+    )
+    rest = np.abs(source.case.observed.ravel()[few] - made)
+    allowed = np.broadcast_to(tolerance, source.case.observed.shape)
+    return [int(n) for n in found[(rest <= allowed.ravel()[few]).all(axis=1)]]
+
+
 def _sum_quantised(source: Source, levels: int, *, shared: bool) -> Array:
-    total = 0 * source.case.expected
+    return _add_quantised(source.terms, _list_tops(source, shared=shared), levels)
+
+
+def _list_tops(source: Source, *, shared: bool) -> Units:
+    """What the highest level of each addend stands for."""
     sizes = [measure_size(term) for term in source.terms]
-    for term, size in zip(source.terms, sizes, strict=True):
-        unit = (max(sizes) if shared else size) / levels
-        total = total + (np.round(term / unit) * unit if unit > 0 else 0)
-    return np.asarray(total)
+    return [max(sizes)] * len(sizes) if shared else sizes
+
+
+def _add_quantised(
+    terms: Sequence[Array], tops: Units, levels: int | npt.NDArray[np.int_]
+) -> Array:
+    """Add up what rounding to a number of levels leaves, or to each of [n, 1]."""
+    total = np.zeros(terms[0].shape)
+    for term, top in zip(terms, tops, strict=True):
+        if top > 0:
+            unit = top / levels
+            total = total + np.round(term / unit) * unit
+    return total
 
 
 def explain_by_other_unit(context: Context) -> Iterator[Hypothesis]:
