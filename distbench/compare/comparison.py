@@ -138,7 +138,7 @@ def judge_pair(pair: Pair, evidence: Evidence) -> Judged:
     if not pair.tested:
         pair.tested.append(_test(pair, evidence))
     comparison = pair.tested[0]
-    if comparison.key != pair.key:
+    if comparison.replica != pair.key.replica:
         comparison = replace(comparison, replica=pair.key.replica)
     return Judged(comparison=comparison, pair=pair if comparison.wrong else None)
 

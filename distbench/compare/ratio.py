@@ -51,14 +51,14 @@ def fit_ratio(observed: Array, expected: Array) -> RatioFit | None:
         for block in list_blocks(s.size):
             line = s[block] / scale
             difference = t[block] / scale - line
-            square += float(line @ line)
-            product += float(difference @ line)
-            whole += float(difference @ difference)
+            square += float(line.dot(line))
+            product += float(difference.dot(line))
+            whole += float(difference.dot(difference))
         excess = product / square
         for block in list_blocks(s.size):
             line = s[block] / scale
             residual = t[block] / scale - line - excess * line
-            rest += float(residual @ residual)
+            rest += float(residual.dot(residual))
     if not math.isfinite(excess):
         return None
     freedom = max(1, s.size - 1)
