@@ -17,7 +17,8 @@ from distbench.launch.bootstrap import die_with_parent
 from distbench.launch.rundir import RunDirectory
 from distbench.trace import Trace
 from distbench.trace.folder import read_folder
-from distbench.verdict import Status, Verdict, verdict_from_json
+from distbench.verdict import Status, Verdict
+from distbench.verdict.document import verdict_from_json
 
 _LIST = """
 import importlib.metadata, importlib.util, json, sys

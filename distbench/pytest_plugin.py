@@ -173,7 +173,8 @@ class Collector:
         from distbench.options import CheckOptions
         from distbench.report.files import write_report
         from distbench.report.page import verdict_to_html
-        from distbench.verdict import merge_verdicts, verdict_from_json, verdict_to_json
+        from distbench.verdict import merge_verdicts
+        from distbench.verdict.document import verdict_from_json, verdict_to_json
 
         merged = merge_verdicts(verdict_from_json(text) for text in self._documents)
         if place := places["distbench_json"]:
@@ -215,7 +216,7 @@ def pytest_runtest_makereport(
     report = yield
     verdicts = item.stash.get(_VERDICTS, [])
     if call.when == "call" and verdicts:
-        from distbench.verdict import verdict_to_json
+        from distbench.verdict.document import verdict_to_json
 
         documents = [
             verdict_to_json(_name_test(v, item), details=True) for v in verdicts
@@ -244,7 +245,8 @@ def _has_ended(reports: Sequence[pytest.TestReport]) -> bool:
 def _make_outcome(test: str, reports: Sequence[pytest.TestReport]) -> TestOutcome:
     """What the reports on set-up, call and tear-down of a test say together."""
     from distbench.history.suite import TestOutcome
-    from distbench.verdict import Status, verdict_from_json
+    from distbench.verdict import Status
+    from distbench.verdict.document import verdict_from_json
 
     failed = next((report for report in reports if report.failed), None)
     skipped = next((report for report in reports if report.skipped), None)

@@ -60,7 +60,8 @@ from distbench.report.page import verdict_to_html
 from distbench.report.table import make_console
 from distbench.report.words import summarise
 from distbench.target import parse_target
-from distbench.verdict import Verdict, merge_verdicts, verdict_to_json
+from distbench.verdict import Verdict, merge_verdicts
+from distbench.verdict.document import verdict_to_json
 
 OPTIMIZERS = ("adam", "adamw", "averaged_sgd", "lazy_adam", "momentum", "sgd")
 _BAD_USAGE, _BROKEN = 2, 3

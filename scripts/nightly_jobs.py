@@ -14,7 +14,8 @@ from pathlib import Path
 from nightly_plan import Job
 
 from distbench.errors import BadInputError
-from distbench.verdict import Run, Status, Verdict, merge_verdicts, verdict_from_json
+from distbench.verdict import Run, Status, Verdict, merge_verdicts
+from distbench.verdict.document import verdict_from_json
 
 _LOOK_S = 0.2
 _ENDED_IN_ORDER = {"tests": (0, 1, 5), "check": (0, 1, 3, 4)}

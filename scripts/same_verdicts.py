@@ -22,7 +22,7 @@ from distbench.checking.checker import check_target
 from distbench.options import CheckOptions
 from distbench.selftest.run import Item, plan_selftest
 from distbench.target import parse_target
-from distbench.verdict import verdict_to_json
+from distbench.verdict.document import verdict_to_json
 
 _ROOT = str(Path(distbench.__file__).parents[1])
 _COSTS = ("seconds", "disk_bytes")

@@ -21,7 +21,8 @@ from distbench.report.nights import render_remarks
 from distbench.report.progress import make_progress
 from distbench.report.table import make_console, render_verdict
 from distbench.target import TargetRef
-from distbench.verdict import Run, Status, Verdict, verdict_to_json
+from distbench.verdict import Run, Status, Verdict
+from distbench.verdict.document import verdict_to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

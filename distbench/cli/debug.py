@@ -82,7 +82,7 @@ def shrink(
     from distbench.report.files import check_place, write_report
     from distbench.repro.case import find_target, list_failed, read_scenario
     from distbench.shrink import make_start, name_options, shrink
-    from distbench.verdict import verdict_to_json
+    from distbench.verdict.document import verdict_to_json
 
     output = output or verdict.with_suffix(".small.json")
     check_place(output)
@@ -119,7 +119,7 @@ def read_verdict(path: Path) -> Verdict:
     Raises:
         BadInputError: It cannot be read, or is no verdict.
     """
-    from distbench.verdict import verdict_from_json
+    from distbench.verdict.document import verdict_from_json
 
     try:
         text = path.read_text("utf-8")

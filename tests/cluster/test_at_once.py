@@ -17,7 +17,7 @@ from launch_support import TIMEOUT_S, comes_true, is_gone_soon
 from distbench.checking.checker import check_target
 from distbench.options import CheckOptions
 from distbench.target import parse_target
-from distbench.verdict import verdict_to_json
+from distbench.verdict.document import verdict_to_json
 
 pytestmark = pytest.mark.cluster
 # Wrong, and confirmed by a cluster of its own in the first scenario that shows it.

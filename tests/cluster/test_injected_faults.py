@@ -11,7 +11,8 @@ import pytest
 import distbench
 from distbench import Fault
 from distbench.errors import BadInputError
-from distbench.verdict import Run, Status, describe_verdict, verdict_to_json
+from distbench.verdict import Run, Status, describe_verdict
+from distbench.verdict.document import verdict_to_json
 
 pytestmark = pytest.mark.cluster
 LONG = pytest.mark.nightly

@@ -12,7 +12,8 @@ import distbench
 from distbench.options import CheckOptions
 from distbench.report.page import verdict_to_html
 from distbench.summaries import list_scalars, write_summaries
-from distbench.verdict import Status, verdict_from_json, verdict_to_json
+from distbench.verdict import Status
+from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 pytestmark = pytest.mark.cluster
 SUBJECTS = Path(__file__).with_name("subjects.py")

@@ -18,7 +18,8 @@ from distbench.repro.case import pick_case, read_scenario
 from distbench.repro.script import write_script
 from distbench.shrink import make_start, name_options, shrink
 from distbench.target import parse_target
-from distbench.verdict import Status, Verdict, verdict_from_json, verdict_to_json
+from distbench.verdict import Status, Verdict
+from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 pytestmark = pytest.mark.cluster
 FOLDER = Path(__file__).parent

@@ -11,7 +11,8 @@ import pytest
 import distbench
 from distbench.observe import one_device
 from distbench.target import TargetRef
-from distbench.verdict import Verdict, verdict_to_json
+from distbench.verdict import Verdict
+from distbench.verdict.document import verdict_to_json
 
 pytestmark = pytest.mark.cluster
 HERE = Path(__file__).parent

@@ -16,7 +16,8 @@ from agent_support import FolderEngine
 
 import distbench
 from distbench.checking import checker
-from distbench.verdict import Verdict, verdict_to_json
+from distbench.verdict import Verdict
+from distbench.verdict.document import verdict_to_json
 
 pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,8 @@ from distbench.scenario import Scenario, scenario_from_json, scenario_to_json
 from distbench.target import parse_target
 from distbench.trace import Trace, TraceKey
 from distbench.trace.files import read_trace, write_trace
-from distbench.verdict import Status, verdict_from_json, verdict_to_json
+from distbench.verdict import Status
+from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

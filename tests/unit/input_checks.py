@@ -14,7 +14,8 @@ from distbench.escape import escape_controls
 from distbench.report.junit import verdict_to_junit
 from distbench.scenario import Scenario, scenario_from_json, scenario_to_json
 from distbench.split import shard_slices, split_unevenly
-from distbench.verdict import Status, Verdict, verdict_from_json, verdict_to_json
+from distbench.verdict import Status, Verdict
+from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 
 def check_split(replicas: int, spare: int) -> None:

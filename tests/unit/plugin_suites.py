@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy  # noqa: F401
 import pytest
 
-from distbench.verdict import Status, verdict_from_json
+from distbench.verdict import Status
+from distbench.verdict.document import verdict_from_json
 
 CONFTEST = """
 import sys, types

@@ -22,7 +22,8 @@ from distbench.errors import BadInputError, ClusterError
 from distbench.options import CheckOptions, Progress
 from distbench.scenario import Scenario
 from distbench.target import TargetRef
-from distbench.verdict import Status, Verdict, verdict_from_json
+from distbench.verdict import Status, Verdict
+from distbench.verdict.document import verdict_from_json
 
 Played = Callable[[TargetRef, CheckOptions, Progress], Verdict]
 

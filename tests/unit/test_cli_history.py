@@ -12,7 +12,8 @@ from verdict_samples import EVIL, make_finding, make_run, make_verdict
 
 from distbench.cli import main
 from distbench.history.store import History
-from distbench.verdict import Run, Status, Worst, verdict_to_json
+from distbench.verdict import Run, Status, Worst
+from distbench.verdict.document import verdict_to_json
 
 
 @pytest.fixture

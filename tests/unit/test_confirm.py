@@ -16,7 +16,8 @@ from distbench.diagnose.judgement import Judgement
 from distbench.errors import ClusterError
 from distbench.evidence import Evidence
 from distbench.trace import Phase
-from distbench.verdict import Finding, Status, verdict_from_json, verdict_to_json
+from distbench.verdict import Finding, Status
+from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 WRONG_SUM = Fault(reduce=MEAN)
 

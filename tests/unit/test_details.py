@@ -19,7 +19,8 @@ from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError
 from distbench.trace import INITIAL, WHOLE, TraceKey
-from distbench.verdict import Status, verdict_from_json, verdict_to_json
+from distbench.verdict import Status
+from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 
 def find_series(details: Details, **wanted) -> Series:

@@ -19,7 +19,8 @@ from verdict_samples import make_finding, make_run, make_verdict
 from distbench.cluster import ClusterSpec
 from distbench.history.store import History
 from distbench.machine import Machine
-from distbench.verdict import Run, Status, Worst, verdict_from_json, verdict_to_json
+from distbench.verdict import Run, Status, Worst
+from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("measured", "nightly_plan", "nightly_jobs", "nightly")

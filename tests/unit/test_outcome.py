@@ -11,7 +11,8 @@ from verdict_samples import make_finding, make_run, make_verdict
 
 from distbench.diagnose.judge import judge
 from distbench.trace import INITIAL, WHOLE
-from distbench.verdict import Outcome, Status, verdict_from_json, verdict_to_json
+from distbench.verdict import Outcome, Status
+from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 TWICE = Fault(reduce=reduce_with(lambda values: scale(add_values(values), 2)))
 

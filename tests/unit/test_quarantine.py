@@ -15,7 +15,8 @@ from distbench.options import CheckOptions
 from distbench.report.junit import verdict_to_junit
 from distbench.report.page import verdict_to_html
 from distbench.report.table import make_console, render_verdict
-from distbench.verdict import Run, Status, verdict_from_json, verdict_to_json
+from distbench.verdict import Run, Status
+from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 TODAY = datetime.date(2026, 3, 31)
 LIST = """

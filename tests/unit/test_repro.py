@@ -17,13 +17,8 @@ from distbench.repro.case import pick_case
 from distbench.repro.paths import WRITTEN_PATHS
 from distbench.repro.script import MOST_LINES, write_script
 from distbench.scenario import MODEL, PATHS, PIPELINE, PROGRAM, WORKLOADS
-from distbench.verdict import (
-    Outcome,
-    Run,
-    Status,
-    Verdict,
-    verdict_to_json,
-)
+from distbench.verdict import Outcome, Run, Status, Verdict
+from distbench.verdict.document import verdict_to_json
 
 OUTCOME = Outcome(
     phase="variable",

@@ -12,7 +12,8 @@ from distbench.cli import main
 from distbench.errors import BadInputError, ClusterError
 from distbench.options import CheckOptions
 from distbench.shrink import name_options, shrink
-from distbench.verdict import Status, Verdict, verdict_from_json, verdict_to_json
+from distbench.verdict import Status, Verdict
+from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 WANTED = make_finding(code="missing-reduction", phase="reduced_gradient")
 START = CheckOptions(

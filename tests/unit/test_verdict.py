@@ -18,9 +18,8 @@ from distbench.verdict import (
     Worst,
     combine_statuses,
     describe_verdict,
-    verdict_from_json,
-    verdict_to_json,
 )
+from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 FINDING = Finding(
     code="clip-before-reduction",

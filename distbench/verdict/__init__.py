@@ -1,19 +1,15 @@
-"""The outcome of a check: status and findings of each run, and their JSON."""
+"""The outcome of a check: status and findings of each run."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal
 
-from distbench.details import Details, details_from_json, details_to_json
-from distbench.errors import BadInputError, VerdictFailedError
+from distbench.details import Details
+from distbench.errors import VerdictFailedError
 from distbench.escape import escape_controls
-
-SCHEMA = "distbench/verdict/1"
 
 
 class Status(str, Enum):
@@ -39,10 +35,6 @@ _EXIT_CODES = {
     Status.VACUOUS: 4,
 }
 EXIT_BAD_USAGE = 2
-_BROKEN = (LookupError, TypeError, ValueError, OverflowError, RecursionError)
-"""What a document that is no verdict makes of an attempt to read it."""
-_FINDING_NUMBERS = ("ratio", "error", "bound", "confidence")
-_OUTCOME_NUMBERS = ("expected", "observed", "bound")
 
 
 def combine_statuses(statuses: Iterable[Status]) -> Status:
@@ -269,144 +261,3 @@ def describe_verdict(verdict: Verdict) -> str:
         lines += [f"    {finding.explanation}" for finding in run.findings]
         lines += [f"    | {line}" for line in run.detail.splitlines()]
     return escape_controls("\n".join(lines), keep="\n\t")
-
-
-def verdict_to_json(verdict: Verdict, *, details: bool = False) -> str:
-    """The contract's JSON document.
-
-    Args:
-        verdict: What to write.
-        details: Whether to write the runs' details too.
-    """
-    document = {
-        "schema": SCHEMA,
-        "target": verdict.target,
-        "status": str(verdict.status),
-        "environment": dict(verdict.environment),
-        "runs": [_describe_run(run, details) for run in verdict.runs],
-    }
-    return json.dumps(_encode(document), indent=1, allow_nan=False)
-
-
-def verdict_from_json(text: str) -> Verdict:
-    """Read a verdict back. Executes nothing.
-
-    Raises:
-        BadInputError: The text is not a verdict.
-    """
-    try:
-        document = json.loads(text)
-        if document["schema"] != SCHEMA:
-            raise BadInputError(
-                f"The verdict is of another schema. Expected {SCHEMA!r}. "
-                f"Received: {document['schema']!r}."
-            )
-        return Verdict(
-            target=_take(document, "target", str),
-            environment=_take(document, "environment", dict),
-            runs=tuple(_decode_run(run) for run in _take(document, "runs", list)),
-        )
-    except _BROKEN as error:
-        if isinstance(error, BadInputError):
-            raise
-        raise BadInputError(
-            f"This is not a verdict ({type(error).__name__}: {error}). Expected the "
-            f"JSON that 'distbench check --json FILE' writes."
-        ) from error
-
-
-def _describe_run(run: Run, details: bool) -> dict[str, Any]:
-    document = asdict(replace(run, details=None))
-    del document["details"]
-    if details and run.details is not None:
-        document["details"] = details_to_json(run.details)
-    return document
-
-
-def _encode(value: Any) -> Any:  # walks any JSON document
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Mapping):
-        return {str(key): _encode(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_encode(item) for item in value]
-    return value
-
-
-def _take(document: Any, name: str, *kinds: type) -> Any:
-    """A value that has to be there, and of a kind."""
-    if not isinstance(document, dict):
-        raise TypeError(f"an object was due, and not {type(document).__name__}")
-    value = document[name]
-    if not isinstance(value, kinds) or (bool not in kinds and isinstance(value, bool)):
-        raise TypeError(
-            f"{name!r} is no {' or '.join(kind.__name__ for kind in kinds)}"
-        )
-    return value
-
-
-def _take_known(document: dict[str, Any], kind: type) -> dict[str, Any]:
-    """The fields that are known: keys may be added under the same schema."""
-    known = {known.name for known in fields(kind)}
-    return {name: value for name, value in document.items() if name in known}
-
-
-def _decode_number(value: Any) -> Any:
-    return float(value) if value in ("inf", "-inf", "nan") else value
-
-
-def _decode_outcome(document: dict[str, Any] | None) -> Outcome | None:
-    if document is None:
-        return None
-    numbers = {name: _decode_number(document[name]) for name in _OUTCOME_NUMBERS}
-    taken = _take_known(document, Outcome)
-    return Outcome(**{**taken, **numbers, "element": tuple(document["element"])})
-
-
-_OPTIONAL: tuple[tuple[str, type], ...] = (
-    ("message", str),
-    ("detail", str),
-    ("workload", str),
-    ("setup", dict),
-    ("references", dict),
-    ("quarantined", bool),
-    ("disk_bytes", int),
-)
-
-
-def _decode_run(document: dict[str, Any]) -> Run:
-    for name in ("scenario", "cluster", "path", "tier", "status"):
-        _take(document, name, str)
-    for name, kind in _OPTIONAL:
-        if name in document:
-            _take(document, name, kind)
-    taken = _take_known(document, Run)
-    taken["status"] = Status(taken["status"])
-    if "seconds" in taken:
-        taken["seconds"] = float(_take(taken, "seconds", int, float, str))
-    if taken.get("worst"):
-        worst = _take_known(taken["worst"], Worst)
-        worst["error_over_bound"] = float(_decode_number(worst["error_over_bound"]))
-        taken["worst"] = Worst(**worst)
-    taken["staleness"] = tuple(taken.get("staleness", ()))
-    if taken.get("details"):
-        taken["details"] = details_from_json(taken["details"])
-    taken["findings"] = tuple(map(_decode_finding, taken.get("findings", ())))
-    return Run(**taken)
-
-
-def _decode_finding(document: dict[str, Any]) -> Finding:
-    for name in ("code", "phase", "variable", "explanation"):
-        _take(document, name, str)
-    numbers = {name: _decode_number(document[name]) for name in _FINDING_NUMBERS}
-    return Finding(
-        **{
-            **_take_known(document, Finding),
-            **numbers,
-            "replicas": tuple(document["replicas"]),
-            "variables": tuple(document.get("variables", ())),
-            "outcome": _decode_outcome(document.get("outcome")),
-        }
-    )
