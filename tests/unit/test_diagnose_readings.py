@@ -116,7 +116,7 @@ def test_nothing_explains_a_whole_batch_that_is_no_measure(
         asked.append(chain.broken)
         return ()
 
-    monkeypatch.setattr("distbench.diagnose.judge.explain_chain", count)
+    monkeypatch.setattr("distbench.diagnose.weighed.explain_chain", count)
     assert judge(Simulator(compute).make_evidence()).status is Status.PASS
     assert asked == [()]
 
@@ -310,7 +310,7 @@ def test_a_whole_batch_with_wrong_losses_is_compared_no_further(
         compared.append(evidence.shards_known)
         return compare_evidence(evidence, noise)
 
-    monkeypatch.setattr("distbench.diagnose.judge.compare_evidence", compare)
+    monkeypatch.setattr("distbench.diagnose.weighed.compare_evidence", compare)
     assert judge(Simulator(by_statistics).make_evidence()).status is Status.PASS
     assert compared == [True]
 
@@ -434,7 +434,7 @@ def test_a_reading_that_could_add_nothing_is_not_explained(
         asked.append(evidence)
         return explain_chain(evidence, chain)
 
-    monkeypatch.setattr("distbench.diagnose.judge.explain_chain", explain)
+    monkeypatch.setattr("distbench.diagnose.weighed.explain_chain", explain)
     assert judge(simulator.make_evidence()).status is Status.FAIL
     assert len(asked) == count
 

@@ -1,0 +1,113 @@
+"""What a verdict says of a run besides its findings.
+
+Each note is one sentence, or `""` where there is nothing to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from distbench.compare.comparison import Comparison
+from distbench.diagnose.links import Chain
+from distbench.diagnose.readings import Reading
+from distbench.evidence import Evidence
+from distbench.trace import Trace
+
+
+def note_sizes(reference: Trace) -> str:
+    """Which steps have a batch of another size than the first one."""
+    places = cast(Sequence[int], reference.notes.get("places", ()))
+    told = []
+    for step, shards in reference.resized.items():
+        if step >= reference.steps:
+            continue  # one that was trained before a restore
+        place = places[step] if step < len(places) else step
+        which = f" (batch {place} of the epoch)" if place != step else ""
+        told.append(f"step {step}{which} has {' + '.join(map(str, shards))}")
+    if not told:
+        return ""
+    usual = " + ".join(map(str, reference.shards))
+    return f"note: {', '.join(told)} examples, in place of {usual}"
+
+
+def note_left_out(reference: Trace) -> str:
+    """Which examples of a Keras model no replica gets."""
+    counts = cast(Sequence[int], reference.notes.get("left_out", ()))
+    total = sum(counts)
+    if not total:
+        return ""
+    examples = sum(sum(reference.get_shards(step)) for step in range(len(counts)))
+    return (
+        f"note: {total} of {total + examples} examples are left out, so that shards "
+        "are even; fit counts uneven ones alike, which --split shows"
+    )
+
+
+def note_rows(paths: Sequence[str]) -> str:
+    """Names a variable whose rule minds how the rows of a sparse gradient come.
+
+    Args:
+        paths: Those variables, by their paths.
+    """
+    if not paths:
+        return ""
+    return (
+        f"note: the rule of '{paths[0]}' gives another result if the repeated rows "
+        "of a sparse gradient are added up before; add them up in the rule itself"
+    )
+
+
+def note_reduction(reading: Reading, comparisons: Sequence[Comparison]) -> str:
+    """Says so where neither gradients nor what they are added up to can be judged."""
+    seen = reading.evidence.observed.select(phase="reduced_gradient")
+    is_compared = any(c.phase == "reduced_gradient" for c in comparisons)
+    if reading.first_known or is_compared or next(seen, None) is None:
+        return ""
+    return (
+        "note: the reduction was not compared either, since the step makes something "
+        "else of its gradients than a multiple before it, as by a clip"
+    )
+
+
+def note_compiled(evidence: Evidence) -> str:
+    """Says so where XLA leaves no phase but the last ones to be compared."""
+    if not evidence.compiled:
+        return ""
+    return (
+        "note: XLA compiles the step as a whole, so what it leaves was compared and "
+        "nothing on the way there; --jit off runs it without"
+    )
+
+
+def note_start(evidence: Evidence) -> str:
+    """Names a variable whose first value cannot be compared."""
+    if not evidence.drawn_anew:
+        return ""
+    return (
+        f"note: '{evidence.drawn_anew[0]}' starts from other values in every run, "
+        "whatever the seed; the cluster was given those of one device"
+    )
+
+
+def note_forgiven(chain: Chain) -> str:
+    """Names the first deviation that makes no difference in the end."""
+    if not chain.forgiven:
+        return ""
+    first = chain.forgiven[0].comparison
+    ratio = "" if first.ratio is None else f" (ratio {first.ratio:.6g})"
+    return (
+        f"note: {first.phase} of '{first.variable}' deviates{ratio}, "
+        "and a later phase undoes it"
+    )
+
+
+def note_undecided(chain: Chain) -> str:
+    """Names the first deviation of which that cannot be told; there has to be one."""
+    first = chain.undecided[0].comparison
+    ratio = "" if first.ratio is None else f" (ratio {first.ratio:.6g})"
+    return (
+        f"{first.phase} of '{first.variable}' is not the {first.against}{ratio}, and "
+        "in a free run the noise hides whether a later phase undoes it; use the "
+        "bounded tier or a wider dtype"
+    )

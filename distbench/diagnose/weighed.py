@@ -1,0 +1,190 @@
+"""A reading of an evidence, compared and explained as far as that is asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+from distbench.compare.comparison import (
+    Judged,
+    compare_evidence,
+    find_wrong_losses,
+)
+from distbench.compare.noise import Noise
+from distbench.compare.vacuity import find_uncompared, find_weak_phases
+from distbench.diagnose.judgement import Judgement
+from distbench.diagnose.links import Chain, judge_chain
+from distbench.diagnose.notes import (
+    note_compiled,
+    note_forgiven,
+    note_reduction,
+    note_start,
+    note_undecided,
+)
+from distbench.diagnose.outcome import name_outcomes
+from distbench.diagnose.readings import Reading, repeats
+from distbench.diagnose.stages import explain_chain
+from distbench.diagnose.turns import leave_out_turns
+from distbench.trace import COMPUTED, PHASES
+from distbench.verdict import Finding, Status, Worst
+
+
+class Weighed:
+    """A reading whose numbers are compared, and explained, as far as that is asked.
+
+    Args:
+        reading: What is held against what.
+        noise: How far correct runs are apart.
+    """
+
+    def __init__(self, reading: Reading, noise: Noise) -> None:
+        self._reading = reading
+        self._noise = noise
+
+    @cached_property
+    def _lost(self) -> frozenset[int]:
+        """Steps in which a loss is wrong whatever else is: nothing undoes it."""
+        evidence = self._reading.evidence
+        if evidence.tier == "free" or evidence.turns is not None:
+            return frozenset()
+        return find_wrong_losses(evidence, self._noise)
+
+    @cached_property
+    def _judged(self) -> tuple[Judged, ...]:
+        evidence = self._reading.evidence
+        return leave_out_turns(compare_evidence(evidence, self._noise), evidence)
+
+    @cached_property
+    def _chain(self) -> Chain:
+        evidence = self._reading.evidence
+        infos = {v.path: v for v in evidence.observed.variables}
+        return judge_chain(self._judged, infos, free=evidence.tier == "free")
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is nothing to explain.
+
+        Losses come first: to compare all of a large model takes long, and as long as
+        nobody asks why they are wrong it is not needed.
+        """
+        return not (self._lost or self._chain.broken or self._chain.apart)
+
+    @property
+    def has_right_parts(self) -> bool:
+        """Whether losses and gradients of all replicas are what they should be."""
+        chain = self._chain
+        wrong = (*chain.broken, *chain.forgiven, *chain.undecided, *chain.following)
+        return not any(link.comparison.phase in COMPUTED for link in wrong)
+
+    def has_wrong_loss(self, step: int) -> bool:
+        """Whether the replicas' losses of a step do not make up what they should."""
+        return step in self._lost or step in self._wrong_losses
+
+    @property
+    def _wrong_losses(self) -> set[int]:
+        found = [link.comparison for link in self._chain.broken]
+        return {c.step for c in found if c.phase == "loss"}
+
+    @property
+    def has_right_losses(self) -> bool:
+        """Whether the replicas' losses make up that of the global batch.
+
+        They would not if the grouping of the examples mattered: however shards alone
+        come out, the global batch is then the measure.
+        """
+        if self._lost or self._wrong_losses:
+            return False
+        return "loss" in _name_references(self._chain)
+
+    def explain(self) -> Judgement:
+        """Say why it is wrong, where it is."""
+        evidence, judged, chain = self._reading.evidence, self._judged, self._chain
+        findings = name_outcomes(explain_chain(evidence, chain), judged, evidence)
+        status, message = _decide(judged, chain, findings, self._reading)
+        return Judgement(
+            status=status,
+            findings=findings,
+            checked=len(judged),
+            worst=_find_worst(chain),
+            references=_name_references(chain),
+            message=message,
+            compared=tuple(item.comparison for item in judged),
+        )
+
+
+def _decide(
+    judged: Sequence[Judged],
+    chain: Chain,
+    findings: Sequence[Finding],
+    reading: Reading,
+) -> tuple[Status, str]:
+    if any(not finding.warning for finding in findings):
+        return Status.FAIL, ""
+    notes = [f"warning: {finding.code}" for finding in findings]
+    comparisons = [item.comparison for item in judged]
+    texts = (
+        reading.note,
+        note_reduction(reading, comparisons),
+        note_forgiven(chain),
+        note_start(reading.evidence),
+        note_compiled(reading.evidence),
+    )
+    notes += [text for text in texts if text]
+    weak = find_weak_phases(comparisons, first_known=reading.first_known)
+    if weak and not repeats(reading.evidence):
+        rest = find_weak_phases(comparisons, first_known=False)
+        if not rest and not any(strength == "empty" for _, strength in weak):
+            names = ", ".join(name for name, _ in weak)
+            notes.append(
+                "note: the step draws random numbers, and their scatter on one device "
+                f"hides errors of {names}; what follows from them was checked"
+            )
+            weak = ()
+    if chain.undecided:
+        return Status.UNDECIDABLE, "; ".join([*notes, note_undecided(chain)])
+    if not findings and (lost := find_uncompared(reading.evidence, comparisons)):
+        return Status.VACUOUS, (
+            f"'{lost[0]}' was trained, and compared with nothing: one device has no "
+            "variable of that name; name variables alike on both"
+        )
+    hidden = [name for name, strength in weak if strength == "hidden"]
+    empty = [name for name, strength in weak if strength == "empty"]
+    if empty and not findings:
+        return Status.VACUOUS, (
+            f"no comparison of {', '.join(empty)} could have failed: with an example "
+            "or a replica lost the numbers would be the same; use data with gradients "
+            "that are not 0"
+        )
+    if hidden and not findings:
+        return Status.UNDECIDABLE, (
+            f"in {', '.join(hidden)} the noise of correct runs is as large as one lost "
+            "example or replica; use fewer examples or a wider dtype"
+        )
+    if reading.undecided:
+        return Status.UNDECIDABLE, "; ".join([*notes, reading.undecided])
+    return Status.PASS, "; ".join(notes)
+
+
+def _find_worst(chain: Chain) -> Worst | None:
+    links = chain.broken or chain.held
+    if not links:
+        return None
+    worst = max(
+        (link.comparison for link in links),
+        key=lambda c: -1.0 if math.isnan(c.error_over_bound) else c.error_over_bound,
+    )
+    return Worst(
+        phase=worst.phase,
+        variable=worst.variable,
+        error_over_bound=worst.error_over_bound,
+    )
+
+
+def _name_references(chain: Chain) -> dict[str, str]:
+    names: dict[str, dict[str, None]] = {}
+    for link in chain.settled:
+        c = link.comparison
+        if c.step >= 0:
+            names.setdefault(c.phase, {})[c.against] = None
+    return {phase: "; ".join(names[phase]) for phase in PHASES if phase in names}
