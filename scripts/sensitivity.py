@@ -20,42 +20,29 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from measured import FOLDER, describe_place, write_figures
-from planting import Array, Plant, Propagation, Rule, find_threshold, pick_middle
+from planting import Propagation, find_threshold
+from sensitivity_optimizers import RULES, make_optimizer, make_planted
+from sensitivity_places import STEPS, Place, list_places
 
 import distbench
 from distbench.cluster import ClusterSpec
-from distbench.compare.comparison import compare_evidence
-from distbench.compare.noise import Noise, measure_noise
+from distbench.compare.noise import measure_noise
 from distbench.diagnose.judge import judge
-from distbench.diagnose.judgement import Judgement
-from distbench.diagnose.links import judge_chain
-from distbench.diagnose.stages import explain_chain
 from distbench.evidence import Evidence
 from distbench.launch.rundir import RunDirectory
 from distbench.observe import Launch, observe
 from distbench.scenario import Scenario
 from distbench.target import write_pickled_target
-from distbench.trace import WHOLE, Phase, Trace, TraceKey
 from distbench.verdict import Finding, Status
 
-RATE, MOMENTUM = 0.1, 0.9
-RULES = {
-    "sgd": Rule(rate=RATE),
-    "momentum": Rule(rate=RATE, momentum=MOMENTUM),
-}
-VARIABLES = {"linear": ("kernel", "bias"), "mlp": ("dense_0/kernel", "dense_2/bias")}
-"""Of each workload the largest and the smallest tensor."""
-STEPS = 51
-PLACES = ((3, 1), (STEPS, 1), (STEPS, 50))
-"""Number of steps and the step with the error; 3 steps are what a check makes."""
 TARGET = 1e-6
 """A factor of 1 plus this must be reported."""
 TOLERANCES = (
@@ -80,67 +67,6 @@ _TABLES = ("proofs", "bounded", "exact", "confirmed")
 Row = dict[str, Any]
 
 
-def make_optimizer(name: str) -> Callable[[], Any]:
-    """A factory of a Keras optimizer with a simple rule."""
-    momentum = RULES[name].momentum
-
-    def factory() -> Any:
-        import tf_keras
-
-        return tf_keras.optimizers.legacy.SGD(RATE, momentum=momentum)
-
-    return factory
-
-
-def make_planted(plant: Plant) -> Callable[[], Any]:
-    """A factory of momentum with an error in its code, which one device escapes."""
-    phase, step, wanted = plant.phase, plant.step, plant.variable
-    factor, element, error = plant.factor, plant.element, plant.error
-
-    def factory() -> Any:
-        import tensorflow as tf
-        import tf_keras
-
-        class Planted(tf_keras.optimizers.legacy.SGD):  # type: ignore[misc]  # untyped
-            def spoil(self, here: str, value: Any, variable: Any) -> Any:
-                several = tf.distribute.get_strategy().num_replicas_in_sync > 1
-                name = variable.name.partition(":")[0].partition("/replica_")[0]
-                if here != phase or name != wanted or not several:
-                    return value
-                wide = tf.cast(value, tf.float64) * factor
-                if element is not None:
-                    size = wide.shape.num_elements()
-                    one = tf.one_hot(element, size, dtype=tf.float64)
-                    wide += error * tf.reshape(one, wide.shape)
-                spoiled = tf.cast(wide, value.dtype)
-                return tf.where(tf.equal(self.iterations, step), spoiled, value)
-
-            def spoil_all(self, here: str, pairs: Any) -> Any:
-                return [(self.spoil(here, g, v), v) for g, v in pairs]
-
-            def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
-                pairs = list(grads_and_vars)
-                sums = super()._aggregate_gradients(pairs)
-                return self.spoil_all("reduced_gradient", sums)
-
-            def _transform_gradients(self, grads_and_vars: Any) -> Any:
-                pairs = super()._transform_gradients(grads_and_vars)
-                return self.spoil_all("applied_gradient", pairs)
-
-            def _resource_apply_dense(
-                self, grad: Any, var: Any, apply_state: Any = None
-            ) -> Any:
-                del apply_state
-                slot = self.get_slot(var, "momentum")
-                moved = MOMENTUM * slot - RATE * grad
-                slot.assign(self.spoil("slot", moved, var))
-                return var.assign(self.spoil("variable", var + slot, var))
-
-        return Planted(RATE, momentum=MOMENTUM)
-
-    return factory
-
-
 def observe_clean(
     workload: str, optimizer: str, replicas: int, tiers: Sequence[str]
 ) -> Mapping[str, Evidence]:
@@ -163,140 +89,6 @@ def observe_clean(
     if seen.failure is not None:
         raise seen.failure
     return {str(tier): evidence for tier, evidence in seen.evidence.items()}
-
-
-def keep_steps(evidence: Evidence, steps: int) -> Evidence:
-    """What a run of fewer steps would have recorded.
-
-    Each step starts from the reference's state, so it does not matter what came after.
-    """
-
-    def cut(trace: Trace) -> Trace:
-        kept = {key: v for key, v in trace.values.items() if key.step < steps}
-        return replace(trace, values=kept)
-
-    return evidence.change_traces(cut)
-
-
-def find_faults(evidence: Evidence, noise: Noise) -> tuple[Finding, ...]:
-    """What `judge` would report, with noise that was measured before."""
-    with np.errstate(all="ignore"):
-        judged = compare_evidence(evidence, noise)
-        infos = {v.path: v for v in evidence.observed.variables}
-        chain = judge_chain(judged, infos, free=evidence.tier == "free")
-        findings = explain_chain(evidence, chain)
-    return tuple(finding for finding in findings if not finding.warning)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """One value of a run, in which errors are planted.
-
-    Attributes:
-        propagation: Of the run, cut to its number of steps.
-        noise: Of that run.
-        steps: Number of steps.
-        step: The step.
-        phase: The phase.
-        variable: The variable, `""` for the loss.
-    """
-
-    propagation: Propagation
-    noise: Noise
-    steps: int
-    step: int
-    phase: Phase
-    variable: str
-
-    @property
-    def replicas(self) -> tuple[int, ...]:
-        """Who shows the error: one where replicas differ anyway, else all."""
-        if self.phase in ("loss", "local_gradient"):
-            return (1,)
-        return tuple(range(self.propagation.evidence.observed.replicas))
-
-    @property
-    def path(self) -> str:
-        """What the value is called in the trace: a slot has a name of its own."""
-        if self.phase == "slot":
-            return self.propagation.slots[self.variable]
-        return self.variable
-
-    @property
-    def key(self) -> TraceKey:
-        """Where the value is."""
-        return TraceKey(
-            step=self.step,
-            phase=self.phase,
-            variable=self.path,
-            replica=self.replicas[0],
-        )
-
-    @property
-    def value(self) -> Array:
-        """The clean value."""
-        return np.asarray(self.propagation.evidence.observed.values[self.key])
-
-    @property
-    def expected(self) -> Array:
-        """What the reference has there."""
-        replica = self.key.replica if self.replicas == (1,) else WHOLE
-        key = replace(self.key, replica=replica)
-        return np.asarray(self.propagation.evidence.reference.values[key])
-
-    def make(self, kind: str, size: float) -> Plant:
-        """An error of a relative size.
-
-        `factor`: the value times 1 + size. `element`: size times the largest absolute
-        value is added to the element whose absolute value is the median.
-        """
-        plant = Plant(
-            step=self.step,
-            phase=self.phase,
-            variable=self.path,
-            replicas=self.replicas,
-        )
-        if kind == "factor":
-            return replace(plant, factor=1 + size)
-        return replace(
-            plant,
-            element=pick_middle(self.value),
-            error=size * float(np.abs(self.value).max()),
-        )
-
-    def list_faults(self, plant: Plant) -> tuple[Finding, ...]:
-        """What is reported of a planted error."""
-        planted = self.propagation.plant(plant)
-        return find_faults(narrow_evidence(planted, self), self.noise)
-
-    def is_reported(self, kind: str, size: float) -> bool:
-        """Whether an error of that size is reported."""
-        return bool(self.list_faults(self.make(kind, size)))
-
-    def is_far(self, kind: str, tolerance: float, size: float) -> bool:
-        """Whether `np.allclose` sees it."""
-        spoiled = self.make(kind, size).change(self.value)
-        return not np.allclose(spoiled, self.expected, rtol=tolerance, atol=tolerance)
-
-    def judge_error(self, kind: str, size: float) -> Judgement:
-        """What `judge` says, which measures the noise by itself."""
-        return judge(self.propagation.plant(self.make(kind, size)))
-
-
-def narrow_evidence(evidence: Evidence, place: Place) -> Evidence:
-    """Only what an error at a place can change, and of equal replicas two.
-
-    That is a fiftieth of a large cluster's comparisons.
-    """
-    paths = {place.variable, place.propagation.slots.get(place.variable)}
-
-    def matters(key: TraceKey) -> bool:
-        if key.variable not in paths:
-            return False
-        return key.phase in ("loss", "local_gradient") or key.replica < 2
-
-    values = {k: v for k, v in evidence.observed.values.items() if matters(k)}
-    return replace(evidence, observed=replace(evidence.observed, values=values))
 
 
 def measure_place(place: Place, kind: str) -> Row:
@@ -328,37 +120,6 @@ def measure_place(place: Place, kind: str) -> Row:
         "target": place.is_reported(kind, TARGET),
         "allclose": [None if one is None else one.seen for one in seen_by],
     }
-
-
-def list_phases(propagation: Propagation, proved: Mapping[str, bool]) -> list[Phase]:
-    """Where errors are planted: only where what follows can be computed."""
-    phases: list[Phase] = ["loss"]
-    if not proved["update"]:
-        return phases
-    if proved["sum"]:
-        phases.append("local_gradient")
-    phases += ["reduced_gradient", "applied_gradient"]
-    return [*phases, *(["slot"] if propagation.slots else []), "variable"]  # type: ignore[list-item]  # both are phases
-
-
-def list_places(
-    evidence: Evidence, optimizer: str, workload: str, proved: Mapping[str, bool]
-) -> Iterator[Place]:
-    """Every value in which an error is planted."""
-    for steps, step in PLACES if evidence.tier == "bounded" else PLACES[1:]:
-        part = keep_steps(evidence, steps)
-        propagation = Propagation(part, RULES[optimizer])
-        noise = measure_noise(part)
-        for phase in list_phases(propagation, proved):
-            for variable in ("",) if phase == "loss" else VARIABLES[workload]:
-                yield Place(
-                    propagation=propagation,
-                    noise=noise,
-                    steps=steps,
-                    step=step,
-                    phase=phase,
-                    variable=variable,
-                )
 
 
 def measure_bounded(places: Iterator[Place]) -> Iterator[Row]:

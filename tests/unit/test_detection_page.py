@@ -19,8 +19,11 @@ NAMES = (
     "measured",
     "planting",
     "tally",
+    "sensitivity_optimizers",
+    "sensitivity_places",
     "sensitivity",
-    "soak",
+    "soak_draws",
+    "soak_counts",
     "faults_page",
     "figures_page",
     "write_detection",
@@ -153,9 +156,9 @@ def test_the_page_shows_thresholds(scripts: Any) -> None:
 
 
 def test_the_page_shows_alarms_and_bounds(scripts: Any) -> None:
-    soak = scripts["soak"]
-    counts = soak.Counts(drawn=2)
-    draw = soak.draw_run(1, 1)
+    kept = scripts["soak_counts"]
+    counts = kept.Counts(drawn=2)
+    draw = scripts["soak_draws"].draw_run(1, 1)
     counts.add_status(draw, "bounded", "pass")
     counts.add_status(draw, "free", "fail")
     for quotient, bound in ((0.25, 1.0), (0.0, 0.0)):
@@ -174,7 +177,7 @@ def test_the_page_shows_alarms_and_bounds(scripts: Any) -> None:
         }
     )
     counts.note_memory()
-    document = soak.make_document(counts, seed=1, seconds=120.0)
+    document = kept.make_document(counts, seed=1, seconds=120.0)
     json.dumps(document, allow_nan=False)
     page = scripts["write_detection"].make_page({"soak": document})
     assert "| false alarms | 1 of 2 runs |" in page

@@ -17,6 +17,7 @@ from tallied import make_comparison
 from distbench.cluster import ClusterSpec
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
+from distbench.scenario import DTYPES
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, VariableInfo
 from distbench.unusual import UNUSUAL
 from distbench.verdict import Status
@@ -26,7 +27,11 @@ NAMES = (
     "measured",
     "planting",
     "tally",
+    "sensitivity_optimizers",
+    "sensitivity_places",
     "sensitivity",
+    "soak_draws",
+    "soak_counts",
     "soak",
 )
 
@@ -263,7 +268,7 @@ def test_nothing_planted_is_nothing_found(scripts: Any, propagation: Any) -> Non
 def test_a_place_measures_its_threshold(scripts: Any, propagation: Any) -> None:
     from distbench.compare.noise import measure_noise
 
-    place = scripts["sensitivity"].Place(
+    place = scripts["sensitivity_places"].Place(
         propagation=propagation,
         noise=measure_noise(propagation.evidence),
         steps=STEPS,
@@ -279,7 +284,7 @@ def test_a_place_measures_its_threshold(scripts: Any, propagation: Any) -> None:
 
 
 def test_fewer_steps_keep_their_values(scripts: Any, propagation: Any) -> None:
-    short = scripts["sensitivity"].keep_steps(propagation.evidence, 2)
+    short = scripts["sensitivity_places"].keep_steps(propagation.evidence, 2)
     assert short.observed.steps == 2
     assert all(twin.steps == 2 for twin in short.twins)
     assert judge(short).status is Status.PASS
@@ -360,23 +365,25 @@ def test_without_events_three_over_n(scripts: Any) -> None:
 
 
 def test_a_run_is_drawn_from_its_number_alone(scripts: Any) -> None:
-    draws = [scripts["soak"].draw_run(7, number) for number in range(200)]
-    assert draws[150] == scripts["soak"].draw_run(7, 150)
-    assert draws[150] != scripts["soak"].draw_run(8, 150)
+    draws = [scripts["soak_draws"].draw_run(7, number) for number in range(200)]
+    assert draws[150] == scripts["soak_draws"].draw_run(7, 150)
+    assert draws[150] != scripts["soak_draws"].draw_run(8, 150)
     # All of them are scenarios, and everything is drawn at some time.
-    assert {draw.scenario.spec.kind for draw in draws} == set(scripts["soak"].KINDS)
-    assert {draw.dtype for draw in draws} == set(scripts["soak"].DTYPES)
+    assert {draw.scenario.spec.kind for draw in draws} == set(
+        scripts["soak_draws"].KINDS
+    )
+    assert {draw.dtype for draw in draws} == set(DTYPES)
     assert not any(draw.path == "none" for draw in draws)
 
 
 def test_an_own_optimizer_is_there(scripts: Any) -> None:
-    for name, factory in scripts["soak"].OWN.items():
+    for name, factory in scripts["soak_draws"].OWN.items():
         text = (ROOT / "scenarios" / "optimizers" / f"{name}.py").read_text()
         assert f"def {factory}()" in text
 
 
 def test_the_command_names_all_that_was_drawn(scripts: Any) -> None:
-    draw = scripts["soak"].Draw(
+    draw = scripts["soak_draws"].Draw(
         number=1,
         target="tf_keras.optimizers.legacy:Adam",
         workload="mlp",
@@ -398,7 +405,7 @@ def test_unusual_programs_are_drawn_on_strategies_they_are_for(scripts: Any) -> 
         sample.target: {ClusterSpec.parse(spec).kind for spec in sample.clusters}
         for sample in UNUSUAL
     }
-    draws = [scripts["soak"].draw_run(3, number) for number in range(5000)]
+    draws = [scripts["soak_draws"].draw_run(3, number) for number in range(5000)]
     unusual = [draw for draw in draws if draw.target in kinds]
     assert all(draw.scenario.spec.kind in kinds[draw.target] for draw in unusual)
     assert {draw.scenario.spec.kind for draw in unusual} == {"mirrored", "mwms"}
@@ -409,6 +416,6 @@ def test_a_plain_run_is_counted_against_the_global_batch(
     scripts: Any, propagation: Any
 ) -> None:
     evidence = propagation.evidence
-    found = list(scripts["soak"].list_comparisons(evidence, judge(evidence)))
+    found = list(scripts["soak_counts"].list_comparisons(evidence, judge(evidence)))
     assert "one device, the global batch" in {c.against for c in found}
     assert not any(c.wrong for c in found)
