@@ -184,7 +184,8 @@ CODES = (
         meaning=(
             "Something that is not linear is done to each replica's gradient before "
             "the sum: a sign, a quantisation, top-k or noise. It does not commute with "
-            "the sum, so the result is not that of one device."
+            "the sum, so the result is not that of one device. No more does a mask "
+            "that each replica draws with a seed of its own."
         ),
         mathematics="expected: f(Σ_r g_r)\nobserved: Σ_r f(g_r)",
         wrong="gradients = [tf.sign(g) for g in gradients]  # then summed",
@@ -194,7 +195,8 @@ CODES = (
         ),
         confirm="Replace the function by the identity: the finding disappears.",
         fix=(
-            "Move the function behind the sum. If it is meant (compression, noise for "
+            "Move the function behind the sum; draw what all are meant to share from "
+            "one seed. If it is meant (compression, noise for "
             "privacy), say so with --expect nonlinear-before-reduction."
         ),
     ),

@@ -71,6 +71,13 @@ class Context:
         """The subject's variables by path."""
         return {v.path: v for v in self.evidence.observed.variables}
 
+    @property
+    def draws_nothing(self) -> bool:
+        """Whether it is known that no step draws random numbers."""
+        traces = (self.evidence.observed, self.evidence.reference)
+        found = [trace.notes.get("draws") for trace in traces]
+        return all(draws is not None and not draws for draws in found)
+
     def select(self, cases: tuple[Pair, ...]) -> Context:
         """The same for some of the wrong values."""
         return replace(self, cases=cases)
@@ -131,7 +138,7 @@ class Context:
             lambda: bool(
                 np.all(
                     np.abs(np.sum(changed, axis=0) - case.expected)
-                    <= find_rounding(case, changed)
+                    <= find_rounding(case, changed) + case.margin.bound
                 )
             ),
         )

@@ -12,7 +12,7 @@ from training_simulator import Fault, add_up, clip_norm, observe
 from wrong_steps import each, feed_back
 
 from distbench.diagnose.context import Context
-from distbench.diagnose.hypotheses.nonlinear import explain_by_mask
+from distbench.diagnose.hypotheses.masks import explain_by_mask
 from distbench.diagnose.judge import judge
 from distbench.trace import TraceKey, VariableInfo
 
@@ -141,3 +141,59 @@ def test_what_is_done_behind_a_linear_change_is_told(
     first = judge(replace(evidence, apart=replace(observed, values=handed))).findings[0]
     assert first.code == code
     assert first.warning == (code == "lower-precision")
+
+
+@pytest.mark.first(3)
+@pytest.mark.parametrize(
+    ("draws", "after", "code", "words"),
+    [
+        (True, False, "nonlinear-before-reduction", "before the sum than the others"),
+        (True, True, "replicas-diverged", "other elements of the sum than the others"),
+        (False, False, "unexplained", ""),
+    ],
+    ids=["before-the-sum", "after-the-sum", "nothing-is-drawn"],
+)
+def test_masks_that_each_replica_draws_are_told(
+    draws: bool, after: bool, code: str, words: str
+) -> None:
+    """One device multiplies by 2 what the mask of replica 0 keeps."""
+    rng = np.random.default_rng(11)
+    masks: dict[tuple[str, int], Array] = {}
+
+    def mask(gradients: dict[str, Array], replica: int) -> dict[str, Array]:
+        for path, value in gradients.items():
+            kept = rng.random(value.shape) < 0.5
+            masks.setdefault((path, replica), 2 * kept.astype(value.dtype))
+        return {path: v * masks[path, replica] for path, v in gradients.items()}
+
+    def reduce(locals_: list[dict[str, Array]], step: int) -> list[dict[str, Array]]:
+        if after:
+            return [mask(add_up(locals_), r) for r in range(len(locals_))]
+        return [add_up([mask(g, r) for r, g in enumerate(locals_)])] * len(locals_)
+
+    evidence = observe(
+        Fault(reduce=reduce),
+        alone=lambda g: mask(g, 0),
+        sparse=False,
+        steps=2,
+        replicas=3,
+    )
+    observed = evidence.observed
+    handed = {
+        replace(key, phase="reduced_gradient"): value * masks[key.variable, 0]
+        for key, value in observed.select(phase="local_gradient")
+    }
+    notes = {"draws": {"train.py:3": "subject"} if draws else {}}
+    first = judge(
+        replace(
+            evidence,
+            observed=replace(observed, notes={**observed.notes, **notes}),
+            reference=replace(
+                evidence.reference, notes={**evidence.reference.notes, **notes}
+            ),
+            apart=replace(observed, values=handed),
+        )
+    ).findings[0]
+    assert (first.code, first.phase) == (code, "reduced_gradient")
+    assert words in first.explanation
+    assert ("at train.py:3" in first.explanation) == draws

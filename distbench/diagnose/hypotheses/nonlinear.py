@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -146,74 +145,6 @@ def explain_by_own_change(context: Context) -> Iterator[Hypothesis]:
     )
 
 
-def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
-    """Every element is the sum over some of the replicas: top-k, or a random mask."""
-    replicas = context.replicas
-    if context.phase not in ADDED or replicas > 6:
-        return
-    for words, fed_back in (("", False), (", and adds them to its next one", True)):
-        predicted: dict[int, Array] = {}
-        kept_back: dict[tuple[int, str], tuple[Array | None, list[Array]]] = {}
-        for source in list_sources(context):
-            case = source.case
-            if not source.arrived or case.observed.size < 2:
-                continue
-            terms = list(source.terms)
-            last = (case.key.step - 1, case.key.variable)
-            if fed_back and last in kept_back:
-                rows, rests = kept_back[last]
-                terms = [
-                    term + _carry(rest, rows, case.rows, term.shape)
-                    for term, rest in zip(terms, rests, strict=True)
-                ]
-            nearest, parts = _find_nearest_subset(case.observed, terms)
-            # Of so many choices for each element some come near anything.
-            allowed = find_tolerance(case, replicas)
-            if np.all(np.abs(nearest - case.observed) <= allowed):
-                predicted[source.number] = nearest
-            rests = [np.asarray(t - part) for t, part in zip(terms, parts, strict=True)]
-            kept_back[case.key.step, case.key.variable] = (case.rows, rests)
-        if predicted:
-            yield Hypothesis(
-                code=CODE,
-                predicted=predicted,
-                detail="every replica leaves some elements of its gradient out of the "
-                f"sum{words}",
-            )
-
-
-def _carry(
-    rest: Array, rows: Array | None, others: Array | None, shape: tuple[int, ...]
-) -> Array:
-    """What is left of some rows, in those of another step; 0 where it has others."""
-    if rows is None and others is None:
-        return rest
-    before = np.arange(len(rest)) if rows is None else rows
-    now = np.arange(shape[0]) if others is None else others
-    carried = np.zeros(shape)
-    _, place, other = np.intersect1d(before, now, return_indices=True)
-    carried[other] = rest[place]
-    return carried
-
-
-def _find_nearest_subset(
-    seen: Array, terms: Sequence[Array]
-) -> tuple[Array, list[Array]]:
-    """Each element as the sum over some replicas, and what each gave of it."""
-    best = 0 * seen
-    given = [0 * seen for _ in terms]
-    places = range(len(terms))
-    for size in range(1, len(terms) + 1):
-        for kept in itertools.combinations(places, size):
-            value = np.asarray(np.sum([terms[place] for place in kept], axis=0))
-            is_nearer = np.abs(value - seen) < np.abs(best - seen)
-            best = np.where(is_nearer, value, best)
-            for place in places:
-                gives = terms[place] if place in kept else 0 * seen
-                given[place] = np.where(is_nearer, gives, given[place])
-    return best, given
-
-
 def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
     """What is added has nothing to do with the gradient: mean 0, one spread.
 
@@ -221,7 +152,7 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
     no relation of its size with the gradient's size, and no repetition over the steps.
     Never where neither the cluster's step nor that of one device draws any number.
     """
-    if context.phase not in ADDED or _draws_nothing(context):
+    if context.phase not in ADDED or context.draws_nothing:
         return
     if any(case.against == DIRECTION for case in context.cases):
         return  # no ratio is left where one was fitted
@@ -261,13 +192,6 @@ def _find_few_alike(context: Context, noise: Sequence[Array]) -> dict[int, Array
         if case.observed.size < _FEW
         and measure_size(case.observed - case.expected) <= limit
     }
-
-
-def _draws_nothing(context: Context) -> bool:
-    """Whether it is known that no step draws random numbers."""
-    traces = (context.evidence.observed, context.evidence.reference)
-    found = [trace.notes.get("draws") for trace in traces]
-    return all(draws is not None and not draws for draws in found)
 
 
 def _is_noise_together(context: Context) -> bool:
