@@ -64,7 +64,8 @@ class Evidence:
         sums: The single-device step fed with sums of the replicas' own gradients, right
             and wrong ones: what follows, as that of replica 0. Notes of each say which
             replicas are `kept`, times which `factor`, and rounded to which `narrow`
-            dtype. Empty where the sum was seen as it is made, or is right.
+            dtype; one of factor 0 leaves what no gradient leads. Empty where the sum
+            was seen as it is made, or is right.
         kept: Variables of the model that follow from the gradients of others and not
             from examples, as a momentum that a program keeps by hand; asked of where
             there are `sums`.

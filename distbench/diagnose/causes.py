@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
+from distbench.codes import CODES
 from distbench.diagnose.addends import describe_untouched
 from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
@@ -14,9 +16,12 @@ from distbench.diagnose.explain import Explained
 from distbench.diagnose.hypotheses.register import list_hypotheses, list_last
 from distbench.diagnose.own_shard import describe_alone
 from distbench.diagnose.rank import ALL, Ranked, find_best
+from distbench.diagnose.shown_sums import read_sums
 
 _TOLD_APART = 3
 """So many variables are told apart in one finding."""
+_ANY = "nonlinear-before-reduction"
+"""Says of whatever is done to addends that it is done."""
 
 
 def explain_cases(context: Context) -> tuple[Explained, ...]:
@@ -36,7 +41,29 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     if all(cause.confidence >= ALL for cause in causes):
         return causes
     last = find_best(context, list_last(context))
+    if last is None or not last.full:
+        last = _find_shown(context)
     return (_adopt(context, last),) if last is not None and last.full else causes
+
+
+def _find_shown(context: Context) -> Ranked | None:
+    """The cause of a wrong sum that nobody saw, as far as the state shows it.
+
+    What would be a mere warning may be any small error of the rule.
+    """
+    found: Ranked | None = None
+    for shown, is_scaled in read_sums(context):
+        best = find_best(shown, chain(list_hypotheses(shown), list_last(shown)))
+        if best is None or not best.full or CODES[best.hypothesis.code].warning:
+            continue
+        cause = best.hypothesis
+        how = "" if is_scaled else ", up to a factor"
+        words = f"as the state that follows shows{how}, {cause.detail}"
+        told = replace(cause, detail=words, phase="variable")
+        if cause.code != _ANY:
+            return replace(best, hypothesis=told)
+        found = found or replace(best, hypothesis=told)
+    return found
 
 
 def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained, ...]:

@@ -115,6 +115,36 @@ class MomentsOfOneBucket(AdamByHand):
         return tf.clip_by_global_norm(whole, 0.05)[0]
 
 
+@fault(
+    "clip-before-reduction",
+    "variable",
+    TRAINED,
+    like="LeelaChessZero/lczero-training#162",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class ClippedThenSummedByHand(ByHand):
+    """Each replica clips the global norm of its gradients, and the user sums."""
+
+    def apply(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        super().apply(tf.clip_by_global_norm(dense, 0.05)[0])
+
+
+@fault(
+    "clip-before-reduction",
+    "variable",
+    (*TRAINED, *_MOMENTS, *_SQUARES),
+    like="tensorflow/tensorflow#25806",
+)
+class MomentsOfClippedElements(AdamByHand):
+    """Each replica clips its elements before an Adam by hand sums."""
+
+    def reduce_all(self, gradients):
+        return super().reduce_all(
+            [tf.clip_by_value(gradient, -0.01, 0.01) for gradient in gradients]
+        )
+
+
 @fault("slot-from-local-gradient", "slot", _MOMENTS, like="deepspeedai/DeepSpeed#490")
 class FirstMomentsOfOwnGradients(AdamByHand):
     """The first moments take the replica's own gradient, the second ones the sum."""

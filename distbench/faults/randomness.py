@@ -1,10 +1,12 @@
-"""Mistakes in the random numbers that a step draws for its examples."""
+"""Mistakes in the random numbers that a step draws."""
 
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import Program
+from distbench.samples.masked import mask_gradients
+from distbench.samples.program import TRAINED, ByHand, Program
+from distbench.samples.replicas import find_replica
 
 
 @fault("randomness-shared", "loss", ("",), like="tensorflow/tensorflow#58433")
@@ -38,3 +40,31 @@ class NoiseSeededByStep(Program):
         seed = tf.stack([5, tf.cast(self.iterations, tf.int32)])
         noise = tf.random.stateless_normal(tf.shape(features), seed, stddev=0.1)
         return super().predict((words, features + noise, *rest))
+
+
+@fault(
+    "nonlinear-before-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="tensorflow/tensorflow#58433",
+    clusters=WIDE,
+)
+class GradientMaskOfOwnSeed(Program):
+    """A mask on the gradients has a seed with the replica's number in it."""
+
+    def transform(self, gradients):
+        return mask_gradients(gradients, 3 + find_replica())
+
+
+@fault(
+    "nonlinear-before-reduction",
+    "variable",
+    TRAINED,
+    like="tensorflow/tensorflow#58433",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class GradientMaskOfOwnSeedByHand(ByHand):
+    """The same before a sum by hand."""
+
+    def apply(self, gradients):
+        super().apply(mask_gradients(gradients, 3 + find_replica()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.adaptive import clip_units
 from distbench.samples.lazy import legacy, tf
+from distbench.samples.masked import mask_gradients
 from distbench.samples.program import (
     AdamByHand,
     ByHand,
@@ -198,5 +199,21 @@ class OwnMoments(AdamByHand):
 
 
 @unusual()
+class OwnMomentsOfClippedSum(AdamByHand):
+    """The sum is clipped before both moments take it."""
+
+    def reduce_all(self, gradients):
+        return tf.clip_by_global_norm(super().reduce_all(gradients), 0.05)[0]
+
+
+@unusual()
 class OwnMomentum(MomentumByHand):
     """No optimizer, and the momentum lies among the program's variables."""
+
+
+@unusual()
+class OneMaskOnAllGradients(Program):
+    """Half of all elements are left out, the same ones of every replica."""
+
+    def transform(self, gradients):
+        return mask_gradients(gradients, 3)

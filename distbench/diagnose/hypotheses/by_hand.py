@@ -38,11 +38,13 @@ def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
             phase=phase,
         )
     for trace in sums:
+        factor = float(cast(float, trace.notes["factor"]))
+        if factor == 0:
+            continue  # asked to read off what a step is made of
         predicted = _take(context, trace, replica=0)
         if trace.notes["narrow"]:
             predicted = {i: v for i, v in predicted.items() if _fits(context, i, v)}
         code, words, lost = _name(context, trace)
-        factor = float(cast(float, trace.notes["factor"]))
         yield Hypothesis(
             code=code,
             predicted=predicted,

@@ -62,6 +62,8 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
             limit = fit_limit(sources, norm, mean)
             if limit is None or _is_refuted(context, sources, norm, limit):
                 continue
+            if isinstance(norm, ElementNorm) and _leaves_signs(sources, limit):
+                continue
             predicted = {s.number: sum_clipped(s, norm, limit, mean) for s in sources}
             yield Hypothesis(
                 code="clip-before-reduction",
@@ -119,6 +121,15 @@ def _are_apart(sources: Sequence[Source], norm: Norm, limit: float) -> bool:
     sizes = np.concatenate([np.ravel(norm(one, 0)) for one in sources])
     clipped = sizes[sizes > limit]
     return clipped.size > 0 and bool(clipped.max() > _DIFFERENT * clipped.min())
+
+
+def _leaves_signs(sources: Sequence[Source], limit: float) -> bool:
+    """Whether no element is left as it is: then it was its sign that was taken."""
+    return not any(
+        np.any((np.abs(term) > 0) & (np.abs(term) <= limit))
+        for source in sources
+        for term in source.terms
+    )
 
 
 def _is_refuted(

@@ -11,6 +11,7 @@ import numpy as np
 
 from distbench.evidence import Tier
 from distbench.trace import (
+    STATE,
     SUMMED,
     SparseRows,
     Trace,
@@ -35,6 +36,9 @@ from distbench.worker.one_device.sums import (
     mix_sums,
 )
 from distbench.worker.process.failures import SubjectError
+
+_LEAST = 2.0**-40
+"""Of such a share of a gradient no state keeps a digit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +88,7 @@ def try_sums(
                 _feed_sum(feeder, tier, add_gradients(observed, way), way)
                 for way in others
             ]
+            tried.append(_feed_none(feeder, tier, observed, right))
             tried += [
                 _feed_narrow(
                     feeder, tier, observed, list_narrow_sums(observed.replicas, *which)
@@ -103,6 +108,17 @@ def _feed_narrow(
     if len(left) == 1:
         return left[0]
     return _feed_sum(feeder, tier, mix_sums(observed, fed, left), ways[0])
+
+
+def _feed_none(feeder: Feeder, tier: Tier, observed: Trace, right: Sum) -> Trace:
+    """Feed gradients of 0, or next to 0 where the program divides by their size."""
+    none = replace(right, factor=0.0)
+    found = _feed_sum(feeder, tier, add_gradients(observed, none), none)
+    state = Values(found.values).keep(lambda key: key.phase in STATE)
+    if all(np.isfinite(np.asarray(value)).all() for value in state.values()):
+        return found
+    least = replace(right, factor=_LEAST)
+    return _feed_sum(feeder, tier, add_gradients(observed, least), none)
 
 
 def _feed_sum(feeder: Feeder, tier: Tier, fed: Trace, way: Sum) -> Trace:
