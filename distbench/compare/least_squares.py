@@ -21,3 +21,28 @@ def solve_least_squares(
     if determined and rank < matrix.shape[1]:
         return None
     return np.asarray(weights, np.float64)
+
+
+def find_standard_errors(
+    matrix: Array, target: Array, weights: Array, roundoff: float
+) -> Array:
+    """How uncertain fitted weights are: s √diag((MᵀM)⁻¹), one for each.
+
+    s is the spread of what they leave, and at least what rounding leaves of their sum.
+    Columns that differ by no more than that have weights that may be anything, and
+    grow against each other.
+
+    Args:
+        matrix: M, [numbers, weights], of more numbers than weights.
+        target: What was fitted, [numbers].
+        weights: The fit, [weights].
+        roundoff: Unit roundoff of the dtype in which the target was computed.
+    """
+    freedom = matrix.shape[0] - matrix.shape[1]
+    rest = float(np.linalg.norm(target - matrix @ weights)) / np.sqrt(freedom)
+    spread = max(rest, roundoff * float(np.max(np.abs(matrix) @ np.abs(weights))))
+    triangle = np.linalg.qr(matrix, mode="r")
+    if not np.all(np.diag(triangle)):
+        return np.full(weights.shape, np.inf)
+    inverse = np.linalg.inv(triangle)
+    return np.asarray(spread * np.linalg.norm(inverse, axis=1), np.float64)

@@ -10,7 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from distbench.compare.least_squares import solve_least_squares
+from distbench.compare.bounds import find_roundoff
+from distbench.compare.least_squares import find_standard_errors, solve_least_squares
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_common_ratio
 from distbench.compare.values import Array, densify, measure_norm, take_numbers
@@ -22,6 +23,8 @@ from distbench.trace import GRADIENTS, SUMMED, WHOLE
 
 _NEAR = 1e-3
 """Only asks whether fitted weights are alike, or 0; the values decide on them."""
+_TOLD = 10
+"""So many standard errors are weights apart from 0, the largest of them at least."""
 
 
 def predict_terms(
@@ -167,6 +170,15 @@ def list_subsets(context: Context) -> Iterator[tuple[int, ...]]:
 
 def fit_weights(context: Context) -> Array | None:
     """Weight of each replica in the observed sum, over all wrong values together."""
+    stacked = _stack_terms(context)
+    return None if stacked is None else solve_least_squares(*stacked)
+
+
+def _stack_terms(context: Context) -> tuple[Array, Array] | None:
+    """The addends of all wrong values, [numbers, replicas], and what was observed.
+
+    Every value weighs alike; None where there are too few numbers.
+    """
     columns: list[Array] = []
     seen: list[Array] = []
     for _, case in context.list_cases():
@@ -180,7 +192,22 @@ def fit_weights(context: Context) -> Array | None:
     matrix = np.concatenate(columns)
     if matrix.shape[0] < 2 * matrix.shape[1]:
         return None
-    return solve_least_squares(matrix, np.concatenate(seen))
+    return matrix, np.concatenate(seen)
+
+
+def _fit_told(context: Context) -> Array | None:
+    """The same weights, if what was observed tells them.
+
+    Where replicas have nearly the same gradients, huge weights that cancel explain
+    whatever is wrong.
+    """
+    stacked = _stack_terms(context)
+    weights = None if stacked is None else solve_least_squares(*stacked)
+    if stacked is None or weights is None:
+        return None
+    roundoff = max(find_roundoff(case.dtype) for _, case in context.list_cases())
+    errors = find_standard_errors(*stacked, weights, roundoff)
+    return weights if np.all(_TOLD * errors <= np.max(np.abs(weights))) else None
 
 
 def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
@@ -196,7 +223,7 @@ def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
             ),
             detail="every shard weighs 1/N, whatever its size",
         )
-    fitted = fit_weights(context)
+    fitted = _fit_told(context)
     if fitted is not None:
         words = ", ".join(f"{w:.7g}" for w in fitted)
         off = np.abs(fitted - 1)
