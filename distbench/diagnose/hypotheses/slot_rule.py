@@ -163,12 +163,12 @@ def _fit_factors(context: Context, power: int) -> dict[str, Factored]:
         weights = fit_weights(errors)
         if weights is None:
             continue
-        due = [replace(row, target=expected) for row, expected in pairs]
+        due = [_keep_fed(row, expected) for row, expected in pairs]
         if not any(np.any(row.features[0]) for row in due):
             due = [replace(row, features=row.features[1:]) for row in due]
         right = fit_weights(due)
         factor = None
-        if right is not None and right[-1] != 0:
+        if right is not None and right[-1] != 0 and leaves_nothing(due, right):
             whole = 1 + float(weights[0] / right[-1])
             factor = abs(whole) ** (1 / power)
         rest = predict_rows(errors, weights).items()
@@ -178,6 +178,16 @@ def _fit_factors(context: Context, power: int) -> dict[str, Factored]:
             leaves_nothing=leaves_nothing(errors, weights),
         )
     return found
+
+
+def _keep_fed(row: Row, expected: Array) -> Row:
+    """What is due of the elements that have a gradient.
+
+    Rows that no example has may be left as they are, and then their old value weighs 1.
+    """
+    fed = row.features[-1] != 0
+    features = tuple(feature[fed] for feature in row.features)
+    return replace(row, target=expected[fed], features=features)
 
 
 def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:

@@ -1,0 +1,39 @@
+"""How many times its gradient a slot takes, whatever becomes of the rows without one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from training_simulator import TRAINED, Fault, Rule, observe, scale, to_array
+
+from distbench.diagnose.judge import judge
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lazy(Rule):
+    """Momentum that leaves elements as they are which have no gradient."""
+
+    def update(self, state, gradients):
+        new = super().update(state, gradients)
+        for path, gradient in gradients.items():
+            fed = to_array(gradient) != 0
+            for name in (path, f"momentum/{path}"):
+                new[name] = np.where(fed, new[name], state[name])
+        return new
+
+
+@pytest.mark.parametrize("factor", [2.0, 0.75])
+def test_a_factor_is_told_where_rows_without_gradients_stay(factor):
+    rule = Lazy(name="momentum", beta=0.9)
+
+    def update(new, old, gradients, run):
+        return rule.update(old, {k: scale(g, factor) for k, g in gradients.items()})
+
+    evidence = observe(Fault(update=update), rule=rule, steps=3, examples=4)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("scale-error", "slot")
+    assert len(finding.variables) == len(TRAINED)
+    assert finding.ratio == pytest.approx(factor, rel=1e-5)
+    assert f"takes {factor:g} times the gradient" in finding.explanation
