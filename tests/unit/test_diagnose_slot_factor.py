@@ -1,4 +1,4 @@
-"""How many times its gradient a slot takes, whatever becomes of the rows without one."""
+"""How many times its gradient a slot takes, whatever becomes of rows without one."""
 
 from __future__ import annotations
 
