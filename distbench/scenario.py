@@ -245,6 +245,21 @@ class Scenario:
         return sum(self.shards)
 
 
+def find_asked_split(workload: str, split: tuple[int, ...]) -> tuple[int, ...]:
+    """The split that was asked for; empty where it is the usual one.
+
+    Args:
+        workload: Who brings the batches.
+        split: What each replica was given; empty if nothing was.
+    """
+    if not split or workload == PIPELINE:
+        return ()
+    if workload == MODEL:
+        return split if len(set(split)) > 1 else ()
+    usual = sum(split) >= len(split) and split == split_unevenly(sum(split), len(split))
+    return () if usual else split
+
+
 def check_workload(name: str) -> None:
     """Raise BadInputError for a workload that does not exist."""
     if name not in WORKLOADS:

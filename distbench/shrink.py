@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, ClusterError
 from distbench.options import CheckOptions
-from distbench.scenario import WORKLOADS, Scenario
+from distbench.scenario import WORKLOADS, Scenario, find_asked_split
 from distbench.verdict import Finding, Run, Status, Verdict
 
 Check = Callable[[CheckOptions], Verdict]
@@ -43,6 +43,8 @@ def name_options(options: CheckOptions) -> str:
     parts.append(f"{options.steps} step{'s' if options.steps != 1 else ''}")
     if options.examples:
         parts.append(f"{options.examples} examples")
+    if options.split:
+        parts.append("split " + ",".join(map(str, options.split)))
     if options.restore_from:
         parts.append(f"from {options.restore_from}")
     if options.in_flight > 1:
@@ -78,6 +80,7 @@ def make_start(scenario: Scenario, run: Run) -> CheckOptions:
         restore_partitioner=scenario.restore_partitioner or None,
         faults=scenario.faults,
         examples=0 if is_brought else scenario.examples,
+        split=find_asked_split(scenario.workload, scenario.split),
     )
 
 
@@ -167,7 +170,8 @@ def _list_clusters(options: CheckOptions) -> Iterator[CheckOptions]:
     for text in texts:
         smaller = ClusterSpec.parse(text)
         if (len(smaller.tasks), smaller.replicas) < (len(spec.tasks), spec.replicas):
-            yield replace(options, clusters=(text,))
+            asked = options.split if smaller.replicas == spec.replicas else ()
+            yield replace(options, clusters=(text,), split=asked)
 
 
 def _list_savers(options: CheckOptions) -> Iterator[CheckOptions]:
@@ -215,7 +219,7 @@ def _list_examples(options: CheckOptions) -> Iterator[CheckOptions]:
     replicas = ClusterSpec.parse(options.clusters[0]).replicas
     examples = 1 << (replicas - 1).bit_length()
     # A check takes four for each replica, and eight at least, where none are named.
-    most = options.examples or max(8, 4 * examples)
+    most = options.examples or sum(options.split) or max(8, 4 * examples)
     while examples < most:
-        yield replace(options, examples=examples)
+        yield replace(options, examples=examples, split=())
         examples *= 2

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.trace import PHASES, Phase
 
@@ -40,6 +41,20 @@ class Stop:
         ending = variable == self.variable or variable.endswith(f"/{self.variable}")
         return (step, phase, replica) == (self.step, self.phase, self.replica) and (
             not self.variable or ending
+        )
+
+
+def check_stoppable(spec: ClusterSpec) -> None:
+    """Refuse a cluster that has no step that can be stopped.
+
+    Raises:
+        BadInputError: It is one of parameter servers.
+    """
+    if spec.kind == "ps":
+        raise BadInputError(
+            f"'{spec}' has no step that can be stopped: the chief sends a graph to its "
+            "workers. Expected: one, mirrored:R, central:R or mwms:W. To look at the "
+            "recorded values, use 'distbench check --keep DIR' and 'distbench trace'."
         )
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
 from distbench.checking.checker import check_target
-from distbench.errors import ClusterError
+from distbench.errors import BadInputError, ClusterError
 from distbench.escape import escape_controls
 from distbench.history.quarantine import Entry, apply_quarantine
 from distbench.machine import describe_machine
@@ -77,7 +79,7 @@ def check_once(
         # By tasks of its own, which may fail: the verdict has been told by then.
         write_summaries(verdict, options, reports.tensorboard)
     if reports.json is not None and verdict.status is Status.FAIL:
-        _tell_next(reports.json)
+        _tell_next(verdict, reports.json)
     return verdict.exit_code
 
 
@@ -119,11 +121,17 @@ def _write(reports: Reports, verdict: Verdict, options: CheckOptions) -> None:
         write_report(reports.junit, verdict_to_junit(verdict))
 
 
-def _tell_next(json: Path) -> None:
-    """Name the commands that go on from a verdict; what they cannot show, they say."""
-    for what, words in (
-        ("A script that shows it", ["repro", str(json), "-o", "shown.py"]),
-        ("A prompt at the value", ["debug", str(json)]),
+def _tell_next(verdict: Verdict, json: Path) -> None:
+    """Name the commands that can go on from a verdict."""
+    from distbench.cli.stops import pick_stop
+    from distbench.repro.case import pick_case
+
+    find: Callable[[Verdict], object]
+    for what, find, words in (
+        ("A script that shows it", pick_case, ["repro", str(json), "-o", "shown.py"]),
+        ("A prompt at the value", pick_stop, ["debug", str(json)]),
     ):
-        line = shlex.join(["distbench", *words])
-        typer.echo(f"{what}: {escape_controls(line)}")
+        with suppress(BadInputError):  # that command would say no more than why not
+            find(verdict)
+            line = shlex.join(["distbench", *words])
+            typer.echo(f"{what}: {escape_controls(line)}")

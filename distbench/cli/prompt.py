@@ -71,7 +71,7 @@ def debug(
         Text,
         typer.Option(
             metavar="ID",
-            help="The scenario of a verdict. [default: the first that failed]",
+            help="The scenario of a verdict. [default: the first that can be stopped]",
         ),
     ] = None,
     timeout: Annotated[
@@ -83,12 +83,14 @@ def debug(
     The step runs as Python, op by op, from the state that one device has. At the prompt
     'tap' is the value beside that of one device, and 'c' goes on.
     """
+    from distbench.cli.debug import read_verdict
+    from distbench.cli.stops import pick_stop
     from distbench.options import CheckOptions
     from distbench.stop import Stop
     from distbench.target import parse_target
 
     if target.endswith(".json"):
-        ref, options, stop = _read_place(Path(target), only)
+        ref, options, stop = pick_stop(read_verdict(Path(target)), only)
     else:
         ref, options, stop = parse_target(target), CheckOptions(), Stop()
         options = replace(options, clusters=("mwms:2",))
@@ -128,31 +130,6 @@ def _stop(target: TargetRef, options: CheckOptions, stop: Stop) -> int:
             f"Expected one of {join_words([*names[:_LISTED], *more]) or 'nothing'}."
         )
     )
-
-
-def _read_place(file: Path, only: str | None) -> tuple[TargetRef, CheckOptions, Stop]:
-    from distbench.cli.debug import read_verdict
-    from distbench.repro.case import find_target, list_failed, read_scenario
-    from distbench.shrink import make_start
-    from distbench.stop import Stop
-    from distbench.trace import PHASES
-
-    verdict = read_verdict(file)
-    run = next(list_failed(verdict, only))
-    scenario = read_scenario(verdict, run)
-    finding = next(f for f in run.findings if not f.warning)
-    if finding.phase not in PHASES:
-        raise BadInputError(
-            f"'{file}': {finding.code} has no value to stop at. Expected a finding in "
-            f"one of {', '.join(PHASES)}. Received: {finding.phase!r}."
-        )
-    stop = Stop(
-        step=max(0, finding.step),
-        phase=finding.phase,
-        replica=min(finding.replicas, default=0),
-        variable=finding.variable,
-    )
-    return find_target(scenario.target), make_start(scenario, run), stop
 
 
 def _select(**given: object) -> dict[str, Any]:

@@ -52,9 +52,9 @@ class Limits:
                 )
         if self.window < self.least + self.confirm:
             raise BadInputError(
-                f"window must hold {self.least} earlier runs and the last "
-                f"{self.confirm}, {self.least + self.confirm} or more. "
-                f"Received: {self.window}."
+                f"The last {self.least + self.confirm} nights or more must be looked "
+                f"at: {self.confirm} that may be slow (confirm), and {self.least} "
+                f"before them (least). Received: {self.window}."
             )
         if not 0 <= self.flaky[0] <= self.flaky[1] <= 1:
             raise BadInputError(

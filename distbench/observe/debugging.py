@@ -23,7 +23,7 @@ from distbench.observe.launching import (
 from distbench.observe.one_device import OneDevice
 from distbench.observe.preparing import prepare_both
 from distbench.scenario import Scenario
-from distbench.stop import Stop, stop_to_json
+from distbench.stop import Stop, check_stoppable, stop_to_json
 from distbench.target import TargetRef
 
 _TIER: Tier = "bounded"
@@ -113,12 +113,7 @@ def observe_stopped(
 
 
 def _check_stop(stop: Stop, spec: ClusterSpec) -> None:
-    if spec.kind == "ps":
-        raise BadInputError(
-            f"'{spec}' has no step that can be stopped: the chief sends a graph to its "
-            "workers. Expected: one, mirrored:R, central:R or mwms:W. To look at the "
-            "recorded values, use 'distbench check --keep DIR' and 'distbench trace'."
-        )
+    check_stoppable(spec)
     if stop.replica >= spec.replicas:
         raise BadInputError(
             f"'{spec}' has the replicas 0 to {spec.replicas - 1}. "

@@ -10,8 +10,7 @@ from typing import Any
 from distbench.escape import escape_controls
 from distbench.history.night import Row
 from distbench.options import CheckOptions
-from distbench.scenario import MODEL, PIPELINE, WORKLOADS
-from distbench.split import split_unevenly
+from distbench.scenario import WORKLOADS, find_asked_split
 from distbench.trace import PHASES
 from distbench.verdict import Finding, Run, Verdict
 
@@ -162,22 +161,12 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
     for name, show in _OPTIONS.items():
         value = run.setup.get(name, getattr(options, name))
         if name == "split":
-            value = options.split or (_find_split(run) if test else ())
+            asked = find_asked_split(run.workload, tuple(run.setup.get(name, ())))
+            value = options.split or (asked if test else ())
         if value not in ("", getattr(defaults, name)):
             option = name.removesuffix("_s").replace("_", "-")
             words += [f"--{option}", show(value)]
     return escape_controls(shlex.join(words))
-
-
-def _find_split(run: Run) -> tuple[int, ...]:
-    """The split that a test asked for; empty where it is the usual one."""
-    split = tuple(run.setup.get("split", ()))
-    if not split or run.workload == PIPELINE:
-        return ()
-    if run.workload == MODEL:
-        return split if len(set(split)) > 1 else ()
-    usual = sum(split) >= len(split) and split == split_unevenly(sum(split), len(split))
-    return () if usual else split
 
 
 def summarise(verdict: Verdict) -> str:

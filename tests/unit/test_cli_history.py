@@ -79,7 +79,9 @@ def test_limits_are_options(call, capsys, file: Path) -> None:
     assert "drift" not in shown
     assert "flaky:" not in shown
     assert call("history", "--last", "7", "--least", "6") == 2
-    assert "window must hold 6 earlier runs" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "last 8 nights or more must be looked at" in told
+    assert "6 before them (least)" in told
     assert call("history", "--flaky", "some") == 2
     assert call("history", "--floor", "5") == 0
     assert "slower" not in capsys.readouterr().out

@@ -162,7 +162,7 @@ def test_what_fails_now_and_then_is_flaky(text: str, shares: list[float]) -> Non
     [
         ({"error_ratio": 1.0}, "error_ratio must be more than 1"),
         ({"time_ratio": math.nan}, "time_ratio must be more than 1"),
-        ({"window": 6}, "window must hold 5 earlier runs and the last 2"),
+        ({"window": 6}, "The last 7 nights or more must be looked at"),
         ({"confirm": 0}, "confirm must be 1 or more"),
         ({"flaky": (0.9, 0.1)}, "flaky must be two shares"),
     ],

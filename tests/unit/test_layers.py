@@ -84,7 +84,7 @@ ALLOWED: dict[str, set[str]] = {
     "verdict": {"errors", "details", "escape"},
     "verdict.document": {"errors", "details", "verdict"},
     "expect": {"verdict"},
-    "stop": {"errors", "trace"},
+    "stop": {"errors", "cluster", "trace"},
     "pattern": set(),
     "history": {"errors", "scenario", "split", "verdict"},
     "history.suite": {"verdict"},

@@ -407,7 +407,7 @@ def test_the_night_ends_when_the_clock_says_so(
         (["--only", "nothing"], "No job fits 'nothing'. There are"),
         (["--optimizer", "a.b"], "names no attribute"),
         (["--quarantine", "none.ini"], "cannot be read"),
-        (["--window", "3"], "window must hold"),
+        (["--window", "3"], "must be looked at"),
     ],
 )
 def test_bad_usage_is_told_before_anything_runs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from dataclasses import replace
 
 import pytest
 from verdict_samples import make_finding, make_run, make_verdict
@@ -51,6 +52,14 @@ def test_each_part_stays_as_large_as_the_finding_needs():
     shown = [one.options for one in made if one.shows]
     assert name_options(shown[-1]) == "mwms:2, embedding, bounded, 2 steps"
     assert {one.why for one in made if not one.shows} == {"pass"}
+
+
+def test_an_asked_split_is_kept_as_long_as_the_cluster_has_as_many_replicas():
+    start = replace(START, clusters=("mwms:3",), split=(8, 8, 0))
+    made = list_tries(lambda options: fail(), start)
+    assert made[0].options.split == (8, 8, 0)
+    assert name_options(start).endswith("split 8,8,0")
+    assert all(not one.options.split for one in made[1:])
 
 
 def test_another_finding_does_not_count():

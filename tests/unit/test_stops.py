@@ -1,0 +1,106 @@
+"""A check names the commands that can go on from its verdict, and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from verdict_samples import make_finding, make_run, make_verdict
+
+from distbench.cli.checked import Reports, check_once
+from distbench.cli.stops import pick_stop
+from distbench.errors import BadInputError
+from distbench.options import CheckOptions
+from distbench.stop import Stop
+from distbench.target import parse_target
+from distbench.verdict import Run, Status, Verdict
+
+SETUP = {
+    "steps": 3,
+    "dtype": "float32",
+    "seed": 1,
+    "keras": None,
+    "jit": None,
+    "restore_from": "",
+    "timeout_s": 120.0,
+    "split": [5, 3],
+}
+TARGET = "a.b:c"
+
+
+def fail(cluster: str = "mwms:2", *, setup: dict | None = None, **finding) -> Run:
+    return make_run(
+        Status.FAIL,
+        scenario=f"linear-c-{cluster}-default",
+        cluster=cluster,
+        path="default",
+        workload="linear",
+        setup={**SETUP, **(setup or ({"split": [8]} if "ps" in cluster else {}))},
+        findings=(make_finding(**finding),),
+    )
+
+
+def judge(*runs: Run) -> Verdict:
+    return make_verdict(*runs, target=TARGET)
+
+
+def test_the_first_finding_is_where_to_stop() -> None:
+    ref, options, stop = pick_stop(judge(fail(step=2, replicas=(1,), variable="w")))
+    assert ref.describe() == TARGET
+    assert (options.clusters, options.workloads) == (("mwms:2",), ("linear",))
+    wanted = Stop(step=2, phase="reduced_gradient", replica=1, variable="w")
+    assert stop == wanted
+
+
+def test_a_run_that_can_be_stopped_is_looked_for() -> None:
+    found = pick_stop(judge(fail("ps:2+1"), fail(code="raises"), fail("mirrored:2")))
+    assert found[1].clusters == ("mirrored:2",)
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (fail("ps:2+1"), "'ps:2\\+1.* has no step that can be stopped"),
+        (fail(code="raises"), "raises has no value to stop at"),
+        (fail(code="collective-mismatch", phase="step"), "Received: phase 'step'"),
+    ],
+    ids=["servers", "raises", "no-phase"],
+)
+def test_what_has_no_value_to_stop_at_is_told(run: Run, words: str) -> None:
+    with pytest.raises(BadInputError, match=words):
+        pick_stop(judge(run))
+
+
+@pytest.mark.parametrize(
+    ("split", "asked"), [([5, 3], ()), ([8, 0], (8, 0))], ids=["usual", "asked"]
+)
+def test_the_split_that_was_asked_for_is_kept(split: list, asked: tuple) -> None:
+    assert pick_stop(judge(fail(setup={"split": split})))[1].split == asked
+
+
+@pytest.mark.parametrize(
+    ("run", "offered"),
+    [
+        (fail(), ["debug"]),
+        (fail(code="raises"), ["repro"]),
+        (fail("ps:2+1", code="raises"), ["repro"]),
+        (fail("ps:2+1"), []),
+    ],
+    ids=["number", "raises", "raises-under-servers", "servers"],
+)
+def test_only_what_can_go_on_is_offered(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    run: Run,
+    offered: list[str],
+) -> None:
+    """None of them names a number of the outcome, which a script needs."""
+    monkeypatch.setattr("distbench.cli.checked.check_target", lambda *_: judge(run))
+    reports = Reports(json=tmp_path / "verdict.json")
+    check_once(parse_target(TARGET), CheckOptions(), known=(), reports=reports)
+    lines = capsys.readouterr().out.splitlines()
+    commands = [
+        line.split(": distbench ")[1] for line in lines if ": distbench " in line
+    ]
+    assert [command.split()[0] for command in commands] == offered
