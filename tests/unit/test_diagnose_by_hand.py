@@ -7,13 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hidden_sums import WAYS, feed, hide_sums
+from judged_runs import MEAN
 from planted_case import check_passed
 from training_simulator import (
+    TRAINED,
     Fault,
     Rule,
     add_up,
     map_values,
     observe,
+    to_array,
 )
 
 from distbench.diagnose.judge import judge
@@ -81,3 +84,49 @@ def test_what_only_lies_near_a_narrow_sum_is_none():
 
 def test_a_right_sum_needs_no_other():
     check_passed(judge_hidden(add_up, ways=()))
+
+
+@pytest.mark.parametrize(
+    ("reduce", "code", "replicas"),
+    [
+        (lambda locals_, step: list(locals_), "missing-reduction", (0, 1, 2)),
+        (
+            lambda locals_, step: [add_up([locals_[0], locals_[2]])] * 3,
+            "replica-dropped",
+            (1,),
+        ),
+        (MEAN, "mean-instead-of-sum", (0, 1, 2)),
+    ],
+    ids=["nobody-sums", "one-is-dropped", "averaged"],
+)
+def test_a_sum_by_hand_that_was_not_seen_is_told_by_the_step(reduce, code, replicas):
+    evidence = hide_sums(observe(Fault(reduce=reduce), replicas=3, shards_known=False))
+    first = judge(evidence).findings[0]
+    assert (first.code, first.phase) == (code, "variable")
+    assert first.replicas == replicas
+    assert set(first.variables) == set(TRAINED)
+
+
+def flatten(gradients):
+    return np.concatenate([to_array(gradients[path]).ravel() for path in TRAINED])
+
+
+@pytest.mark.first(1)
+@pytest.mark.parametrize(
+    ("rule", "phase"),
+    [
+        (Rule(name="momentum"), "variable"),
+        (Rule(name="adam"), "variable"),
+        (Rule(statistic=flatten), "slot"),
+    ],
+    ids=["momentum", "adam", "one-slot-of-all"],
+)
+def test_a_mean_by_hand_is_told_by_what_the_slots_take(rule, phase):
+    evidence = observe(Fault(reduce=MEAN), replicas=3, rule=rule, shards_known=False)
+    first = judge(hide_sums(evidence)).findings[0]
+    assert (first.code, first.phase) == ("mean-instead-of-sum", phase)
+    assert first.confidence > 0.999
+
+
+def test_a_sum_by_hand_passes():
+    check_passed(judge(hide_sums(observe(replicas=3, shards_known=False))))

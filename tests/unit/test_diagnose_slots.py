@@ -1,0 +1,145 @@
+"""Slots that are updated again, or take something else of what they are fed with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from planted_case import (
+    MOMENTUM,
+)
+from training_simulator import (
+    HEAD,
+    TRAINED,
+    Fault,
+    Rule,
+    observe,
+    scale,
+    to_array,
+)
+from wrong_steps import add_state
+
+from distbench.diagnose.judge import judge
+
+
+def test_a_repeated_slot_beside_a_decay_is_no_repeated_update():
+    """A step that decays the variable too does not grow as its slot did."""
+
+    def repeat(new, old, gradients, run):
+        changed = dict(new)
+        for path in TRAINED:
+            theta, t = old[path], old[path].dtype.type
+            g = to_array(gradients[path]).astype(theta.dtype)
+            m = old[f"momentum/{path}"]
+            for _ in range(3):
+                m = t(run.rule.beta) * m + g
+            kept = theta * t(1 - run.rule.rate * run.rule.decay)
+            changed[f"momentum/{path}"] = m
+            changed[path] = (kept - t(run.rule.rate) * m).astype(theta.dtype)
+        return changed
+
+    rule = Rule(name="momentum", beta=0.75, decay=0.3)
+    evidence = observe(Fault(update=repeat), rule=rule, replicas=3)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("slot-repeated", "slot")
+    assert set(finding.variables) == {f"momentum/{path}" for path in TRAINED}
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_repeated_step_that_decays_is_told_from_another_rate(count):
+    def repeat(new, old, gradients, run):
+        changed = dict(new)
+        for path in TRAINED:
+            t = old[path].dtype.type
+            value = old[path]
+            for _ in range(count):
+                value = value * t(1 - run.rule.rate * run.rule.decay)
+                value = (value - t(run.rule.rate) * new[f"momentum/{path}"]).astype(t)
+            changed[path] = value
+        return changed
+
+    rule = Rule(name="momentum", decay=0.3)
+    evidence = observe(Fault(update=repeat), rule=rule, steps=3)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("update-repeated", "variable")
+
+
+@pytest.mark.parametrize(
+    ("kept", "code", "words"),
+    [
+        (1.0, "hyperparameter-differs", "stays as it was"),
+        (0.5, "scale-error", "takes nothing of"),
+    ],
+)
+def test_a_slot_that_takes_nothing_is_told_in_words(kept, code, words):
+    """A ratio would be what rounding leaves of 0."""
+
+    def leave_out(k, v, old, run):
+        return kept * old[k] if k.startswith("momentum/") else v
+
+    rule = Rule(name="momentum", beta=0.5)
+    evidence = observe(Fault(update=add_state(leave_out)), rule=rule, steps=3)
+    first = judge(evidence).findings[0]
+    assert (first.code, first.phase) == (code, "slot")
+    assert words in first.explanation
+    assert not first.ratio
+
+
+def test_a_part_of_a_sum_that_was_seen_is_the_rules_own():
+    def take_third(k, v, old, run):
+        return (v + old[k]) / 3 if k.startswith("momentum/") else v
+
+    fault = Fault(update=add_state(take_third))
+    evidence = observe(fault, replicas=3, rule=Rule(name="momentum", beta=0.5))
+    first = judge(evidence).findings[0]
+    assert (first.code, first.phase) == ("scale-error", "slot")
+
+
+@pytest.mark.parametrize("factor", [0.5, 3.0])
+def test_slots_of_two_powers_that_take_one_factor_have_one_cause(factor):
+    """Half of a sum over two replicas is also what they have on the average."""
+
+    def scale_taken(new, old, gradients, run):
+        scaled = {path: scale(value, factor) for path, value in gradients.items()}
+        return run.rule.update(old, scaled)
+
+    evidence = observe(Fault(update=scale_taken), rule=Rule(name="adam"), steps=3)
+    first = judge(evidence).findings[0]
+    assert (first.code, first.phase) == ("scale-error", "slot")
+    assert len(first.variables) == 2 * len(TRAINED)
+    assert first.ratio == pytest.approx(factor, rel=1e-4)
+
+
+def test_a_repeated_slot_of_a_single_number_is_told():
+    """One number has no axes to fit along, and is told all the same."""
+
+    def repeat(new, old, gradients, run):
+        changed = dict(new)
+        for path in TRAINED:
+            beta = new[path].dtype.type(run.rule.beta)
+            slot = f"momentum/{path}"
+            changed[slot] = beta * new[slot] + to_array(gradients[path])
+            rate = new[path].dtype.type(run.rule.rate)
+            changed[path] = old[path] - rate * changed[slot]
+        return changed
+
+    evidence = observe(Fault(update=repeat), rule=MOMENTUM, width=1)
+    places = (HEAD, f"momentum/{HEAD}")
+
+    def flatten(trace):
+        values = {
+            key: value.reshape(()) if key.variable in places else value
+            for key, value in trace.values.items()
+        }
+        return replace(trace, values=values)
+
+    evidence = replace(
+        evidence,
+        observed=flatten(evidence.observed),
+        reference=flatten(evidence.reference),
+        replays={name: flatten(trace) for name, trace in evidence.replays.items()},
+        twins=tuple(map(flatten, evidence.twins)),
+    )
+    (finding,) = judge(evidence).findings
+    assert finding.code == "slot-repeated"
+    assert f"momentum/{HEAD}" in finding.variables
