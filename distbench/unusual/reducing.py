@@ -82,6 +82,47 @@ class ClippedAdaptivelyAfterSum(OwnReduction):
 
 
 @unusual()
+class ClippedByExample(OwnReduction):
+    """Each example's gradient is clipped, and all replicas add one noise to the sum."""
+
+    def replica_step(self, batch):
+        losses, each = self.differentiate(batch)
+        self.apply([tf.reduce_sum(self.clip(g), axis=0) / self.examples for g in each])
+        return self.reduce_losses(losses, batch)
+
+    def differentiate(self, batch):
+        """Losses of the examples, and for each variable their gradients."""
+        with tf.GradientTape() as tape:
+            losses = self.compute_losses(batch)
+        return losses, tape.jacobian(losses, self.trained())
+
+    def clip(self, each):
+        """Every example's gradient of a variable, no longer than 1."""
+        return tf.clip_by_norm(each, 1.0, axes=list(range(1, each.shape.rank)))
+
+    def reduce(self, gradients):
+        return [
+            total + 0.01 * tf.random.stateless_normal(total.shape, [3, 7])
+            for total in super().reduce(gradients)
+        ]
+
+
+@unusual()
+class ClippedInVectorizedMap(ClippedByExample):
+    """The same by a map that is given one example at a time."""
+
+    def differentiate(self, batch):
+        return tf.vectorized_map(self.differentiate_one, batch)
+
+    def differentiate_one(self, example):
+        """Loss and gradients of a single example."""
+        with tf.GradientTape() as tape:
+            loss = self.compute_losses([value[tf.newaxis] for value in example])[0]
+        gradients = tape.gradient(loss, self.trained())
+        return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+@unusual()
 class TwoStages(OwnReduction):
     """Dense gradients are joined and summed in one piece, the sparse one apart."""
 

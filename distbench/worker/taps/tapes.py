@@ -1,7 +1,8 @@
 """Lets gradient tapes tell which gradients they gave.
 
 Users clip or reduce what a tape gave before they hand it over; what the replica itself
-computed is seen at the tape alone.
+computed is seen at the tape alone. A gradient of one example is no replica's, so nobody
+is told of it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tensorflow as tf
 from distbench.worker.process.intercept import Undo, hide_from_autograph
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
+from distbench.worker.taps.elements import Elements
 
 
 def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
@@ -21,18 +23,22 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
     Returns:
         A function that puts the method of the class back.
     """
+    elements = Elements()
 
     def gradient(original: Any, target: Any, sources: Any, *a: Any, **k: Any) -> Any:
         result = original(target, sources, *a, **k)
         if tf.distribute.get_replica_context() is None:
             return result
         flat = tf.nest.flatten(sources)
+        board.remember_target(target, trains=any(map(table.has, flat)))
         if board.corruption is not None:
             given = [
                 board.corrupt_gradient(value) if table.has(source) else value
                 for source, value in zip(flat, tf.nest.flatten(result), strict=True)
             ]
             result = tf.nest.pack_sequence_as(result, given)
+        if elements.is_traced:
+            return result
         if board.feeding == "local_gradient":
             given = [
                 board.feed_gradient(table.find_path(source), value)
@@ -41,17 +47,21 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
                 for source, value in zip(flat, tf.nest.flatten(result), strict=True)
             ]
             result = tf.nest.pack_sequence_as(result, given)
-        pairs = zip(flat, tf.nest.flatten(result), strict=False)
-        known = [(source, value) for source, value in pairs if table.has(source)]
-        board.remember_target(target, trains=bool(known))
-        for source, value in known:
-            board.remember_gradient(table.find_path(source), value)
+        for source, value in zip(flat, tf.nest.flatten(result), strict=False):
+            if table.has(source):
+                board.remember_gradient(table.find_path(source), value)
         return result
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return gradient(unwatched.__get__(self), *args, **kwargs)
 
     unwatched = tf.GradientTape.gradient
+    see_all = elements.watch()
     hide_from_autograph(method)
     tf.GradientTape.gradient = method
-    return lambda: setattr(tf.GradientTape, "gradient", unwatched)
+
+    def restore() -> None:
+        tf.GradientTape.gradient = unwatched
+        see_all()
+
+    return restore
