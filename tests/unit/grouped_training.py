@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from grouped_losses import SHARDS, WIDTH, Batch, Compute, Shards
 
 from distbench.evidence import Evidence
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value, VariableInfo
 
-Shards = tuple[int, ...]
-SHARDS: Shards = (6, 4, 3)
 LAST = (3, 1, 1)
-EXAMPLES = sum(SHARDS)
-WIDTH = 18
 RATE = np.float32(0.125)
 KERNEL = VariableInfo(
     path="kernel",
@@ -25,130 +22,6 @@ KERNEL = VariableInfo(
     synchronised=True,
     trainable=True,
 )
-Batch = np.ndarray
-Compute = Callable[[Batch, Batch], tuple[float, Batch]]
-"""Loss and gradient of a batch [n, WIDTH + 1] at theta [WIDTH]."""
-
-
-def sum_squares(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """Half the squared error, summed and divided by G."""
-    x, y = batch[:, :-1], batch[:, -1]
-    rest = x @ theta - y
-    return float(0.5 * rest @ rest / EXAMPLES), x.T @ rest / np.float32(EXAMPLES)
-
-
-def with_penalty(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """The same, and a penalty in full."""
-    loss, gradient = sum_squares(batch, theta)
-    return loss + float(theta @ theta), gradient + 2 * theta
-
-
-def with_constant_pull(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """A sum, and a term in full whose gradient depends neither on theta nor on data."""
-    loss, gradient = sum_squares(batch, theta)
-    pull = np.linspace(0.5, 2, WIDTH, dtype=np.float32)
-    return loss + float(theta @ pull), gradient + pull
-
-
-def mean_squares(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """A mean over what the batch holds."""
-    loss, gradient = sum_squares(batch, theta)
-    times = np.float32(EXAMPLES / len(batch))
-    return loss * float(times), gradient * times
-
-
-def mean_by_weight(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """A mean weighted by a count that every example brings."""
-    weights = np.ceil(4 * np.abs(batch[:, 0])).astype(np.float32)
-    x, y = batch[:, :-1], batch[:, -1]
-    rest = weights * (x @ theta - y)
-    return float(0.5 * rest @ rest / weights.sum()), x.T @ rest / weights.sum()
-
-
-def sum_beside_mean(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """The sum of the squares, and a mean of what the batch holds beside it."""
-    return add_mean(batch, theta, 1.0)
-
-
-def sum_beside_share(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """The same as a replica that is right has it: the mean weighs as its examples."""
-    return add_mean(batch, theta, len(batch) / EXAMPLES)
-
-
-def sum_beside_even_share(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """The same where every shard weighs as much."""
-    return add_mean(batch, theta, 1 / len(SHARDS))
-
-
-def add_mean(
-    batch: Batch, theta: Batch, weight: float, compute: Compute = sum_squares
-) -> tuple[float, Batch]:
-    loss, gradient = compute(batch, theta)
-    outputs = batch[:, :-1] @ theta
-    loss += weight * float(np.mean(np.log(np.cosh(outputs))))
-    beside = batch[:, :-1].T @ np.tanh(outputs) / np.float32(len(batch))
-    return loss, gradient + np.float32(weight) * beside
-
-
-def by_statistics(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """The sum, of examples that are divided by the deviation of their batch."""
-    scaled = batch.copy()
-    scaled[:, :-1] /= batch[:, :-1].std(axis=0) + np.float32(0.1)
-    return sum_squares(scaled, theta)
-
-
-def statistics_beside_mean(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """The sum of the same, and a mean of what the batch holds beside it."""
-    return add_mean(batch, theta, 1.0, by_statistics)
-
-
-def statistics_beside_share(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """As a replica that is right has it: the mean weighs as its examples."""
-    return add_mean(batch, theta, len(batch) / EXAMPLES, by_statistics)
-
-
-def statistics_beside_even_share(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """The same where every shard weighs as much."""
-    return add_mean(batch, theta, 1 / len(SHARDS), by_statistics)
-
-
-def statistics_beside_small_share(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """The share of the mean, divided by N once more."""
-    weight = len(batch) / EXAMPLES / len(SHARDS)
-    return add_mean(batch, theta, weight, by_statistics)
-
-
-def mean_by_statistics(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """The mean of the same."""
-    loss, gradient = by_statistics(batch, theta)
-    times = np.float32(EXAMPLES / len(batch))
-    return loss * float(times), gradient * times
-
-
-def by_statistics_with_penalty(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """The sum, and a penalty of squares and absolute values in full."""
-    loss, gradient = by_statistics(batch, theta)
-    loss += float(theta @ theta / 4 + 0.25 * np.abs(theta).sum())
-    return loss, gradient + theta / 2 + np.float32(0.25) * np.sign(theta)
-
-
-def squares_in_half(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """The sum of the squares, all of it in float16."""
-    half = batch.astype(np.float16)
-    x, y = half[:, :-1], half[:, -1]
-    rest = x @ theta.astype(np.float16) - y
-    gradient = x.T @ rest / np.float16(EXAMPLES)
-    return sum_squares(batch, theta)[0], gradient.astype(np.float32)
-
-
-def against_the_others(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """Every example against all others of its batch: no count normalises that."""
-    x = batch[:, :-1]
-    scores = x @ theta
-    soft = np.exp(scores - scores.max())
-    total = soft.sum() + 1
-    loss = float(np.log(total) + scores.max() - scores.mean())
-    return loss, (x * (soft / total)[:, None]).sum(axis=0) - x.mean(axis=0)
 
 
 class Simulator:
@@ -363,3 +236,11 @@ def by_share(replica: int, shards: Shards) -> float:
 
 def by_first_share(replica: int, _: Shards) -> float:
     return by_share(replica, SHARDS)
+
+
+def lose_last(parts: list[Batch], _: int) -> Batch:
+    return np.asarray(sum(parts[:-1]))
+
+
+def lose_sum(parts: list[Batch], replica: int) -> Batch:
+    return parts[replica]

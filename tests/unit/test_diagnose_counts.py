@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from grouped_training import KERNEL, WIDTH, Batch, Simulator
+from grouped_losses import WIDTH, Batch
+from grouped_training import KERNEL, Simulator
 
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence

@@ -7,19 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from grouped_training import (
-    RATE,
+from grouped_losses import (
     SHARDS,
     WIDTH,
     Batch,
     Shards,
-    Simulator,
     against_the_others,
-    by_share,
     by_statistics,
     mean_by_statistics,
-    put,
 )
+from grouped_training import RATE, Simulator, by_share, put
 
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence

@@ -1,0 +1,58 @@
+"""What a judgement says besides its findings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from grouped_losses import mean_squares, sum_squares
+from grouped_training import LAST, Simulator, by_first_share
+from training_simulator import Rule, observe
+
+from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence
+from distbench.trace import WHOLE
+from distbench.verdict import Status
+
+
+def test_examples_that_no_replica_gets_are_told() -> None:
+    evidence = Simulator(sum_squares).make_evidence()
+    notes = {**evidence.reference.notes, "left_out": [2, 0, 1]}
+    reference = replace(evidence.reference, notes=notes)
+    judgement = judge(replace(evidence, reference=reference))
+    assert "3 of 42 examples are left out" in judgement.message
+
+
+def test_what_is_wrong_with_a_last_batch_alone_is_told() -> None:
+    """Each shard counts as it does in all other batches."""
+    simulator = Simulator(mean_squares, by_first_share, last=LAST)
+    judgement = judge(simulator.make_evidence())
+    assert judgement.status is Status.FAIL
+    first = judgement.findings[0]
+    assert (first.code, first.phase, first.step) == ("scale-error", "loss", 2)
+    assert "step 2 has 3 + 1 + 1 examples, in place of 6 + 4 + 3" in judgement.message
+
+
+def put_distinct(evidence: Evidence, factor: float) -> Evidence:
+    """Say what the update gives with repeated rows added up: a slot times a factor."""
+    values = {
+        replace(key, replica=0): value
+        if key.phase != "slot"
+        else np.asarray(value * np.float32(factor))
+        for key, value in evidence.reference.select(step=0, replica=WHOLE)
+        if key.phase in ("slot", "variable")
+    }
+    assert values
+    distinct = replace(evidence.reference, values=values)
+    return replace(evidence, probes={**evidence.probes, "distinct": distinct})
+
+
+@pytest.mark.parametrize(("factor", "noted"), [(1.0, False), (1.5, True)])
+def test_a_rule_that_minds_repeated_rows_passes_with_a_note(
+    factor: float, noted: bool
+) -> None:
+    evidence = observe(rule=Rule(name="momentum"))
+    judgement = judge(put_distinct(evidence, factor))
+    assert judgement.status is Status.PASS
+    assert ("repeated rows" in judgement.message) == noted

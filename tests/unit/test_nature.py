@@ -1,0 +1,68 @@
+"""Whether the result of a program depends on how its examples are grouped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from grouped_losses import (
+    WIDTH,
+    Compute,
+    against_the_others,
+    by_statistics,
+    by_statistics_with_penalty,
+    mean_by_statistics,
+    mean_by_weight,
+    mean_squares,
+    statistics_beside_mean,
+    sum_beside_mean,
+    sum_squares,
+    with_penalty,
+)
+from grouped_training import Simulator
+
+from distbench.compare.nature import find_nature
+from distbench.compare.noise import measure_noise
+from distbench.trace import TraceKey
+
+
+def find(simulator: Simulator) -> tuple[bool, str | None]:
+    evidence = simulator.make_evidence()
+    nature = find_nature(evidence, measure_noise(evidence))
+    return nature.grouped, nature.kind
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [sum_squares, with_penalty, mean_squares, mean_by_weight, sum_beside_mean],
+)
+def test_sums_and_means_over_examples_do_not_depend_on_groups(compute: Compute) -> None:
+    assert not find(Simulator(compute))[0]
+
+
+@pytest.mark.parametrize(
+    ("compute", "kind"),
+    [
+        (by_statistics, "sum"),
+        (mean_by_statistics, "mean"),
+        (by_statistics_with_penalty, "sum"),
+        (statistics_beside_mean, "terms"),
+        (against_the_others, None),
+    ],
+)
+def test_statistics_and_contrasts_do(compute: Compute, kind: str | None) -> None:
+    assert find(Simulator(compute)) == (True, kind)
+
+
+def test_a_twin_in_another_order_is_none_where_the_order_matters() -> None:
+    evidence = Simulator(by_statistics, order_matters=True).make_evidence()
+    key = TraceKey(step=0, phase="local_gradient", variable="kernel")
+    kept = measure_noise(evidence).find_margin(key, np.ones(WIDTH))
+    mixed = tuple(replace(twin, notes={}) for twin in evidence.twins)
+    all_of_them = measure_noise(replace(evidence, twins=mixed))
+    assert (
+        np.max(kept.bound)
+        < 1e-3
+        < np.max(all_of_them.find_margin(key, np.ones(WIDTH)).bound)
+    )
