@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from swept import swept
 from training_simulator import RIGHT, Fault, observe, reduce_with, scale, to_array
 
 from distbench.compare import bounds, comparison, values
@@ -37,7 +38,7 @@ def describe(judged: tuple[Judged, ...]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("tier", ["bounded", "exact"])
+@pytest.mark.parametrize("tier", ["bounded", *swept("exact")])
 def test_blocks_of_numbers_come_to_what_the_whole_does(
     name: str, tier: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from planted_case import check_passed
+from swept import swept
 from training_simulator import (
     Fault,
     add_up,
@@ -64,7 +65,7 @@ def judge(addends, observed):
 @pytest.mark.parametrize("add", [add_in_turn, add_in_pairs])
 @pytest.mark.parametrize("kind", ["noise", "alike", "equal", "ones"])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-@pytest.mark.parametrize("replicas", [2, 16, 256])
+@pytest.mark.parametrize("replicas", [2, 16, *swept(256)])
 def test_a_sum_that_rounds_as_it_goes_passes(replicas, dtype, kind, add):
     addends = draw(kind, replicas, dtype)
     assert not judge(addends, add(addends)).wrong
@@ -112,13 +113,13 @@ def average_then_sum(locals_, step):
     return [{k: add_in_turn([v] * count) for k, v in means.items()}] * count
 
 
-@pytest.mark.parametrize("replicas", [3, 5, 6, 7])
+@pytest.mark.parametrize("replicas", [3, *swept(5, 6, 7)])
 def test_an_average_that_is_summed_again_is_the_sum(replicas):
     fault = Fault(reduce=average_then_sum)
     check_passed(judge_run(observe(fault, replicas=replicas, sparse=False, steps=3)))
 
 
-@pytest.mark.parametrize("replicas", [3, 4])
+@pytest.mark.parametrize("replicas", [3, *swept(4)])
 def test_a_sum_is_no_farther_off_than_an_average_of_it_rounds(replicas):
     def change(value):
         return scale(add_values(value), 1 + 1e-5)

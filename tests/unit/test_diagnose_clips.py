@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from swept import swept
 from training_simulator import (
     BIAS,
     HEAD,
@@ -112,7 +113,7 @@ def test_a_clip_of_each_units_gradient_is_named(by_weights, share, replicas):
 
 
 @pytest.mark.parametrize("limit", [0.4, 0.1], ids=["few-clipped", "most-clipped"])
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [2, *swept(3)])
 def test_elements_of_slices_are_clipped_one_by_one(replicas, limit):
     """As TensorFlow does with a sparse gradient, whose rows are added up later."""
     clip = each(lambda v: map_values(v, lambda a: np.clip(a, -limit, limit)))
@@ -270,7 +271,7 @@ def test_a_clip_that_only_one_device_does_is_named(replicas, share):
 
 
 @pytest.mark.parametrize("is_norm", [True, False], ids=["norm", "elements"])
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [2, *swept(3)])
 def test_a_clip_that_the_cluster_lacks_is_no_clip_before_the_sum(replicas, is_norm):
     """Every replica's gradient is beyond the limit, and is left as it is."""
 

@@ -8,6 +8,7 @@ import pytest
 from planted_case import (
     MOMENTUM,
 )
+from swept import swept
 from training_simulator import (
     HEAD,
     TRAINED,
@@ -95,7 +96,7 @@ def test_a_part_of_a_sum_that_was_seen_is_the_rules_own():
     assert (first.code, first.phase) == ("scale-error", "slot")
 
 
-@pytest.mark.parametrize("factor", [0.5, 3.0])
+@pytest.mark.parametrize("factor", [0.5, *swept(3.0)])
 def test_slots_of_two_powers_that_take_one_factor_have_one_cause(factor):
     """Half of a sum over two replicas is also what they have on the average."""
 
