@@ -6,17 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from training_simulator import (
-    TABLE,
-    TRAINED,
-    Fault,
-    Rule,
-    add_up,
-    add_values,
-    map_values,
-    observe,
-    to_array,
-)
+from gradient_values import add_up, add_values, map_values, to_array
+from simulated_rule import Rule
+from training_simulator import TABLE, TRAINED, Fault, observe
 
 from distbench.diagnose.judge import judge
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from training_simulator import TRAINED, add_up, scale, to_array
+from gradient_values import add_up, scale, to_array
+from training_simulator import TRAINED
 
 from distbench.trace import Phase, TraceKey
 

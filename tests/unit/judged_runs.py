@@ -6,15 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training_simulator import (
-    Fault,
-    Rule,
-    add_up,
-    add_values,
-    observe,
-    reduce_with,
-    scale,
-)
+from gradient_values import add_up, add_values, scale
+from simulated_rule import Rule
+from training_simulator import Fault, observe, reduce_with
 
 from distbench.diagnose.judge import judge
 from distbench.verdict import Status

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from judged_runs import MEAN
-from training_simulator import Fault, Rule, observe
+from simulated_rule import Rule
+from training_simulator import Fault, observe
 from verdict_samples import make_finding, make_run, make_verdict
 
 from distbench.checking.detailing import keep_details

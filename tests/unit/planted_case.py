@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from training_simulator import KERNEL, Fault, Rule, observe
+from simulated_rule import Rule
+from training_simulator import KERNEL, Fault, observe
 from wrong_steps import Stale
 
 from distbench.diagnose.judge import judge

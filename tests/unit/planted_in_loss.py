@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from gradient_values import add_up, scale
 from planted_case import Case
-from training_simulator import KERNEL, Fault, add_up, scale
+from training_simulator import KERNEL, Fault
 from wrong_steps import of
 
 CASES = [

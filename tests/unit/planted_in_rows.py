@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gradient_values import add_values, scale
 from planted_case import Case
-from training_simulator import TABLE, Fault, add_values, scale
+from training_simulator import TABLE, Fault
 from wrong_steps import (
     add_by_position,
     add_rows,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from planted_case import ADAM, MOMENTUM, Case
-from training_simulator import KERNEL, Fault, Rule
+from simulated_rule import Rule
+from training_simulator import KERNEL, Fault
 from wrong_steps import (
     add_state,
     feed,

@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from gradient_values import add_up, add_values, clip_norm, map_values, scale, to_array
 from planted_case import Case
-from training_simulator import (
-    BIAS,
-    HEAD,
-    KERNEL,
-    TABLE,
-    TRAINED,
-    Fault,
-    add_up,
-    add_values,
-    clip_norm,
-    map_values,
-    reduce_with,
-    scale,
-    to_array,
-)
+from training_simulator import BIAS, HEAD, KERNEL, TABLE, TRAINED, Fault, reduce_with
 from wrong_steps import (
     add_noise,
     clip_global,

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 from planted_case import ADAM, MOMENTUM, Case
-from training_simulator import BIAS, KERNEL, TRAINED, Fault, Rule
+from simulated_rule import Rule
+from training_simulator import BIAS, KERNEL, TRAINED, Fault
 from wrong_steps import add_state, repeat
 
 CASES = [

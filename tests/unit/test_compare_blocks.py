@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gradient_values import scale, to_array
 from swept import swept
-from training_simulator import RIGHT, Fault, observe, reduce_with, scale, to_array
+from training_simulator import RIGHT, Fault, observe, reduce_with
 
 from distbench.compare import bounds, comparison, values
 from distbench.compare.comparison import Judged, compare_evidence

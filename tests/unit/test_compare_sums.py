@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gradient_values import add_up, add_values, scale, to_array
 from planted_case import check_passed
 from swept import swept
-from training_simulator import (
-    Fault,
-    add_up,
-    add_values,
-    observe,
-    reduce_with,
-    scale,
-    to_array,
-)
+from training_simulator import Fault, observe, reduce_with
 
 from distbench.compare.addends import Addends
 from distbench.compare.bounds import (

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from training_simulator import KERNEL, TABLE, Fault, observe, reduce_with, to_array
+from gradient_values import to_array
+from training_simulator import KERNEL, TABLE, Fault, observe, reduce_with
 
 from distbench.compare.comparison import compare_evidence, judge_pair
 from distbench.compare.measure import Margin, measure_error

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from flights import TALLY, Simulated
 from judged_runs import MEAN
-from training_simulator import BIAS, KERNEL, Fault, Rule, observe
+from simulated_rule import Rule
+from training_simulator import BIAS, KERNEL, Fault, observe
 from verdict_samples import make_run, make_verdict
 
 from distbench.checking.detailing import keep_details

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training_simulator import BIAS, KERNEL, Fault, Gradients, observe, scale
+from gradient_values import Gradients, scale
+from training_simulator import BIAS, KERNEL, Fault, observe
 
 from distbench.diagnose.judge import judge
 from distbench.verdict import Finding, Status

@@ -6,16 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from gradient_values import add_up, clip_norm, to_array
 from planted_case import check_passed
-from training_simulator import (
-    BIAS,
-    TRAINED,
-    Fault,
-    add_up,
-    clip_norm,
-    observe,
-    to_array,
-)
+from training_simulator import BIAS, TRAINED, Fault, observe
 
 from distbench.compare.measure import BITWISE
 from distbench.compare.pair import Pair

@@ -6,18 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gradient_values import add_up, map_values, to_array
 from hidden_sums import WAYS, feed, hide_sums
 from judged_runs import MEAN
 from planted_case import check_passed
-from training_simulator import (
-    TRAINED,
-    Fault,
-    Rule,
-    add_up,
-    map_values,
-    observe,
-    to_array,
-)
+from simulated_rule import Rule
+from training_simulator import TRAINED, Fault, observe
 
 from distbench.diagnose.judge import judge
 from distbench.verdict import Status

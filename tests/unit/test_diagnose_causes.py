@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gradient_values import add_values, scale
 from planted_case import check_named, check_passed, run_case
 from planted_faults import ONE_OF_EACH, SETUPS
-from training_simulator import Fault, add_values, observe, reduce_with, scale
+from training_simulator import Fault, observe, reduce_with
 
 from distbench.diagnose.judge import judge
 from distbench.trace import WHOLE, TraceKey, VariableInfo

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gradient_values import add_up, clip_norm, map_values, scale, to_array
 from swept import swept
 from training_simulator import (
     BIAS,
@@ -15,12 +16,7 @@ from training_simulator import (
     Fault,
     Setup,
     Simulation,
-    add_up,
-    clip_norm,
-    map_values,
     observe,
-    scale,
-    to_array,
 )
 from wrong_steps import each
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from planted_case import check_passed
+from simulated_rule import Rule
 from swept import swept
-from training_simulator import HEAD, KERNEL, TRAINED, Fault, Rule, observe
+from training_simulator import HEAD, KERNEL, TRAINED, Fault, observe
 
 from distbench.diagnose.judge import judge
 

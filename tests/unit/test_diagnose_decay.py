@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gradient_values import add_up
+from simulated_rule import Rule
 from swept import swept
-from training_simulator import (
-    TRAINED,
-    Fault,
-    Rule,
-    Setup,
-    Simulation,
-    add_up,
-    observe,
-)
+from training_simulator import TRAINED, Fault, Setup, Simulation, observe
 from wrong_steps import add_state, add_to_each
 
 from distbench.diagnose.judge import judge

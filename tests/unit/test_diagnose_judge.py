@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gradient_values import add_up, add_values, scale, to_array
 from judged_runs import (
     MEAN,
     UNUSUAL_IDS,
@@ -14,21 +15,17 @@ from judged_runs import (
     check_no_false_alarm,
     check_unusual_passes,
 )
+from simulated_rule import Rule
 from training_simulator import (
     BIAS,
     KERNEL,
     TABLE,
     TRAINED,
     Fault,
-    Rule,
     Setup,
     Simulation,
-    add_up,
-    add_values,
     observe,
     reduce_with,
-    scale,
-    to_array,
 )
 
 from distbench.diagnose.judge import judge

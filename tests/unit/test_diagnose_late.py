@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from training_simulator import Fault, observe, scale
+from gradient_values import scale
+from training_simulator import Fault, observe
 
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from training_simulator import Fault, observe, to_array
+from gradient_values import to_array
+from training_simulator import Fault, observe
 from wrong_steps import reduce_with
 
 from distbench.diagnose.judge import judge

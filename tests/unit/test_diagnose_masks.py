@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gradient_values import add_up, clip_norm
 from sum_pairs import make_sum_pair
-from training_simulator import Fault, add_up, clip_norm, observe
+from training_simulator import Fault, observe
 from wrong_steps import each, feed_back
 
 from distbench.diagnose.context import Context

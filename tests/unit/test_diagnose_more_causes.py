@@ -6,26 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted_case import (
-    ADAM,
-    MOMENTUM,
-    Case,
-    check_named,
-    run_case,
-)
+from gradient_values import add_up, clip_norm, map_values, scale, to_array
+from planted_case import ADAM, MOMENTUM, Case, check_named, run_case
 from swept import swept
-from training_simulator import (
-    KERNEL,
-    TRAINED,
-    Fault,
-    add_up,
-    clip_norm,
-    map_values,
-    observe,
-    reduce_with,
-    scale,
-    to_array,
-)
+from training_simulator import KERNEL, TRAINED, Fault, observe, reduce_with
 from wrong_steps import each, of
 
 from distbench.diagnose.judge import judge

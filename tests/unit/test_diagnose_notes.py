@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from grouped_losses import mean_squares, sum_squares
 from grouped_training import LAST, Simulator, by_first_share
-from training_simulator import Rule, observe
+from simulated_rule import Rule
+from training_simulator import observe
 
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence

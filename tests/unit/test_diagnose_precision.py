@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planted_case import (
-    check_passed,
-)
-from training_simulator import (
-    KERNEL,
-    Fault,
-    Rule,
-    observe,
-    scale,
-    to_array,
-)
+from gradient_values import scale, to_array
+from planted_case import check_passed
+from simulated_rule import Rule
+from training_simulator import KERNEL, Fault, observe
 from wrong_steps import round_bf16
 
 from distbench.diagnose.hypotheses.precision import is_representable

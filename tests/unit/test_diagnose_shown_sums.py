@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gradient_values import clip_norm, map_values, to_array
 from hidden_sums import WAYS, feed, hide_sums
-from training_simulator import Fault, Rule, clip_norm, map_values, observe, to_array
+from simulated_rule import Rule
+from training_simulator import Fault, observe
 from wrong_steps import each
 
 from distbench.diagnose.judge import judge

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from training_simulator import TRAINED, Fault, Rule, observe, scale, to_array
+from gradient_values import scale, to_array
+from simulated_rule import Rule
+from training_simulator import TRAINED, Fault, observe
 
 from distbench.diagnose.judge import judge
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gradient_values import to_array
 from planted_case import check_passed
+from simulated_rule import Rule
 from swept import swept
-from training_simulator import KERNEL, Fault, Rule, observe, to_array
+from training_simulator import KERNEL, Fault, observe
 
 from distbench.diagnose.judge import judge
 from distbench.trace import TraceKey

@@ -5,19 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from planted_case import (
-    MOMENTUM,
-)
+from gradient_values import scale, to_array
+from planted_case import MOMENTUM
+from simulated_rule import Rule
 from swept import swept
-from training_simulator import (
-    HEAD,
-    TRAINED,
-    Fault,
-    Rule,
-    observe,
-    scale,
-    to_array,
-)
+from training_simulator import HEAD, TRAINED, Fault, observe
 from wrong_steps import add_state
 
 from distbench.diagnose.judge import judge

@@ -8,18 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training_simulator import (
-    BIAS,
-    HEAD,
-    KERNEL,
-    TABLE,
-    Fault,
-    add_up,
-    add_values,
-    clip_norm,
-    observe,
-    scale,
-)
+from gradient_values import add_up, add_values, clip_norm, scale
+from training_simulator import BIAS, HEAD, KERNEL, TABLE, Fault, observe
 
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training_simulator import HEAD, Fault, map_values, observe
+from gradient_values import map_values
+from training_simulator import HEAD, Fault, observe
 
 from distbench.compare.comparison import Comparison, compare_evidence
 from distbench.compare.noise import measure_noise

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from training_simulator import KERNEL, Fault, Rule, observe, to_array
+from gradient_values import to_array
+from simulated_rule import Rule
+from training_simulator import KERNEL, Fault, observe
 
 from distbench.diagnose.judge import judge
 from distbench.verdict import Status

@@ -6,7 +6,9 @@ import json
 import math
 
 import pytest
-from training_simulator import Fault, Rule, add_values, observe, reduce_with, scale
+from gradient_values import add_values, scale
+from simulated_rule import Rule
+from training_simulator import Fault, observe, reduce_with
 from verdict_samples import make_finding, make_run, make_verdict
 
 from distbench.diagnose.judge import judge

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gradient_values import to_array
 from swept import swept
-from training_simulator import KERNEL, Fault, observe, to_array
+from training_simulator import KERNEL, Fault, observe
 
 from distbench.diagnose.judge import judge
 from distbench.trace import WHOLE

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from training_simulator import KERNEL, observe, to_array
+from gradient_values import to_array
+from training_simulator import KERNEL, observe
 
 from distbench.compare.noise import measure_noise
 from distbench.trace import WHOLE, TraceKey

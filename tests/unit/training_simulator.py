@@ -9,11 +9,13 @@ another order differ by rounding as they do on a cluster.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 import numpy as np
+from gradient_values import Gradients, add_up, scale, to_array
+from simulated_rule import Rule, State
 
 from distbench.evidence import Evidence, Tier
 from distbench.split import shard_slices, split_unevenly
@@ -29,84 +31,6 @@ from distbench.trace import (
 
 KERNEL, BIAS, TABLE, HEAD = "dense/kernel", "dense/bias", "embedding/table", "head/gain"
 TRAINED = (KERNEL, BIAS, TABLE, HEAD)
-State = dict[str, np.ndarray]
-Gradients = dict[str, Value]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """An optimizer: how gradients become a step.
-
-    Attributes:
-        decay: Share of the variable before the step that is taken off, over the rate.
-        shrink: Share of what the step left that is taken off after it.
-        constraint: What becomes of a variable after its step, by its path.
-        statistic: What `running` keeps an average of, made of all gradients.
-    """
-
-    name: str = "sgd"
-    rate: float = 0.125
-    decay: float = 0.0
-    shrink: float = 0.0
-    beta: float = 0.5
-    clip: float | None = None
-    statistic: Callable[[Gradients], Any] | None = None
-    constraint: Callable[[str, np.ndarray], np.ndarray] = lambda path, value: value
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return {
-            "sgd": (),
-            "sign": (),
-            "momentum": ("momentum",),
-            "adam": ("m", "v"),
-            "adagrad": ("sum",),
-            "ema": ("momentum", "average"),
-        }[self.name]
-
-    def transform(self, gradients: Gradients) -> Gradients:
-        if self.clip is None:
-            return dict(gradients)
-        return {k: clip_norm(v, self.clip) for k, v in gradients.items()}
-
-    def update(self, state: State, gradients: Gradients) -> State:
-        new = dict(state)
-        for path, value in gradients.items():
-            theta = state[path]
-            t = theta.dtype.type
-            g = to_array(value).astype(theta.dtype)
-            if self.name in ("momentum", "ema"):
-                new[f"momentum/{path}"] = t(self.beta) * state[f"momentum/{path}"] + g
-                step = new[f"momentum/{path}"]
-            elif self.name == "adam":
-                m, v = state[f"m/{path}"], state[f"v/{path}"]
-                m = t(0.75) * m + t(0.25) * g
-                v = t(0.9) * v + t(0.1) * g * g
-                new[f"m/{path}"], new[f"v/{path}"] = m, v
-                step = m / (np.sqrt(v) + t(1e-3))
-            elif self.name == "adagrad":
-                new[f"sum/{path}"] = state[f"sum/{path}"] + g * g
-                step = g / (np.sqrt(new[f"sum/{path}"]) + t(1e-3))
-            elif self.name == "sign":
-                step = np.sign(g)
-            else:
-                step = g
-            kept = theta * t(1 - self.rate * self.decay) if self.decay else theta
-            new[path] = (kept - t(self.rate) * step).astype(theta.dtype)
-            if self.shrink:
-                new[path] = new[path] * t(1 - self.shrink)
-            new[path] = self.constraint(path, new[path])
-            if self.name == "ema":
-                old = state[f"average/{path}"]
-                new[f"average/{path}"] = t(0.75) * old + t(0.25) * new[path]
-        if self.statistic is not None:
-            new["running"] = self.average(state["running"], self.statistic(gradients))
-        new["iterations"] = state["iterations"] + 1
-        return new
-
-    def average(self, old: np.ndarray, taken: Any) -> np.ndarray:
-        """What `running` becomes."""
-        return (0.75 * old + 0.25 * np.asarray(taken)).astype(old.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -506,48 +430,6 @@ class Run:
     locals: Sequence[Gradients]
     replica: int
     step: int
-
-
-def to_array(value: Value) -> np.ndarray:
-    if isinstance(value, SparseRows):
-        dense = np.zeros(value.shape, value.values.dtype)
-        np.add.at(dense, value.indices, value.values)
-        return dense
-    return value
-
-
-def scale(value: Value, factor: float) -> Any:
-    if isinstance(value, SparseRows):
-        return replace(value, values=scale(value.values, factor))
-    return (value * value.dtype.type(factor)).astype(value.dtype)
-
-
-def clip_norm(value: Value, norm: float) -> Any:
-    size = float(np.linalg.norm(to_array(value).astype(np.float64)))
-    return scale(value, norm / size) if size > norm else value
-
-
-def map_values(value: Value, change: Callable[[np.ndarray], np.ndarray]) -> Any:
-    if isinstance(value, SparseRows):
-        return replace(value, values=change(value.values).astype(value.values.dtype))
-    return change(value).astype(value.dtype)
-
-
-def add_values(values: Sequence[Value]) -> Any:
-    if all(isinstance(v, SparseRows) for v in values):
-        return SparseRows(
-            indices=np.concatenate([v.indices for v in values]),
-            values=np.concatenate([v.values for v in values]),
-            shape=values[0].shape,
-        )
-    total = to_array(values[0])
-    for value in values[1:]:
-        total = (total + to_array(value)).astype(total.dtype)
-    return total
-
-
-def add_up(gradients: Sequence[Gradients]) -> Gradients:
-    return {k: add_values([g[k] for g in gradients]) for k in gradients[0]}
 
 
 def reduce_with(combine: Callable[[list[Value]], Value]) -> Callable[..., Any]:

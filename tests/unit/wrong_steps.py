@@ -5,19 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from training_simulator import (
-    BIAS,
-    HEAD,
-    TRAINED,
-    Setup,
-    Simulation,
-    add_up,
-    add_values,
-    map_values,
-    reduce_with,
-    scale,
-    to_array,
-)
+from gradient_values import add_up, add_values, map_values, scale, to_array
+from training_simulator import BIAS, HEAD, TRAINED, Setup, Simulation, reduce_with
 
 from distbench.trace import SparseRows
 

@@ -1,0 +1,55 @@
+"""Arithmetic on recorded gradients, dense ones and slices alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from distbench.trace import SparseRows, Value
+
+Gradients = dict[str, Value]
+
+
+def to_array(value: Value) -> np.ndarray:
+    if isinstance(value, SparseRows):
+        dense = np.zeros(value.shape, value.values.dtype)
+        np.add.at(dense, value.indices, value.values)
+        return dense
+    return value
+
+
+def scale(value: Value, factor: float) -> Any:
+    if isinstance(value, SparseRows):
+        return replace(value, values=scale(value.values, factor))
+    return (value * value.dtype.type(factor)).astype(value.dtype)
+
+
+def clip_norm(value: Value, norm: float) -> Any:
+    size = float(np.linalg.norm(to_array(value).astype(np.float64)))
+    return scale(value, norm / size) if size > norm else value
+
+
+def map_values(value: Value, change: Callable[[np.ndarray], np.ndarray]) -> Any:
+    if isinstance(value, SparseRows):
+        return replace(value, values=change(value.values).astype(value.values.dtype))
+    return change(value).astype(value.dtype)
+
+
+def add_values(values: Sequence[Value]) -> Any:
+    if all(isinstance(v, SparseRows) for v in values):
+        return SparseRows(
+            indices=np.concatenate([v.indices for v in values]),
+            values=np.concatenate([v.values for v in values]),
+            shape=values[0].shape,
+        )
+    total = to_array(values[0])
+    for value in values[1:]:
+        total = (total + to_array(value)).astype(total.dtype)
+    return total
+
+
+def add_up(gradients: Sequence[Gradients]) -> Gradients:
+    return {k: add_values([g[k] for g in gradients]) for k in gradients[0]}
