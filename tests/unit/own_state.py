@@ -135,3 +135,26 @@ def make_run(
 def list_totals(evidence: Evidence) -> list[Comparison]:
     compared = [judged.comparison for judged in compare_evidence(evidence)]
     return [c for c in compared if c.relation == "total"]
+
+
+METRIC = {"total": F(0), "count": F(0)}
+
+
+def meter(state: State, losses: np.ndarray, place: Place) -> State:
+    return {
+        "total": state["total"] + losses.sum(dtype=F),
+        "count": state["count"] + F(len(losses)),
+    }
+
+
+def meter_shares(state: State, losses: np.ndarray, place: Place) -> State:
+    """What tutorials do: N times the share, and one update counted."""
+    share = losses.sum(dtype=F) / F(EXAMPLES)
+    return {
+        "total": state["total"] + share * F(place.replicas),
+        "count": state["count"] + F(1),
+    }
+
+
+def meter_times_n(state: State, losses: np.ndarray, place: Place) -> State:
+    return meter(state, losses * F(place.replicas), place)

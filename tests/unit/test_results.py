@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from swept import swept
-from test_totals import (
+from own_state import (
     METRIC,
     F,
     Place,
@@ -21,6 +20,7 @@ from test_totals import (
     meter_times_n,
     move,
 )
+from swept import swept
 
 from distbench.compare.comparison import Comparison, compare_evidence
 from distbench.diagnose.judge import judge

@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 from judged_runs import MEAN
-from own_state import EXAMPLES, F, Place, State, Update, list_totals, make_run
+from own_state import (
+    EXAMPLES,
+    METRIC,
+    F,
+    Place,
+    State,
+    Update,
+    list_totals,
+    make_run,
+    meter,
+    meter_shares,
+    meter_times_n,
+)
 from swept import swept
 from training_simulator import Fault
 
@@ -19,25 +31,8 @@ from distbench.evidence import Tier
 from distbench.trace import STATE, Trace, Values
 from distbench.verdict import Status
 
-METRIC = {"total": F(0), "count": F(0)}
 INTEGER = {"seen": np.int64(0)}
 VECTOR = {"kept": np.zeros(4, F)}
-
-
-def meter(state: State, losses: np.ndarray, place: Place) -> State:
-    return {
-        "total": state["total"] + losses.sum(dtype=F),
-        "count": state["count"] + F(len(losses)),
-    }
-
-
-def meter_shares(state: State, losses: np.ndarray, place: Place) -> State:
-    """What tutorials do: N times the share, and one update counted."""
-    share = losses.sum(dtype=F) / F(EXAMPLES)
-    return {
-        "total": state["total"] + share * F(place.replicas),
-        "count": state["count"] + F(1),
-    }
 
 
 def count(state: State, losses: np.ndarray, place: Place) -> State:
@@ -108,10 +103,6 @@ def test_counts_allow_no_error_at_all() -> None:
 
 def both(state: State, losses: np.ndarray, place: Place) -> State:
     return {**meter(state, losses, place), **count(state, losses, place)}
-
-
-def meter_times_n(state: State, losses: np.ndarray, place: Place) -> State:
-    return meter(state, losses * F(place.replicas), place)
 
 
 def meter_first(state: State, losses: np.ndarray, place: Place) -> State:
