@@ -145,6 +145,15 @@ class MomentsOfClippedElements(AdamByHand):
         )
 
 
+@fault("hyperparameter-differs", "variable", TRAINED, like="horovod/horovod#2654")
+class EpsilonTimesReplicas(AdamByHand):
+    """What an Adam by hand adds below the fraction follows the number of replicas."""
+
+    @property
+    def epsilon(self):
+        return 0.01 * count_replicas()
+
+
 @fault("slot-from-local-gradient", "slot", _MOMENTS, like="deepspeedai/DeepSpeed#490")
 class FirstMomentsOfOwnGradients(AdamByHand):
     """The first moments take the replica's own gradient, the second ones the sum."""

@@ -204,6 +204,8 @@ class MomentumByHand(ByHand):
 class AdamByHand(ByHand):
     """The user keeps two moments of the gradient, and divides by one of them."""
 
+    epsilon = 1e-3
+
     def build(self, strategy: Any) -> None:
         """Make the model, and two moments for each of its variables."""
         super().build(strategy)
@@ -227,7 +229,7 @@ class AdamByHand(ByHand):
             moment, square = self.moments[place], self.squares[place]
             update(moment, self.move, self.take_first(own[place], total[place]))
             update(square, self.move, self.take_second(own[place], total[place]))
-            step = tf.identity(moment) / (tf.sqrt(tf.identity(square)) + 1e-3)
+            step = tf.identity(moment) / (tf.sqrt(tf.identity(square)) + self.epsilon)
             self.update(variable, step)
 
     def reduce_all(self, gradients: list[Any]) -> list[Any]:
