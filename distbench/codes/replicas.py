@@ -5,11 +5,12 @@ from distbench.codes.code import Code
 CODES = (
     Code(
         name="replicas-diverged",
-        phases=("variable",),
+        phases=("reduced_gradient", "variable"),
         signature="a variable is not bitwise equal over the replicas",
         meaning=(
-            "Copies of a variable that must be equal differ although every earlier "
-            "phase is equal over the replicas. Each step makes them differ more."
+            "Copies of a variable that must be equal differ, and each step makes them "
+            "differ more. Named is the first phase that does: the update, or sums of "
+            "gradients that are equal up to rounding or a draw, and not bit by bit."
         ),
         mathematics=(
             "expected: θ_r = θ_0 for every replica r, bit by bit\nobserved: θ_r ≠ θ_0"
@@ -24,8 +25,9 @@ CODES = (
         ),
         confirm="Compare the variable over the replicas after each step.",
         fix=(
-            "Find what differs by replica in the update: random numbers, the rank, "
-            "Python state, a branch on local data. Derive it from equal values."
+            "Find what differs by replica in the update or the sum: random numbers, "
+            "the rank, Python state, a branch on local data, an order. Derive it from "
+            "equal values, and add up in one order on all."
         ),
     ),
     Code(

@@ -36,6 +36,18 @@ def are_same(left: Value, right: Value) -> bool:
     return are_equal(densify(left), densify(right))
 
 
+def are_recorded_alike(left: Value, right: Value) -> bool:
+    """Whether two values hold the same numbers, and slices in the same order too.
+
+    In another order they may add up to other bits.
+    """
+    if isinstance(left, SparseRows) and isinstance(right, SparseRows):
+        return bool(np.array_equal(left.indices, right.indices)) and are_equal(
+            left.values, right.values
+        )
+    return are_same(left, right)
+
+
 def have_equal_rows(rows: npt.NDArray[np.int64] | None, others: Array | None) -> bool:
     """Whether both are dense, or have the same rows in the same order."""
     if rows is None or others is None:

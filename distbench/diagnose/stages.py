@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.comparison import Judged
+from distbench.compare.copies import are_recorded_alike
 from distbench.compare.led import find_unled
 from distbench.compare.pair import TOLD
 from distbench.diagnose.causes import explain_cases
@@ -27,7 +28,7 @@ from distbench.diagnose.names import name_replicas
 from distbench.diagnose.rank import ALL
 from distbench.diagnose.totals import explain_results, explain_totals
 from distbench.evidence import Evidence
-from distbench.trace import GRADIENTS, INITIAL, PHASES, Phase, VariableInfo
+from distbench.trace import GRADIENTS, INITIAL, PHASES, Phase, Value, VariableInfo
 from distbench.verdict import Finding
 
 SCALING = ("loss-not-scaled", "loss-scaled-twice", "mean-of-means")
@@ -352,6 +353,19 @@ def _explain_apart(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
         else:
             rest.append(link)
     words = "replicas that are meant to hold the same value differ"
+    trained = [*slots, *rest]
+    if trained and all(_has_sums_apart(evidence, link) for link in trained):
+        context = make_context(evidence, chain, "reduced_gradient", trained)
+        explained = Explained(
+            code="replicas-diverged",
+            detail="the replicas' sums of the gradients differ by a rounding, as where "
+            "each adds up in an order of its own, so their state goes apart",
+            confidence=1.0,
+            cases=context.cases,
+            phase="reduced_gradient",
+        )
+        yield from _report(context, (explained,), trained)
+        return
     for code, links in (
         ("slot-not-synchronized", slots),
         ("replicas-diverged", rest),
@@ -369,3 +383,16 @@ def _explain_apart(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
             )
             yield from _report(context, (explained,), links)
             return
+
+
+def _has_sums_apart(evidence: Evidence, link: Judged) -> bool:
+    """Whether the replicas updated what is apart with sums that were so before."""
+    c, observed = link.comparison, evidence.observed
+    info = {v.path: v for v in observed.variables}.get(c.variable)
+    owner = c.variable if info is None else info.owner
+    found = observed.select(step=c.step, phase="reduced_gradient", variable=owner)
+    first: dict[int, Value] = {}
+    return any(
+        not are_recorded_alike(first.setdefault(key.call, value), value)
+        for key, value in found
+    )

@@ -14,7 +14,14 @@ from distbench.samples.program import (
     OwnReduction,
     Program,
 )
-from distbench.samples.replicas import all_reduce, clear_last, count_replicas, is_last
+from distbench.samples.replicas import (
+    all_reduce,
+    clear_last,
+    count_replicas,
+    find_replica,
+    gather,
+    is_last,
+)
 
 EMBEDDING = ("table", "kernel", "bias")
 """The variables of the bench's workload for optimizers."""
@@ -330,3 +337,25 @@ class OverflowOfTheLargest(OwnReduction):
         scale = 2.0 ** tf.math.ceil(tf.math.log(65504.0 / largest) / tf.math.log(2.0))
         half = [tf.cast(tf.convert_to_tensor(g) * scale, tf.float16) for g in gradients]
         return [tf.cast(total, tf.float32) / scale for total in super().reduce(half)]
+
+
+@fault(
+    "replicas-diverged",
+    "reduced_gradient",
+    TRAINED,
+    like="tensorflow/tensorflow#58433",
+    clusters=("mirrored:3", "mwms:3"),
+)
+class AddedInOwnOrder(OwnReduction):
+    """Each replica has all gradients, and begins to add them up with its own."""
+
+    def reduce(self, gradients):
+        first, totals = find_replica(), []
+        for gradient in gradients:
+            stacked = gather(tf.convert_to_tensor(gradient)[None])
+            every = tf.unstack(stacked, num=count_replicas())
+            total = every[first]
+            for other in [*every[first + 1 :], *every[:first]]:
+                total = total + other
+            totals.append(total)
+        return totals

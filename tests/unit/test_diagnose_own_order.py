@@ -1,0 +1,38 @@
+"""Replicas that add up the same gradients in orders of their own."""
+
+from __future__ import annotations
+
+import pytest
+from training_simulator import TRAINED, Fault, Rule, add_up, observe
+
+from distbench.diagnose.judge import judge
+
+
+def add_in_turn(locals_, step):
+    return [add_up([*locals_[r:], *locals_[:r]]) for r in range(len(locals_))]
+
+
+@pytest.mark.parametrize("rule", [Rule(), Rule(name="adam")], ids=lambda r: r.name)
+def test_it_is_the_sums_that_differ_and_no_slot_is_blamed(rule):
+    evidence = observe(Fault(reduce=add_in_turn), replicas=3, rule=rule, steps=4)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("replicas-diverged", "reduced_gradient")
+    assert set(finding.variables) <= set(TRAINED)
+    assert "in an order of its own" in finding.explanation
+
+
+def test_slots_that_differ_by_themselves_are_named():
+    def update(new, old, gradients, run):
+        if run.replica == 1:
+            return {k: v * (1 + 2.0**-23) if "m/" in k else v for k, v in new.items()}
+        return new
+
+    evidence = observe(Fault(update=update), replicas=3, rule=Rule(name="adam"))
+    assert judge(evidence).findings[0].phase == "slot"
+
+
+def test_an_order_that_all_share_passes():
+    def add_backwards(locals_, step):
+        return [add_up(locals_[::-1])] * len(locals_)
+
+    assert not judge(observe(Fault(reduce=add_backwards), replicas=3)).findings
