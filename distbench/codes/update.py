@@ -85,7 +85,7 @@ CODES = (
     ),
     Code(
         name="momentum-repeated",
-        phases=("variable",),
+        phases=("slot", "variable"),
         signature="the momentum was applied k times",
         meaning=(
             "The velocity is advanced or applied several times in one step, so old "

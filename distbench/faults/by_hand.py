@@ -58,6 +58,14 @@ class MomentumForEachReplica(MomentumByHand):
             copy.assign(self.beta * copy + gradient / count)
 
 
+@fault("momentum-repeated", "slot", _BUFFERS, like="keras-team/keras#20541")
+class MomentumSummedOverReplicas(MomentumByHand):
+    """Each replica adds its gradient to the old momentum, and all of that is summed."""
+
+    def move(self, copy, gradient):
+        copy.assign(count_replicas() * self.beta * copy + gradient)
+
+
 @fault(
     "replica-dropped",
     "variable",

@@ -1,8 +1,8 @@
-"""How many times its gradient a slot takes, whatever becomes of rows without one."""
+"""How much of its gradient and of its old value a slot takes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -39,3 +39,24 @@ def test_a_factor_is_told_where_rows_without_gradients_stay(factor):
     assert len(finding.variables) == len(TRAINED)
     assert finding.ratio == pytest.approx(factor, rel=1e-5)
     assert f"takes {factor:g} times the gradient" in finding.explanation
+
+
+@pytest.mark.parametrize(
+    ("times", "code", "words"),
+    [
+        (3, "momentum-repeated", "3 times as much: N = 3, as where each replica adds"),
+        (2, "momentum-repeated", "weighs its old value 2 times as much"),
+        (0.5, "hyperparameter-differs", "weighs its old value 0.5 times as much"),
+    ],
+    ids=["as-many-as-replicas", "twice", "half"],
+)
+def test_an_old_value_that_weighs_more_is_told(times, code, words):
+    rule = Rule(name="momentum", beta=0.4)
+
+    def update(new, old, gradients, run):
+        return replace(rule, beta=0.4 * times).update(old, gradients)
+
+    evidence = observe(Fault(update=update), rule=rule, steps=3, replicas=3)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase, finding.step) == (code, "slot", 1)
+    assert words in finding.explanation

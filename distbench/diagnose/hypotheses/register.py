@@ -110,6 +110,7 @@ CAUSES: tuple[Explain, ...] = (
     denominator.explain_by_denominator,
     slot_rule.explain_by_late_gradient,
     slot_rule.explain_by_fed_factor,
+    slot_rule.explain_by_old_value,
     slot_rule.explain_by_memory,
     slot_rule.explain_by_taken_factor,
     ranks.explain_by_ranks,

@@ -29,6 +29,48 @@ _NONE = 1e-6
 """A fitted share that is no larger is what rounding leaves of 0."""
 
 
+def explain_by_old_value(context: Context) -> Iterator[Hypothesis]:
+    """The rule weighs the slot's old value k times as much, and the gradient right.
+
+    With expected = β · before + b · g^p the error is (k - 1) β · before. All kinds of
+    slots have to show the same k.
+    """
+    if context.phase != "slot" or are_some(context):
+        return
+    for power in (1, 2):
+        predicted: dict[int, Array] = {}
+        ratios: list[float] = []
+        for pairs in _group_by_gradient(context, power, by_step=False).values():
+            errors = [replace(row, features=row.features[:1]) for row, _ in pairs]
+            due = [_keep_fed(row, expected) for row, expected in pairs]
+            more, right = fit_weights(errors), fit_weights(due)
+            if more is None or right is None or right[0] == 0:
+                continue
+            if leaves_nothing(errors, more) and leaves_nothing(due, right):
+                ratios.append(1 + float(more[0] / right[0]))
+                for number, value in predict_rows(errors, more).items():
+                    predicted[number] = context.cases[number].expected + value
+        if ratios and np.ptp(ratios) <= _SAME * max(map(abs, ratios)):
+            yield _name_old_value(context, predicted, float(np.median(ratios)))
+
+
+def _name_old_value(
+    context: Context, predicted: Mapping[int, Array], ratio: float
+) -> Hypothesis:
+    """A whole multiple of the old value is one that was added so often."""
+    times = round(ratio)
+    is_whole = times > 1 and abs(ratio - times) <= _SAME * times
+    words = ""
+    if is_whole and times == context.replicas:
+        words = f": N = {times}, as where each replica adds its own copy to the sum"
+    return Hypothesis(
+        code="momentum-repeated" if is_whole else "hyperparameter-differs",
+        predicted=predicted,
+        detail="the slot's rule takes the gradient as it should, and weighs its old "
+        f"value {ratio:.6g} times as much{words}",
+    )
+
+
 def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
     """Another β or another factor of the gradient in the slot's rule."""
     if context.phase != "slot":
