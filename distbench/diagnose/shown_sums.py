@@ -19,7 +19,7 @@ from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_norm, measure_size
 from distbench.diagnose.context import Context, take_rows
 from distbench.diagnose.fit import add_weighted
-from distbench.trace import Trace, TraceKey, Value
+from distbench.trace import Trace, TraceKey, Values
 
 _ROUNDINGS = 8
 """So many units in its last place may a state and its parts lie off."""
@@ -167,8 +167,8 @@ def _make_context(
 ) -> Context:
     evidence = context.evidence
     cases = tuple(one.read(rate) for one, rate in zip(shown, rates, strict=True))
-    seen: dict[TraceKey, Value] = dict(evidence.observed.values)
-    handed: dict[TraceKey, Value] = {}
+    seen = Values(evidence.observed.values)
+    handed: Values[TraceKey] = Values()
     for one, case, rate in zip(shown, cases, rates, strict=True):
         seen[case.key] = case.observed
         for replica, value in enumerate(one.handed):
@@ -201,11 +201,11 @@ def _find_owner(context: Context, case: Pair, fed: _Fed) -> str:
     if info is not None and context.find_terms_of(case, info.owner):
         return info.owner
     best, owner = 0.0, ""
+    moves = _find_moves(case, fed)
     for other in context.infos.values():
         terms = context.find_terms_of(case, other.path)
         if not terms or terms[0].shape != case.observed.shape:
             continue
-        moves = _find_moves(case, fed)
         sums = [add_weighted(weights, terms) for weights, _ in fed.sums]
         along = sum(abs(float(np.sum(m * x))) for m, x in zip(moves, sums, strict=True))
         size = sum(
