@@ -2,124 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import signal
-import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from launch_support import FIRST, SECOND, TIMEOUT_S
+from scripted_group import COMPLAINT, Maker, ScriptedProcess, open_scripted, tick
 
-from distbench.cluster import Task
-from distbench.launch import blame, events
-from distbench.launch import watch as watch_module
-from distbench.launch.blame import Member
-from distbench.launch.channel import BenchChannel, Message
+from distbench.launch.channel import Message
 from distbench.launch.failure import TaskFailedError, read_tail, trim_stacks
-from distbench.launch.group import Group
-from distbench.launch.process import ExitStatus, TaskProcess
-from distbench.launch.watch import Look, Watch
-
-Maker = Callable[..., Group]
-
-
-class ScriptedProcess(TaskProcess):
-    """Ends when the script says so; its channel's other end is the script's."""
-
-    def __init__(self, *history: ExitStatus | None, pid: int = -1) -> None:
-        self.pid = pid
-        self.history = list(history)
-        self.signals: list[signal.Signals] = []
-        self.ours, self.theirs = socket.socketpair()
-        self.hear: Callable[[Message], None] = lambda _: None
-
-    def poll(self) -> ExitStatus | None:
-        now = self.history.pop(0) if len(self.history) > 1 else self.history[0]
-        if self.history[0] is not None:
-            self.theirs.close()  # EOF tells the loop to look again
-        return now
-
-    def send_signal(self, number: signal.Signals) -> None:
-        if number == signal.SIGKILL:
-            self.signal_group(number)
-        else:
-            self.signals.append(number)
-
-    def signal_group(self, number: signal.Signals) -> None:
-        if self.poll() is None:
-            self.signals.append(number)
-            self.history = [ExitStatus(signal=number)]
-            self.theirs.close()
-
-    def end_when_asked(self) -> None:
-        self.asked = json.loads(self.theirs.recv(1000))
-        self.history = [ExitStatus(code=0)]
-        self.theirs.close()
-
-    def say(self, **message: Any) -> None:
-        self.theirs.sendall(json.dumps(message).encode() + b"\n")
-
-
-class ScriptedChannel(BenchChannel):
-    """Lets a task answer at once what it is sent."""
-
-    def __init__(self, process: ScriptedProcess) -> None:
-        super().__init__(process.ours)
-        self._process = process
-
-    def send(self, message: Message, *, timeout_s: float) -> bool:
-        self._process.hear(message)
-        return super().send(message, timeout_s=timeout_s)
-
-
-def tick(seconds: float) -> Callable[[], float]:
-    """A clock that goes on by so much whenever it is asked."""
-    return itertools.count(0.0, seconds).__next__
+from distbench.launch.process import ExitStatus
 
 
 @pytest.fixture
 def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
-    monkeypatch.setattr(blame, "_STACKS_S", 0.0)
-    processes: list[ScriptedProcess] = []
-
-    def make(*scripted: ScriptedProcess, **options: Any) -> Group:
-        processes.extend(scripted)
-        members = [
-            Member(
-                task=Task(role="worker", index=index),
-                channel=ScriptedChannel(process),
-                process=process,
-                log=tmp_path / "log",
-                stacks=tmp_path / "stacks",
-                notes=tmp_path / f"notes-{index}",
-            )
-            for index, process in enumerate(scripted)
-        ]
-        clock = options.get("clock", time.monotonic)
-        if "clock" in options:
-            # Its time passes by being asked for, and not while the loop waits.
-            monkeypatch.setattr(events, "LOOK_S", 0.0)
-        script = {"look": lambda pid: None, "room_bytes": 1, **options.pop("watch", {})}
-        watch = Watch(clock=clock, **script)
-        return Group("scripted", members, watch=watch, **options)
-
-    yield make
-    for process in processes:
-        process.theirs.close()
-
-
-_COMPLAINT = {
-    "event": "failed",
-    "exception": "UnavailableError",
-    "message": "peer lost",
-    "traceback": "",
-    "kind": "bench",
-}
+    with open_scripted(tmp_path, monkeypatch) as make:
+        yield make
 
 
 def test_what_came_while_the_bench_stood_still_came_in_time(
@@ -144,7 +45,7 @@ def test_a_death_that_comes_in_after_the_complaint_is_the_cause(
 ) -> None:
     complains = ScriptedProcess(None)
     dies = ScriptedProcess(None, ExitStatus(signal=signal.SIGSEGV))
-    complains.say(**_COMPLAINT)
+    complains.say(**COMPLAINT)
     group = make_scripted(complains, dies)
     with pytest.raises(TaskFailedError, match=r"worker-1 .* killed by SIGSEGV"):
         group.call("train", {}, timeout_s=TIMEOUT_S)
@@ -154,7 +55,7 @@ def test_the_first_of_several_exceptions_is_the_cause(
     make_scripted: Maker,
 ) -> None:
     first, second = ScriptedProcess(None), ScriptedProcess(None)
-    second.say(**_COMPLAINT)
+    second.say(**COMPLAINT)
     group = make_scripted(first, second, clock=tick(0.1))
     with pytest.raises(TaskFailedError, match=r"worker-1 .* UnavailableError"):
         group.call("train", {}, timeout_s=TIMEOUT_S)
@@ -173,7 +74,7 @@ def test_of_those_that_raise_alike_the_first_in_order_is_named(
                 self.has_raised = True
             return super().poll()
 
-    alike = {**_COMPLAINT, "exception": "KeyError", "step": 2, "phase": "slot"}
+    alike = {**COMPLAINT, "exception": "KeyError", "step": 2, "phase": "slot"}
     slow, quick = Slow(None), ScriptedProcess(None)
     quick.say(**alike)
     group = make_scripted(slow, quick)
@@ -186,8 +87,8 @@ def test_who_lost_a_peer_is_a_bystander_of_who_raised_later(
     make_scripted: Maker,
 ) -> None:
     bystander, cause = ScriptedProcess(None), ScriptedProcess(None)
-    bystander.say(**{**_COMPLAINT, "kind": "peer", "traceback": "in its sum"})
-    cause.say(**{**_COMPLAINT, "exception": "KeyError", "kind": "subject"})
+    bystander.say(**{**COMPLAINT, "kind": "peer", "traceback": "in its sum"})
+    cause.say(**{**COMPLAINT, "exception": "KeyError", "kind": "subject"})
     group = make_scripted(bystander, cause)
     with pytest.raises(TaskFailedError, match=r"worker-1 .* KeyError") as caught:
         group.call("train", {}, timeout_s=TIMEOUT_S)
@@ -203,7 +104,7 @@ def test_a_living_task_that_its_peers_cannot_reach_is_named(
 ) -> None:
     complaining = [ScriptedProcess(None) for _ in range(2)]
     for process in complaining:
-        process.say(**{**_COMPLAINT, "kind": "peer", "peer": "worker-2"})
+        process.say(**{**COMPLAINT, "kind": "peer", "peer": "worker-2"})
     everyone = (*complaining, ScriptedProcess(None))
     group = make_scripted(*everyone, clock=tick(0.1))
     words = "worker-2 .* could not be reached any more by worker-0, worker-1 "
@@ -214,107 +115,10 @@ def test_a_living_task_that_its_peers_cannot_reach_is_named(
 
 def test_a_peer_that_nobody_can_name_is_nobodys_fault(make_scripted: Maker) -> None:
     process = ScriptedProcess(None)
-    process.say(**{**_COMPLAINT, "kind": "peer"})
+    process.say(**{**COMPLAINT, "kind": "peer"})
     with pytest.raises(TaskFailedError, match=r"worker-0 .* UnavailableError") as error:
         make_scripted(process).call("train", {}, timeout_s=TIMEOUT_S)
     assert error.value.kind == "peer"
-
-
-def script_looks(**by_pid: list[Look]) -> dict[str, Any]:
-    """What each look at a process shows; the last one stays."""
-    scripts = {int(name.removeprefix("p")): looks for name, looks in by_pid.items()}
-
-    def look(pid: int) -> Look | None:
-        looks = scripts[pid]
-        return looks.pop(0) if len(looks) > 1 else looks[0]
-
-    return {"look": look}
-
-
-RUNS, STOPPED = (Look(stopped=stopped, memory_bytes=100) for stopped in (False, True))
-
-
-def test_a_task_that_stays_stopped_is_to_blame(make_scripted: Maker) -> None:
-    waits, stopped = ScriptedProcess(None, pid=1), ScriptedProcess(None, pid=2)
-    watch = script_looks(p1=[RUNS, STOPPED, RUNS], p2=[RUNS, STOPPED])
-    clock = tick(0.1)
-    group = make_scripted(waits, stopped, watch=watch, clock=clock)
-    with pytest.raises(TaskFailedError, match=r"worker-1 .* was stopped") as caught:
-        group.call("train", {}, timeout_s=1000.0)
-    assert (caught.value.kind, caught.value.task) == ("stopped", SECOND)
-    assert caught.value.others == {FIRST: "was still at work"}
-    # Two looks, and what the bench asks its clock meanwhile: no deadline was awaited.
-    assert clock() < 100.0
-
-
-def test_a_task_that_is_stopped_for_a_moment_is_left_alone(
-    make_scripted: Maker,
-) -> None:
-    process = ScriptedProcess(None, pid=1)
-    watch = script_looks(p1=[RUNS, STOPPED, RUNS, STOPPED, RUNS])
-    group = make_scripted(process, watch=watch, clock=tick(0.5))
-    with pytest.raises(TaskFailedError, match="deadline of 20 s") as caught:
-        group.call("train", {}, timeout_s=20.0)
-    assert caught.value.kind == "timeout"
-
-
-@pytest.mark.parametrize(
-    ("limits", "words"),
-    [
-        ({"each_bytes": 5 << 20}, "took 7 MiB of memory, and 5 MiB a task may take"),
-        ({"room_bytes": 9 << 20}, "took 7 MiB of memory, and 9 MiB was free for all"),
-    ],
-    ids=["each", "together"],
-)
-def test_a_task_that_takes_all_memory_is_ended_and_told(
-    make_scripted: Maker, limits: dict[str, int], words: str
-) -> None:
-    modest, greedy = ScriptedProcess(None, pid=1), ScriptedProcess(None, pid=2)
-    looks = {
-        # What was there at first is shared with the server that it was forked from.
-        f"p{pid}": [
-            Look(stopped=False, memory_bytes=(50 + grown) << 20)
-            for grown in (0, 1, most)
-        ]
-        for pid, most in ((1, 3), (2, 7))
-    }
-    group = make_scripted(
-        modest, greedy, watch={**limits, **script_looks(**looks)}, clock=tick(0.5)
-    )
-    with pytest.raises(TaskFailedError, match=words) as caught:
-        group.call("train", {}, timeout_s=1000.0)
-    assert (caught.value.kind, caught.value.task) == ("memory", SECOND)
-
-
-def test_memory_within_the_limits_is_nobodys_business(make_scripted: Maker) -> None:
-    process = ScriptedProcess(None, pid=1)
-    looks = [Look(stopped=False, memory_bytes=size << 20) for size in (50, 54)]
-    watch = {
-        "each_bytes": 5 << 20,
-        "room_bytes": 5 << 20,
-        **script_looks(p1=looks),
-    }
-    group = make_scripted(process, watch=watch, clock=tick(0.5))
-    with pytest.raises(TaskFailedError, match="deadline of 20 s"):
-        group.call("train", {}, timeout_s=20.0)
-
-
-def test_a_log_that_grows_without_end_is_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch_module, "LOG_BYTES", 1000)
-    monkeypatch.setattr(watch_module, "KEPT_BYTES", 10)
-    log = tmp_path / "log"
-    with log.open("ab", buffering=0) as file:
-        file.write(b"x" * 1000)
-        watch_module.cut_log(log)
-        assert log.stat().st_size == 1000
-        file.write(b"the end\n")
-        watch_module.cut_log(log)
-        # Its task goes on writing, and behind what was kept.
-        file.write(b"and more")
-    assert log.read_bytes() == b"xxthe end\nand more"
-    watch_module.cut_log(tmp_path / "none")
 
 
 HELD = {
@@ -332,7 +136,7 @@ def make_waiting() -> ScriptedProcess:
 
     def hear(message: Message) -> None:
         if "give_up" in message:
-            complaint = {**_COMPLAINT, "kind": "collective", "step": 3}
+            complaint = {**COMPLAINT, "kind": "collective", "step": 3}
             process.say(**complaint, collective=HELD)
 
     process.hear = hear
@@ -358,7 +162,7 @@ def test_a_failed_collective_has_the_others_say_where_they_wait(
 ) -> None:
     waits, fails = make_waiting(), ScriptedProcess(None)
     other = {**HELD, "shape": "[3]", "mismatch": True}
-    fails.say(**{**_COMPLAINT, "kind": "collective"}, collective=other)
+    fails.say(**{**COMPLAINT, "kind": "collective"}, collective=other)
     group = make_scripted(waits, fails, clock=tick(0.1))
     with pytest.raises(TaskFailedError) as caught:
         group.call("train", {}, timeout_s=TIMEOUT_S)
@@ -409,7 +213,7 @@ def test_what_a_task_said_before_its_death_counts(
     make_scripted: Maker,
 ) -> None:
     process = ScriptedProcess(ExitStatus(code=70))
-    process.say(**_COMPLAINT)
+    process.say(**COMPLAINT)
     group = make_scripted(process)
     with pytest.raises(TaskFailedError, match=r"raised UnavailableError"):
         group.call("train", {}, timeout_s=TIMEOUT_S)
