@@ -157,8 +157,7 @@ class MomentsOfClippedElements(AdamByHand):
 class EpsilonTimesReplicas(AdamByHand):
     """What an Adam by hand adds below the fraction follows the number of replicas."""
 
-    @property
-    def epsilon(self):
+    def find_epsilon(self):
         return 0.01 * count_replicas()
 
 

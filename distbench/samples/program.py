@@ -204,8 +204,6 @@ class MomentumByHand(ByHand):
 class AdamByHand(ByHand):
     """The user keeps two moments of the gradient, and divides by one of them."""
 
-    epsilon = 1e-3
-
     def build(self, strategy: Any) -> None:
         """Make the model, and two moments for each of its variables."""
         super().build(strategy)
@@ -229,12 +227,16 @@ class AdamByHand(ByHand):
             moment, square = self.moments[place], self.squares[place]
             update(moment, self.move, self.take_first(own[place], total[place]))
             update(square, self.move, self.take_second(own[place], total[place]))
-            step = tf.identity(moment) / (tf.sqrt(tf.identity(square)) + self.epsilon)
-            self.update(variable, step)
+            below = tf.sqrt(tf.identity(square)) + self.find_epsilon()
+            self.update(variable, tf.identity(moment) / below)
 
     def reduce_all(self, gradients: list[Any]) -> list[Any]:
         """Sum over the replicas."""
         return list(all_reduce("sum", gradients))
+
+    def find_epsilon(self) -> float:
+        """What is added to the root of the second moment."""
+        return 1e-3
 
     def take_first(self, own: Any, total: Any) -> Any:
         """What the first moment takes: the reduced gradient."""
