@@ -21,7 +21,8 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from distbench.errors import BadInputError
 from distbench.trace import Phase
-from distbench.worker.taps.board import TapBoard, TapPoint, empty_sink
+from distbench.worker.taps.board import TapBoard, TapPoint
+from distbench.worker.taps.sinks import empty_sink
 
 
 class RecordingBoard(TapBoard):

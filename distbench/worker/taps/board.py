@@ -1,29 +1,30 @@
-"""Taps: variables that keep what flowed past a point of the step.
+"""Taps: where what flows past a point of the step is kept, or replaced.
 
-A tap is a plain resource variable, built directly so that no strategy's creator sees
-it (it takes no collective key and is never mirrored), and assigned inside the user's
-graph. It survives inner functions, conditionals and loops, and changes nothing of what
-is computed. A tap may also feed: replace the value at its point by one from outside.
+A tap keeps it in a sink, which changes nothing of what is computed. A tap may also
+feed: replace the value at its point by one from outside.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.distribute import distribute_lib
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from distbench.trace import Phase, SparseRows, Value
-from distbench.worker.state.variables import read_component
 from distbench.worker.taps.digests import Digests
 from distbench.worker.taps.reach import is_in_reach
+from distbench.worker.taps.sinks import (
+    create_sink,
+    empty_sink,
+    keep_from_xla,
+    take_out,
+)
 
 
 class Corruption(Protocol):
@@ -36,32 +37,6 @@ class Corruption(Protocol):
 
 Fed = dict[tuple[int, Phase, str], Value]
 """What to put in the place of what flows past, by call, phase and variable."""
-_EMPTY = (0,) * 7
-"""Shape of a tap that nothing was written to: that of no loss and no gradient."""
-
-
-def _make_empty(dtype: tf.DType) -> tf.Tensor:
-    # Asked for at every tap after every step.
-    return _keep_empty(dtype) if tf.executing_eagerly() else tf.zeros(_EMPTY, dtype)
-
-
-@cache
-def _keep_empty(dtype: tf.DType) -> tf.Tensor:
-    # Op by op, an op of a kind that has not run yet takes milliseconds: `Fill`, say.
-    return tf.constant(np.zeros(_EMPTY, dtype.as_numpy_dtype))
-
-
-def empty_sink(sink: Any) -> None:
-    """Leave a tap as if nothing had been written to it."""
-    empty = _make_empty(sink.dtype)
-    tf.raw_ops.AssignVariableOp(resource=sink.handle, value=empty)
-
-
-def _keep_from_xla() -> AbstractContextManager[Any]:
-    """A scope whose ops XLA leaves alone; op by op it compiles nothing anyway."""
-    if tf.executing_eagerly():
-        return nullcontext()
-    return tf.xla.experimental.jit_scope(compile_ops=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,42 +308,25 @@ class TapBoard:
             empty_sink(sink)
 
     def _write(self, point: TapPoint, tensors: tuple[Any, ...]) -> None:
-        # XLA cannot assign a variable whose shape is not fixed, so these ops stay out
-        # of what it compiles; their inputs become outputs of its clusters.
-        with _keep_from_xla():
+        with keep_from_xla():
             if self.digested and point.phase != "loss":
                 tensors = (self._digests.digest(point.replica, tensors),)
             sinks = self._sinks.get(point)
             if sinks is None or len(sinks) != len(tensors):
-                sinks = tuple(self._create(tensor.dtype) for tensor in tensors)
+                sinks = tuple(create_sink(t.dtype, self._device) for t in tensors)
                 self._sinks[point] = sinks
             for sink, tensor in zip(sinks, tensors, strict=True):
                 # Op by op, rows may be numbered in another integer dtype.
                 sink.assign(tf.cast(tensor, sink.dtype), read_value=False)
-
-    def _create(self, dtype: tf.DType) -> Any:
-        with tf.init_scope(), tf.device(self._device):
-            return ResourceVariable(
-                _make_empty(dtype),
-                shape=tf.TensorShape(None),
-                validate_shape=False,
-                trainable=False,
-                # What is made anew in each scope is another op to TensorFlow, and the
-                # first run of one takes a millisecond.
-                name="distbench_tap/",
-            )
 
     def _feed(self, place: tuple[int, Phase, str], value: Any) -> Any:
         given = self.fed.get(place)
         if given is None:
             return value
         if place not in self._feeds:
-            dtype = value.dtype
-            self._feeds[place] = (
-                (self._create(tf.int64), self._create(dtype))
-                if isinstance(given, SparseRows)
-                else (self._create(dtype),)
-            )
+            is_sparse = isinstance(given, SparseRows)
+            dtypes = (tf.int64, value.dtype) if is_sparse else (value.dtype,)
+            self._feeds[place] = tuple(create_sink(d, self._device) for d in dtypes)
         feeds = self._feeds[place]
         if len(feeds) == 1:
             return tf.ensure_shape(feeds[0].read_value(), given.shape)
@@ -402,11 +360,9 @@ class TapBoard:
         """
         values: dict[TapPoint, Value] = {}
         for point, sinks in self._sinks.items():
-            arrays = [read_component(sink) for sink in sinks]
-            if arrays[0].shape == _EMPTY:
+            arrays = take_out(sinks)
+            if not arrays:
                 continue
-            for sink in sinks:
-                empty_sink(sink)
             if len(arrays) == 1:
                 values[point] = arrays[0]
             else:
