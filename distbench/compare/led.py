@@ -77,11 +77,15 @@ def list_led(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
         if info.role != "variable" or not info.synchronised:
             continue
         if not is_trained(evidence, info.path):
-            for step in range(steps):
-                key = TraceKey(step=step, phase="variable", variable=info.path)
-                led = _find_led(evidence, noise, key)
-                if led is not None:
-                    yield from _pair_led(evidence, led, info.dtype)
+            keys = [
+                TraceKey(step=step, phase="variable", variable=info.path)
+                for step in range(steps)
+            ]
+            found = [_find_led(evidence, noise, key) for key in keys]
+            leds = [led for led in found if led is not None]
+            may_lead = _lead_alike(evidence, leds)
+            for led in leds:
+                yield from _pair_led(evidence, led, info.dtype, may_lead=may_lead)
 
 
 def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
@@ -204,10 +208,37 @@ def _collect(evidence: Evidence, key: TraceKey, margin: Margin) -> Led | None:
     )
 
 
-def _pair_led(evidence: Evidence, led: Led, dtype: str) -> Iterator[Pair]:
+def _lead_alike(evidence: Evidence, leds: Sequence[Led]) -> bool:
+    """Whether copies hold in each step what the same shards alone give.
+
+    Of a few signs or counts a shard may give in one step what all give together, or
+    what something else does. Steps in which copies hold what all give tell nothing.
+    """
+    leaders: dict[int, set[int]] = {}
+    for led in leds:
+        if any(map(led.are_near, _list_wholes(evidence, led))):
+            continue
+        for replica, copy in led.copies:
+            near = {r for r, s in enumerate(led.shards) if led.is_near(copy, s)}
+            leaders[replica] = leaders.get(replica, near) & near
+    return bool(leaders) and all(leaders.values())
+
+
+def _list_wholes(evidence: Evidence, led: Led) -> Iterator[Array]:
+    """What all examples give, as one batch and as shards."""
+    whole = evidence.reference.get(led.key)
+    if whole is not None:
+        yield densify(whole)
+    yield from _list_ways(led, evidence.reference.get_shards(led.key.step))
+
+
+def _pair_led(
+    evidence: Evidence, led: Led, dtype: str, *, may_lead: bool
+) -> Iterator[Pair]:
     """Against what all shards give together, in the way that the copies show.
 
-    Where each holds what one shard alone gives, against the mean over the examples.
+    Where each holds what one shard alone gives, against the mean over the examples, if
+    that is what the copies may follow.
     """
     whole = evidence.reference.get(led.key)
     ways = list(_list_ways(led, evidence.reference.get_shards(led.key.step)))
@@ -218,7 +249,7 @@ def _pair_led(evidence: Evidence, led: Led, dtype: str) -> Iterator[Pair]:
     found = [way for way in ways if evidence.lost or led.are_near(way)]
     if found and "variable" in evidence.known:
         return
-    if not found and led.find_leaders():
+    if not found and may_lead and led.find_leaders():
         found = ways
     elif not found and whole is not None:
         # Shards may make up the whole of this variable, whatever the loss is made of.

@@ -160,19 +160,33 @@ def test_what_two_of_three_lead_is_wrong_where_shards_make_up_the_whole() -> Non
     assert [c.wrong for c in led] == [True] * 6
 
 
-def test_what_two_of_three_lead_is_not_told_where_one_device_does_not_tell() -> None:
-    """The whole batch gives something else than its shards do together."""
+def lift(evidence: Evidence) -> Evidence:
+    """The same where the whole batch gives something else than its shards do."""
 
-    def lift(trace: Trace) -> Trace:
+    def move(trace: Trace) -> Trace:
         values = dict(trace.values)
         for key, value in trace.select(variable="moving", replica=WHOLE):
             values[key] = np.asarray(value + np.float32(key.step >= 0))
         return replace(trace, values=values)
 
-    evidence = make_run((0.5, 0.5, 0.0), known=False)
-    twins = tuple(map(lift, evidence.twins))
-    lifted = replace(evidence, reference=lift(evidence.reference), twins=twins)
-    assert list_led(lifted) == []
+    twins = tuple(map(move, evidence.twins))
+    return replace(evidence, reference=move(evidence.reference), twins=twins)
+
+
+def test_what_two_of_three_lead_is_not_told_where_one_device_does_not_tell() -> None:
+    assert list_led(lift(make_run((0.5, 0.5, 0.0), known=False))) == []
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_one_step_in_which_a_shard_gives_the_same_is_chance(step: int) -> None:
+    """As of a few signs or counts."""
+    evidence = lift(make_run((0.5, 0.5, 0.0), known=False))
+    place = TraceKey(step=step, phase="variable", variable="moving", replica=0)
+    alone = evidence.reference.values[place]
+    copies = {replace(place, replica=replica): alone for replica in ALL}
+    values = {**evidence.observed.values, **copies}
+    observed = replace(evidence.observed, values=values)
+    assert list_led(replace(evidence, observed=observed)) == []
 
 
 def test_a_copy_that_stands_still_while_others_move_goes_apart() -> None:
