@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.compare.nature import find_row_sensitive
 from distbench.compare.noise import Noise, measure_noise
+from distbench.diagnose.averaged import read_averaged, tells_more
 from distbench.diagnose.examples import count_examples
 from distbench.diagnose.exchange import exchanges
 from distbench.diagnose.explain import is_vague
@@ -40,7 +41,7 @@ def judge(evidence: Evidence) -> Judgement:
     with np.errstate(all="ignore"):
         evidence = name_owners(evidence)
         noise = measure_noise(evidence)
-        judgement = _judge_best(evidence, noise)
+        judgement = _read_averaged(evidence, noise, _judge_best(evidence, noise))
         rows = find_row_sensitive(evidence)
         found = (find_misplaced(evidence), find_shared_randomness(evidence, noise))
     judgement = _add(judgement, *count_examples(evidence.examples))
@@ -65,6 +66,15 @@ def _add(judgement: Judgement, *findings: Finding) -> Judgement:
         status=Status.FAIL if faults else judgement.status,
         findings=(*faults, *judgement.findings, *warnings),
     )
+
+
+def _read_averaged(evidence: Evidence, noise: Noise, found: Judgement) -> Judgement:
+    """What is wrong with an average of gradients that are right, if that tells all."""
+    averaged = read_averaged(evidence, found)
+    if averaged is None:
+        return found
+    other = Weighed(Reading(evidence=averaged), noise).explain()
+    return other if tells_more(other, evidence.observed.replicas) else found
 
 
 def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:

@@ -41,11 +41,11 @@ class _Fed:
     silent: Trace
     sums: Sequence[tuple[Sequence[float], Trace]]
 
-    def find_single(self, replica: int) -> int | None:
-        """The place of the sum that is a replica's own gradient."""
-        for place, (weights, _) in enumerate(self.sums):
-            if [w for w in weights if w] == [1.0] == [weights[replica]]:
-                return place
+    def find_handed(self, replica: int, moves: Sequence[Array]) -> Array | None:
+        """A replica's part of a move, as far as its own gradient alone leads."""
+        for (weights, _), move in zip(self.sums, moves, strict=True):
+            if weights[replica] and not any(np.delete(weights, replica)):
+                return move / weights[replica]
         return None
 
 
@@ -244,8 +244,8 @@ def _show_sum(context: Context, case: Pair, key: TraceKey, fed: _Fed) -> _Shown 
     rate = _fit_rate(moves, sums, rounding)
     if rate == 0 or _TOLD * rounding > measure_size(case.observed - case.expected):
         return None
-    singles = [fed.find_single(replica) for replica in range(len(terms))]
-    handed = [moves[place] for place in singles if place is not None]
+    parts = [fed.find_handed(replica, moves) for replica in range(len(terms))]
+    handed = [part for part in parts if part is not None]
     is_scaled = _is_linear(moves, sums, rate, rounding)
     seen = case.observed - silent
     if len(handed) < len(terms) or not (is_scaled or _adds_up(handed, seen, rounding)):

@@ -60,6 +60,26 @@ class FirstOfTwoTurnsClipped(InTurn):
         return loss
 
 
+@fault(
+    _CLIP,
+    _PHASE,
+    TRAINED,
+    like="LeelaChessZero/lczero-training#162",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class ClippedThenAveraged(OwnReduction):
+    """Losses are N times their share, and gradients are averaged: clipped before."""
+
+    loss_reduction = "mean"
+
+    def reduce_losses(self, losses, batch):
+        return super().reduce_losses(losses, batch) * count_replicas()
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return all_reduce("mean", tf.clip_by_global_norm(dense, 0.05)[0])
+
+
 @fault(_CLIP, _PHASE, TRAINED, like="pytorch/pytorch#170862", clusters=WIDE)
 class ClippedByOwnNorms(OwnReduction):
     """The sum is clipped by the root of the replicas' squared norms, added up."""

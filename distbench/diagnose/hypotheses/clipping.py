@@ -62,7 +62,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
             limit = fit_limit(sources, norm, mean)
             if limit is None or _is_refuted(context, sources, norm, limit):
                 continue
-            if isinstance(norm, ElementNorm) and _leaves_signs(sources, limit):
+            if isinstance(norm, ElementNorm) and _leaves_signs(context, sources, limit):
                 continue
             predicted = {s.number: sum_clipped(s, norm, limit, mean) for s in sources}
             yield Hypothesis(
@@ -123,13 +123,15 @@ def _are_apart(sources: Sequence[Source], norm: Norm, limit: float) -> bool:
     return clipped.size > 0 and bool(clipped.max() > _DIFFERENT * clipped.min())
 
 
-def _leaves_signs(sources: Sequence[Source], limit: float) -> bool:
-    """Whether no element is left as it is: then it was its sign that was taken."""
-    return not any(
-        np.any((np.abs(term) > 0) & (np.abs(term) <= limit))
-        for source in sources
-        for term in source.terms
-    )
+def _leaves_signs(context: Context, sources: Sequence[Source], limit: float) -> bool:
+    """Whether all elements are cut, but for rounding: then the signs were taken."""
+    norm = ElementNorm()
+    for source in sources:
+        signs = sum(limit * np.sign(term) for term in source.terms)
+        rest = np.abs(sum_clipped(source, norm, limit) - signs)
+        if not np.all(rest <= find_tolerance(source.case, context.replicas)):
+            return False
+    return True
 
 
 def _is_refuted(

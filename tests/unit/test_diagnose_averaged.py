@@ -1,0 +1,91 @@
+"""Gradients of means, which an average makes right, and mistakes beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from gradient_values import add_up, clip_norm, scale
+from hidden_sums import WAYS, feed, hide_sums
+from planted_case import check_passed
+from simulated_rule import Rule
+from training_simulator import Fault, observe
+
+from distbench.diagnose.judge import judge
+
+RULE = Rule(name="momentum")
+N = 3
+
+
+def map_all(change):
+    return lambda gradients: {path: change(value) for path, value in gradients.items()}
+
+
+def clip(value):
+    return clip_norm(value, 0.3)
+
+
+def average(own):
+    return map_all(lambda value: scale(value, 1 / N))(add_up(own))
+
+
+def average_clipped(own):
+    return average([map_all(clip)(gradients) for gradients in own])
+
+
+def average_two(own):
+    return average([own[0], own[2]])
+
+
+def observe_means(combine, alone=clip, **setup):
+    """Each replica's loss and gradient are those of its own mean."""
+    return observe(
+        Fault(
+            scale=lambda r, run: float(N), reduce=lambda own, step: [combine(own)] * N
+        ),
+        alone=map_all(alone),
+        replicas=N,
+        shards=(5, 5, 5),
+        shards_known=False,
+        loss_reduction="mean",
+        rule=RULE,
+        **setup,
+    )
+
+
+def keep(value):
+    return value
+
+
+CASES = pytest.mark.parametrize(
+    ("combine", "alone", "code", "replicas"),
+    [
+        (average_clipped, clip, "clip-before-reduction", (0, 1, 2)),
+        (average_two, keep, "replica-dropped", (1,)),
+    ],
+    ids=["clipped", "dropped"],
+)
+
+
+@CASES
+def test_what_is_wrong_with_an_average_is_told(combine, alone, code, replicas):
+    (finding,) = judge(observe_means(combine, alone)).findings
+    assert (finding.code, finding.phase) == (code, "reduced_gradient")
+    assert finding.replicas == replicas
+
+
+@CASES
+def test_the_same_of_an_average_that_nobody_saw(combine, alone, code, replicas):
+    hidden = hide_sums(observe_means(combine, alone, sparse=False))
+    sums = tuple(feed(hidden, way, RULE, map_all(alone)) for way in WAYS)
+    (finding,) = judge(replace(hidden, sums=sums)).findings
+    assert (finding.code, finding.replicas) == (code, replicas)
+
+
+def test_a_sum_of_such_gradients_is_a_loss_that_is_not_scaled():
+    (finding,) = judge(observe_means(add_up, keep)).findings
+    assert (finding.code, finding.phase) == ("loss-not-scaled", "local_gradient")
+
+
+def test_a_right_average_passes():
+    check_passed(judge(observe_means(average, keep)))
