@@ -88,6 +88,19 @@ class StatisticsOfFirstReplica(Statistics):
     "statistics-not-synchronized",
     "variable",
     ("moving/mean",),
+    like="tensorflow/tensorflow#60438",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class MeansAddedUp(Statistics):
+    """What each replica assigns is added up, and not averaged."""
+
+    aggregation = "SUM"
+
+
+@fault(
+    "statistics-not-synchronized",
+    "variable",
+    ("moving/mean",),
     like="pytorch/pytorch#22192",
     clusters=WIDE,
 )

@@ -7,14 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.led import has_gradient
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.compare.pair import Pair
+from distbench.compare.values import Array
+from distbench.diagnose.context import Context, Hypothesis, take_rows
 
 
 def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
     """A variable that no gradient trains, under an aggregation that sums.
 
     All replicas assign the same value to it, or add the same; what it holds, or what
-    the step changes in it, is N times that.
+    the step changes in it, is N times that. Or each assigns what it makes of its own
+    examples, as one device does of that shard alone.
     """
     n = context.replicas
     if context.phase != "variable" or n == 1:
@@ -41,3 +44,20 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
         detail=f"it {adds_up} assign to it, and holds {n} times what it should",
         ratio=float(n),
     )
+    alone = {number: _find_alone(context, case) for number, case in cases}
+    yield Hypothesis(
+        code="statistics-not-synchronized",
+        predicted={
+            number: np.asarray(np.sum(shards, axis=0))
+            for number, shards in alone.items()
+            if shards
+        },
+        detail=f"it {adds_up} assign to it, and each assigns what its own examples "
+        "alone give: a mean of means has aggregation MEAN",
+    )
+
+
+def _find_alone(context: Context, case: Pair) -> tuple[Array, ...]:
+    """What one device makes of state with each shard alone."""
+    values = context.evidence.reference.get_replicas(case.key)
+    return tuple(take_rows(value, case) for value in values)

@@ -1,0 +1,64 @@
+"""What replicas assign to a variable whose aggregation adds it up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from training_simulator import observe
+
+from distbench.compare.measure import BITWISE
+from distbench.compare.pair import GLOBAL, Pair
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypotheses.assigned import explain_by_added_copies
+from distbench.diagnose.rank import find_best
+from distbench.trace import TraceKey
+
+KEY = TraceKey(step=0, phase="variable", variable="average", replica=0)
+BEFORE, DUE = np.array([1.0, -2.0, 4.0]), np.array([1.5, -1.0, 3.0])
+SHARDS = [np.array([1.0, 0.5, 2.0]), np.array([2.0, -2.5, 4.5])]
+
+
+def name_cause(observed: np.ndarray) -> tuple[str, str] | None:
+    """The code and words of what is wrong with an average that nobody trains."""
+    evidence = observe()
+    alone = {KEY.at(r): shard for r, shard in enumerate(SHARDS)}
+    reference = replace(
+        evidence.reference, values={**evidence.reference.values, **alone}
+    )
+    case = Pair(
+        key=KEY,
+        relation="reference",
+        against=GLOBAL,
+        observed=observed,
+        expected=DUE,
+        margin=BITWISE,
+        dtype="float32",
+        base=BEFORE,
+    )
+    context = Context(
+        evidence=replace(evidence, reference=reference),
+        phase="variable",
+        cases=(case,),
+    )
+    best = find_best(context, explain_by_added_copies(context))
+    if best is None or not best.full:
+        return None
+    return best.hypothesis.code, best.hypothesis.detail
+
+
+def test_a_sum_of_what_each_makes_of_its_own_examples_is_told() -> None:
+    found = name_cause(SHARDS[0] + SHARDS[1])
+    assert found is not None
+    assert found[0] == "statistics-not-synchronized"
+    assert "its own examples" in found[1]
+
+
+def test_a_sum_of_equal_values_is_told_as_before() -> None:
+    found = name_cause(2 * DUE)
+    assert found is not None
+    assert found[0] == "scale-error"
+
+
+def test_what_is_no_such_sum_is_not_told() -> None:
+    assert name_cause(SHARDS[0] - SHARDS[1]) is None
