@@ -79,7 +79,7 @@ class Noise:
     """Measured noise of every place of a scenario.
 
     Attributes:
-        exact: Whether there is none: every bound is 0.
+        exact: Whether there is none: every bound is 0, but for what XLA joins.
         pooled: Whether all steps have the same noise; it grows in a free run.
         ordered: Whether it matters to the program in which order its examples come.
         limits: How far a correct value may lie from the reference's.
@@ -103,7 +103,7 @@ class Noise:
         Bitwise, but for what XLA may do in one graph and not in another.
         """
         limits = _pick_limit(self.compiled, key, pooled=True)
-        if self.exact or limits is None:
+        if limits is None:
             return BITWISE
         return Margin(bound=limits[0] * measure_finite(densify(expected)))
 
@@ -133,8 +133,11 @@ class Noise:
         of it: rounding errors grow with the sum of the absolute values of the terms,
         of which a shard has a part.
         """
-        if self.exact or key.phase == "iterations":
+        if key.phase == "iterations":
             return BITWISE
+        if self.exact:
+            # Of sums that do not round; XLA joins the ops of an update as elsewhere.
+            return self.find_update_margin(key, expected)
         whole = self.wholes.get(key.at(WHOLE))
         limits = _pick_limit(self.limits, key, pooled=self.pooled)
         if whole is None or limits is None:

@@ -68,6 +68,18 @@ def make_keras3_muon():
     return keras.optimizers.Muon(0.125, weight_decay=0.5)
 
 
+class Centred(keras.optimizers.SGD):
+    """Half of each gradient's mean is taken off, by all elements of a sparse one."""
+
+    def update_step(self, gradient, variable, learning_rate):
+        centred = gradient - keras.ops.mean(gradient) * 0.5
+        super().update_step(centred, variable, learning_rate)
+
+
+def make_keras3_centred():
+    return Centred(0.05, momentum=0.9)
+
+
 class DoubledOnCluster(tf_keras.optimizers.Nadam):
     """Wrong beside what its base class does wrong."""
 

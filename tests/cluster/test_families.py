@@ -175,6 +175,25 @@ def test_a_schedule_of_the_users_own_leaves_a_control_that_runs() -> None:
     assert set(made.values()) == {"SGD"}
 
 
+def test_a_mean_of_a_sparse_gradient_is_divided_alike() -> None:
+    """By a number that is a constant on one device alone, which must not be folded."""
+    verdict = distbench.check(
+        f"{SUBJECTS}:make_keras3_centred", workload="embedding", tier="bounded"
+    )
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+
+
+def test_what_xla_joins_is_no_fault_in_the_exact_tier() -> None:
+    verdict = distbench.check(
+        "tf_keras.optimizers.legacy:Adam",
+        "ps:1+1",
+        workload="linear",
+        tier="exact",
+        jit=True,
+    )
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+
+
 @pytest.mark.nightly
 def test_what_xla_joins_is_no_fault() -> None:
     """Here a slot comes out one rounding away from one device's."""

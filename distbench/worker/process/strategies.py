@@ -20,10 +20,12 @@ _INTRA_OP_THREADS = 1
 """One thread within an op: with several, how TensorFlow splits a product among them
 decides in which order it is summed, and the same shard would not give the same bits."""
 
-_REWRITES = ("arithmetic_optimization", "remapping")
+_REWRITES = ("arithmetic_optimization", "constant_folding", "remapping")
 """Passes of TensorFlow's graph optimizer that put other formulas in the place of those
 of the program, which round otherwise. Which they find depends on the graph around: the
-same update of RMSprop came out one ulp apart on one device and on two replicas."""
+same update of RMSprop came out one ulp apart on one device and on two replicas, and a
+division by the number of elements of a sparse gradient as well: a constant is folded to
+a multiplication by 1/n, and on a cluster it is gathered."""
 
 _APART = 7919
 """Between the seeds of two processes: far enough not to meet those of other checks."""
