@@ -71,10 +71,15 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     if known and (nature.grouped or nature.lost):
         yield from _weigh(evidence, nature, words)
     if nature.grouped:
+        rest = "loss and local gradients cannot be judged, only what follows from them"
+        if not evidence.replays:
+            rest = (
+                "it is no measure, and no single-device update was given the gradients "
+                "that were observed; use the tier bounded, without XLA"
+            )
         yield Reading(
             evidence=replace(evidence, known=()),
-            note=f"{words} loss and local gradients cannot be judged, only what "
-            "follows from them",
+            note=f"{words} {rest}",
             decides=True,
             first_known=False,
         )

@@ -151,6 +151,8 @@ def _decide(
     hidden = [name for name, strength in weak if strength == "hidden"]
     empty = [name for name, strength in weak if strength == "empty"]
     if empty and not findings:
+        if reading.note and not reading.evidence.replays:
+            return Status.VACUOUS, reading.note.removeprefix("note: ")
         return Status.VACUOUS, (
             f"no comparison of {', '.join(empty)} could have failed: with an example "
             "or a replica lost the numbers would be the same; use data with gradients "

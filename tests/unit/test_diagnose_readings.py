@@ -246,3 +246,13 @@ def test_losses_that_are_averaged_add_up_to_that_of_their_shards() -> None:
     observed = replace(evidence.observed, values=doubled)
     judgement = judge(replace(evidence, observed=observed))
     assert judgement.findings[0].code == "loss-misreported"
+
+
+def test_what_nothing_can_be_held_against_says_which_tier_can_judge_it() -> None:
+    """A free run feeds no update: it spoke of gradients that are 0."""
+    evidence = Simulator(against_the_others).make_evidence()
+    assert judge(evidence).status is Status.PASS
+    judgement = judge(replace(evidence, tier="free", replays={}))
+    assert judgement.status is Status.VACUOUS
+    assert "which examples are together" in judgement.message
+    assert "use the tier bounded" in judgement.message
