@@ -34,6 +34,8 @@ _MORE_THREADS = (
 
 _LISTED = 12
 """A longer list of names would bury the message."""
+_NEAR = 0.5
+"""Share of letters in common below which nobody can have meant a name."""
 
 
 class BadInputError(ValueError):
@@ -94,7 +96,7 @@ def find_advice(error: BaseException) -> str:
 def make_unknown_name_error(
     what: str, received: str, known: Iterable[str]
 ) -> BadInputError:
-    """The error for a name that is not in a list: it gives the nearest ones.
+    """The error for a name that is not in a list: it gives near ones, if there are any.
 
     Args:
         what: What the name stands for, as the first words of the message.
@@ -102,10 +104,11 @@ def make_unknown_name_error(
         known: All names that would have been right.
     """
     names = list(known)
-    nearest = difflib.get_close_matches(received.lower(), names, n=3, cutoff=0.0)
+    nearest = difflib.get_close_matches(received.lower(), names, n=3, cutoff=_NEAR)
     hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
     if len(names) > _LISTED:
-        names = [*nearest, f"{len(names) - len(nearest)} others (see 'distbench list')"]
+        others = f"{len(names) - len(nearest)} {'others' if nearest else 'names'}"
+        names = [*nearest, f"{others} (see 'distbench list')"]
     return BadInputError(
         f"{what} {received!r} is not known. Expected one of {', '.join(names)}.{hint}"
     )

@@ -23,5 +23,6 @@ def check_memory(memory_gib: float | None) -> None:
     """Raise BadInputError for a limit that is none."""
     if memory_gib is not None and not 0 < memory_gib < float("inf"):
         raise BadInputError(
-            f"memory_gib must be a positive number of GiB. Received: {memory_gib}."
+            "The memory limit must be a positive number of GiB. "
+            f"Received: {memory_gib}."
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -151,6 +152,7 @@ class Checker:
             status = Status.ERROR if too_few else Status.SKIPPED
             yield from end_uncompared(item, self._tiers, status, message=lacks[0])
             return
+        start_s = time.monotonic()
         try:
             seen = observe(
                 self._target, scenario, item.spec, self._tiers, self._launch, one
@@ -168,6 +170,7 @@ class Checker:
                 item,
                 self._tiers,
                 Status.ERROR,
+                seconds=time.monotonic() - start_s,
                 message=str(error),
                 detail=error.detail,
             )

@@ -235,6 +235,11 @@ def check(
     written = [file for file in (json, html, junit) if file is not None]
     for file in written:
         check_place(file)
+    if len({file.resolve() for file in written}) < len(written):
+        raise BadInputError(
+            "Each report needs a file of its own. "
+            f"Received: {', '.join(map(str, written))}."
+        )
     if tensorboard is not None:
         check_folder(tensorboard)
     if keep is not None:

@@ -107,7 +107,7 @@ def test_an_option_of_another_type_or_name_is_refused(
         ({"timeout_s": 0}, "timeout_s must be a positive number of seconds"),
         ({"timeout_s": float("nan")}, "timeout_s must be a positive number"),
         ({"seed": -1}, "seed must be from 0"),
-        ({"memory_gib": float("inf")}, "memory_gib must be a positive number"),
+        ({"memory_gib": float("inf")}, "memory limit must be a positive number"),
     ],
     ids=str,
 )

@@ -8,10 +8,28 @@ import pytest
 from verdict_samples import make_finding, make_run
 
 from distbench.checking import checker
+from distbench.checking.plan import Planned
+from distbench.cluster import ClusterSpec
+from distbench.errors import ClusterError
 from distbench.launch.engine import Room
 from distbench.launch.halt import Halt
+from distbench.machine import Machine
 from distbench.options import CheckOptions
+from distbench.scenario import Scenario
 from distbench.verdict import Run, Status
+
+
+def make_checker(
+    options: CheckOptions, told: list[Run], machine: Machine | None = None
+) -> checker.Checker:
+    room = Room(tasks=9, gpu_tasks=0)
+    engine = SimpleNamespace(find_room=lambda: room, inspect=lambda: machine)
+    return checker.Checker(
+        SimpleNamespace(),
+        options,
+        SimpleNamespace(engine=engine, halt=Halt()),
+        SimpleNamespace(start=lambda _: None, finish=told.append),
+    )
 
 
 @pytest.mark.parametrize(
@@ -22,16 +40,27 @@ def test_an_expected_finding_is_a_pass_in_what_is_told_meanwhile(
     monkeypatch: pytest.MonkeyPatch, code: str, status: Status
 ) -> None:
     told: list[Run] = []
-    engine = SimpleNamespace(find_room=lambda: Room(tasks=9, gpu_tasks=0), inspect=int)
-    made = checker.Checker(
-        SimpleNamespace(),
-        CheckOptions(expect=(code,)),
-        SimpleNamespace(engine=engine, halt=Halt()),
-        SimpleNamespace(start=lambda _: None, finish=told.append),
-    )
+    made = make_checker(CheckOptions(expect=(code,)), told)
     run = make_run(Status.FAIL, findings=(make_finding(),))
     monkeypatch.setattr(made, "_run_one", lambda item, one: iter([run]))
     item = SimpleNamespace(scenario=SimpleNamespace(id=run.scenario))
     assert made._tell_all([item], None) == tuple(told)
     assert [run.status for run in told] == [status]
     assert told[0].findings == run.findings
+
+
+def test_an_error_tells_how_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes on by 3 s whenever somebody looks."""
+
+    def observe(*_: object) -> None:
+        raise ClusterError("the deadline passed")
+
+    clock = iter(range(0, 100, 3))
+    monkeypatch.setattr(checker, "observe", observe)
+    monkeypatch.setattr(checker, "time", SimpleNamespace(monotonic=clock.__next__))
+    scenario = Scenario(target="a.b:c", workload="linear", cluster="one")
+    item = Planned(scenario=scenario, spec=ClusterSpec.parse("one"), optional=False)
+    machine = Machine(gpus=0, cores=2, memory_bytes=1 << 40)
+    made = make_checker(CheckOptions(tiers=("bounded",)), [], machine)
+    (run,) = made._run_one(item, SimpleNamespace())
+    assert (run.status, run.seconds) == (Status.ERROR, 3)
