@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from distbench.cli.arguments import DTYPE, KERAS, PATH, SEED, STEPS, TARGET, WORKLOAD
+from distbench.cli.debug import EXIT_UNDECIDED
 from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def bisect(
 ) -> int:
     """Run one scenario under two environments and tell where they first differ.
 
-    Exit codes: 0 alike, 1 not alike, 2 bad usage, 3 error of the cluster or machine.
+    Exit codes: 0 alike, 1 not alike, 2 bad usage, 3 error of the cluster or machine,
+    4 nothing was compared.
     """
     from distbench.environments import check_under, find_environment, open_folder
     from distbench.report.table import make_console
@@ -68,6 +70,10 @@ def bisect(
     console = make_console()
     for line in _describe(pair, ran):
         console.print(line, crop=False)
+    if not any(one.traces or one.verdict.findings for one in ran.values()):
+        for reason in _list_reasons(ran):
+            console.print(f"Nothing was compared: {reason}", crop=False, markup=False)
+        return EXIT_UNDECIDED
     parts, alike = _compare(ran, rows)
     for part in parts:
         console.print(part, crop=False)
@@ -124,6 +130,15 @@ def _compare(ran: dict[str, Ran], rows: int) -> tuple[list[RenderableType], bool
             )
             alike = alike and comparison.first is None
     return parts, alike
+
+
+def _list_reasons(ran: dict[str, Ran]) -> list[str]:
+    from distbench.escape import escape_controls
+
+    runs = [run for one in ran.values() for run in one.verdict.runs]
+    return [
+        escape_controls(text) for text in dict.fromkeys(run.message for run in runs)
+    ]
 
 
 def _list_codes(ran: Ran) -> list[tuple[str, ...]]:

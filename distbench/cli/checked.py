@@ -68,9 +68,12 @@ def check_once(
         verdict, known, datetime.date.today(), is_whole=False
     )
     verdict = quarantined.verdict
-    _write(reports, verdict, options)
     console = make_console()
-    console.print(render_verdict(verdict, options), crop=False)
+    try:
+        # First of all: whoever reads what is printed may go away, as `| head` does.
+        _write(reports, verdict, options)
+    finally:
+        console.print(render_verdict(verdict, options), crop=False)
     for line in render_remarks(quarantined.remarks):
         console.print(line)
     if reports.tensorboard is not None:

@@ -1,4 +1,4 @@
-"""A check names the commands that can go on from its verdict, and no others."""
+"""What a check prints besides its verdict: the commands that can go on from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from verdict_samples import make_finding, make_run, make_verdict
 
 from distbench.cli.checked import Reports, check_once
 from distbench.cli.stops import pick_stop
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, ClusterError
 from distbench.options import CheckOptions
 from distbench.stop import Stop
 from distbench.target import parse_target
@@ -104,3 +104,17 @@ def test_only_what_can_go_on_is_offered(
         line.split(": distbench ")[1] for line in lines if ": distbench " in line
     ]
     assert [command.split()[0] for command in commands] == offered
+
+
+def test_a_report_that_cannot_be_written_does_not_hide_the_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def write_report(*_: object) -> None:
+        raise ClusterError("no space left")
+
+    monkeypatch.setattr("distbench.cli.checked.check_target", lambda *_: judge(fail()))
+    monkeypatch.setattr("distbench.cli.checked.write_report", write_report)
+    reports = Reports(json=tmp_path / "verdict.json")
+    with pytest.raises(ClusterError, match="no space left"):
+        check_once(parse_target(TARGET), CheckOptions(), known=(), reports=reports)
+    assert "missing-reduction" in capsys.readouterr().out
