@@ -81,6 +81,21 @@ class MomentumOfTheFirstReplica(MomentumByHand):
         return super().reduce(tf.convert_to_tensor(gradient) * mine)
 
 
+@fault(
+    "scale-error",
+    "variable",
+    TRAINED,
+    like="tensorflow/addons#2683",
+    replicas=(0,),
+)
+class MomentumOfTheFirstReplicaTwice(MomentumByHand):
+    """The buffers take the gradient of replica 0 twice in the sum."""
+
+    def reduce(self, gradient):
+        times = 2.0 if count_replicas() > 1 and find_replica() == 0 else 1.0
+        return super().reduce(tf.convert_to_tensor(gradient) * times)
+
+
 @fault("mean-instead-of-sum", "variable", TRAINED, like="keras-team/keras#20541")
 class MomentsOfTheMean(AdamByHand):
     """Both moments of an Adam by hand take the mean, and nobody sees a sum."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gradient_values import clip_norm, map_values, to_array
+from gradient_values import add_up, clip_norm, map_values, scale, to_array
 from hidden_sums import WAYS, feed, hide_sums
 from simulated_rule import Rule
 from training_simulator import Fault, observe
@@ -87,3 +87,21 @@ def test_no_sum_is_told_where_the_rule_is_another(rule):
 
     for finding in judge_hidden(clip_tensor, clip_tensor, rule, move):
         assert finding.code != "clip-before-reduction"
+
+
+@pytest.mark.parametrize("weight", [2.0, 0.5])
+def test_a_replica_that_weighs_otherwise_is_not_dropped(weight):
+    rule = RULES[1]
+
+    def reduce(locals_, step):
+        first = {path: scale(value, weight) for path, value in locals_[0].items()}
+        return [add_up([first, *locals_[1:]])] * 3
+
+    seen = observe(
+        Fault(reduce=reduce), replicas=3, rule=rule, shards_known=False, sparse=False
+    )
+    hidden = hide_sums(seen)
+    sums = tuple(feed(hidden, way, rule, dict) for way in WAYS)
+    (finding,) = judge(replace(hidden, sums=sums)).findings
+    assert (finding.code, finding.replicas) == ("scale-error", (0,))
+    assert f"weigh {weight:g}, 1, 1 in place of 1 each" in finding.explanation

@@ -10,11 +10,14 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_base, is_number
-from distbench.diagnose.fit import Row, fit_weights, predict_rows
+from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
 from distbench.diagnose.hypotheses.overflow import is_applied_to_some
 from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED, TraceKey
+
+_NEAR = 0.01
+"""How far a fitted share may lie from that of the rule, as a part of it."""
 
 
 def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
@@ -134,6 +137,7 @@ def _fit_feed(context: Context, feed: Feed, code: str) -> Iterator[Hypothesis]:
     """One factor for each kind of slot: those whose names differ by the variable."""
     who, powers, make = feed
     kinds: dict[str, list[tuple[Row, Array]]] = {}
+    due: dict[str, list[Row]] = {}
     for number, case in context.list_cases():
         owner = context.infos[case.key.variable].of
         terms = find_locals(context, case, owner)
@@ -143,10 +147,15 @@ def _fit_feed(context: Context, feed: Feed, code: str) -> Iterator[Hypothesis]:
         offset = case.observed - case.expected
         taken = make(terms, case.key.replica)
         row = Row(number=number, target=offset, features=(taken,))
-        kinds.setdefault(name_kind(context, case), []).append((row, gradient))
+        kind = name_kind(context, case)
+        kinds.setdefault(kind, []).append((row, gradient))
+        features = (find_base(case), gradient)
+        due.setdefault(kind, []).append(
+            Row(number=number, target=case.expected, features=features)
+        )
     predicted: dict[int, Array] = {}
-    for pairs in kinds.values():
-        for number, value in _fit_power(pairs, powers).items():
+    for kind, pairs in kinds.items():
+        for number, value in _fit_power(pairs, due[kind], powers).items():
             predicted[number] = context.cases[number].expected + value
     if predicted:
         yield Hypothesis(
@@ -155,12 +164,16 @@ def _fit_feed(context: Context, feed: Feed, code: str) -> Iterator[Hypothesis]:
 
 
 def _fit_power(
-    pairs: Sequence[tuple[Row, Array]], powers: tuple[int, ...]
+    pairs: Sequence[tuple[Row, Array]], due: Sequence[Row], powers: tuple[int, ...]
 ) -> dict[int, Array]:
     """Fit errors by c (f^p - g^p), with the power p that leaves least.
 
+    Where what is due shows how much of g^p the rule takes, c is that: a part of it, or
+    its opposite, is no f in the place of g.
+
     Args:
         pairs: Errors with what was taken, f, and what should have been, g.
+        due: What the slots should hold, with their old values and g.
         powers: Values of p to try.
     """
     best: tuple[float, dict[int, Array]] = (np.inf, {})
@@ -170,7 +183,7 @@ def _fit_power(
             for row, gradient in pairs
         ]
         weights = fit_weights(rows)
-        if weights is None:
+        if weights is None or not _is_share(float(weights[0]), due, power):
             continue
         fits = predict_rows(rows, weights)
         rest = sum(
@@ -181,6 +194,20 @@ def _fit_power(
         if rest < best[0]:
             best = (rest, fits)
     return best[1]
+
+
+def _is_share(share: float, due: Sequence[Row], power: int) -> bool:
+    """Whether the rule takes this much of the gradient^power, as far as it shows."""
+    rows = [
+        replace(row, features=(row.features[0], row.features[1] ** power))
+        for row in due
+    ]
+    if not any(np.any(row.features[0]) for row in rows):
+        rows = [replace(row, features=row.features[1:]) for row in rows]
+    right = fit_weights(rows)
+    if right is None or not leaves_nothing(rows, right):
+        return True
+    return abs(share - float(right[-1])) <= _NEAR * abs(float(right[-1]))
 
 
 def find_locals(context: Context, case: Pair, owner: str) -> tuple[Array, ...]:
