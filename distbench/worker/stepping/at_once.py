@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -27,7 +28,7 @@ def trace_at_once(function: Any) -> None:
     out.
 
     The user's code may do another thing when it makes variables than when it has them,
-    and only the second trace is ever run. So wherever a thread is in code of theirs
+    and only the second trace is ever run. So wherever code of theirs is being called
     while a variable is made, all is left as it is.
 
     Args:
@@ -53,16 +54,28 @@ def trace_at_once(function: Any) -> None:
 
 
 def _list_frames(outermost: object) -> Iterator[FrameType]:
-    """What is being called, in all threads: replicas trace in threads of their own.
+    """What is being called where a variable is made.
+
+    Replicas trace in threads of their own, one at a time. Where they meet, one thread
+    goes on for all of them; elsewhere the others wait, and take no part in it: one may
+    still be in code that the maker has left, as one device has by then.
 
     Args:
         outermost: The code around which nothing matters.
     """
-    for innermost in sys._current_frames().values():
-        frame: FrameType | None = innermost
-        while frame is not None and frame.f_code is not outermost:
-            yield frame
-            frame = frame.f_back
+    for_all = tf.distribute.in_cross_replica_context()
+    for thread, innermost in sys._current_frames().items():
+        frames = list(_walk_frames(innermost, outermost))
+        is_root = frames[-1].f_code is outermost
+        if for_all or is_root or thread == threading.get_ident():
+            yield from frames
+
+
+def _walk_frames(innermost: FrameType, outermost: object) -> Iterator[FrameType]:
+    frame: FrameType | None = innermost
+    while frame is not None:
+        yield frame
+        frame = None if frame.f_code is outermost else frame.f_back
 
 
 def _is_foreign(frame: FrameType) -> bool:
