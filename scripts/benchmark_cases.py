@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmark_gains import CLUSTER, LACKS, Bench
-from benchmark_program import measure_memory, measure_steps, train, train_by_adam
+from benchmark_program import (
+    measure_memory,
+    measure_steps,
+    start,
+    train,
+    train_by_adam,
+)
 from benchmark_rival import Rival
 from benchmark_suite import PROCESSES, VERDICTS, measure_suite
 from measure_check import SUBJECT, WORKLOAD, check_cold, check_warm
@@ -104,15 +110,19 @@ _WARM = {
 def measure_fresh(workers: int, program: Callable[[], float], rounds: int) -> Samples:
     """Three steps on a cluster: here, by TensorFlow's means, and by bare forks."""
     with ExitStack() as stack:
-        fresh, pool, forks = (
-            stack.enter_context(Rival(kind, workers, program.__name__))
-            for kind in ("run", "pool", "forks")
+        fresh, pool, forks, starts = (
+            stack.enter_context(Rival(kind, workers, name))
+            for kind, name in (
+                *((kind, program.__name__) for kind in ("run", "pool", "forks")),
+                ("forks", start.__name__),
+            )
         )
         sides = {
             "fresh processes": partial(_run, workers, program),
             "multi_process_runner.run": fresh.measure,
             "MultiProcessPoolRunner, warm": pool.measure,
             "bare forks": forks.measure,
+            "bare forks, the strategy alone": starts.measure,
         }
         return take_turns(sides, rounds)
 

@@ -31,6 +31,17 @@ _LEFT_OUT = """
   and warmed by a program of the bench's own. Most of a check stays, since the subject
   has to be traced and run in it all the same; the work of the warm-up is added to every
   save, and a series of scenarios has no idle time for it.
+- Going without the ops that oneDNN puts in the place of TensorFlow's, which looks
+  through all kernels for each op of a graph: a small check takes less, but
+  convolutions take more.
+- Joining the server's pages to huge ones before it forks (`MADV_COLLAPSE`), so that a
+  fork copies a smaller page table: of what a check takes the forks save as much as the
+  joining costs.
+
+A fresh cluster cannot come near the warm pool. TensorFlow's server alone queues some
+14,000 requests in memory as it starts, and a process that makes its strategy, and takes
+no step, takes longer than the pool takes for everything: the side "bare forks, the
+strategy alone" measures it.
 """
 
 
