@@ -73,6 +73,7 @@ _MODULES = (  # but for those that every script needs
 )
 _ALWAYS = ("os", "signal", "sys", "tempfile")
 _LEGACY = "TF_USE_LEGACY_KERAS"
+_ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 
 
 def write_script(case: Case, environment: Mapping[str, Any]) -> str:
@@ -167,7 +168,7 @@ def _name_source(case: Case) -> str:
 
 
 def _choose_environment(case: Case, environment: Mapping[str, Any]) -> str:
-    """Which Keras `tf.keras` is was decided before TensorFlow was imported."""
+    """Which Keras and which kernels there are is decided by TensorFlow's import."""
     # With several threads within an op, sums come in another order.
     chosen = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTRAOP_THREADS": "1"}
     if case.spec.kind == "ps":
@@ -180,11 +181,12 @@ def _choose_environment(case: Case, environment: Mapping[str, Any]) -> str:
     if case.spec.device != "gpu":
         chosen["CUDA_VISIBLE_DEVICES"] = "-1"
     variables = environment.get("variables")
-    given = variables.get(_LEGACY) if isinstance(variables, Mapping) else None
+    given = variables if isinstance(variables, Mapping) else {}
+    for name in (_ONEDNN, _LEGACY):
+        if isinstance(given.get(name), str):
+            chosen[name] = given[name]
     if case.scenario.keras is not None:
         chosen[_LEGACY] = "1" if case.scenario.keras == "legacy" else "0"
-    elif isinstance(given, str):
-        chosen[_LEGACY] = given
     return ascii(chosen)
 
 

@@ -25,6 +25,12 @@ def read_place(word):
     return word, config.get("task"), sorted(config.get("cluster", {}))
 
 
+def count_threads():
+    import tensorflow as tf
+
+    return tf.config.threading.get_inter_op_parallelism_threads()
+
+
 def sum_over_workers():
     import tensorflow as tf
 
@@ -39,6 +45,11 @@ def sum_over_workers():
         return strategy.reduce("sum", strategy.run(give), axis=None)
 
     return float(step())
+
+
+@pytest.mark.parametrize(("cluster", "threads"), [("mwms:3", 2), ("ps:2+1", 3)])
+def test_more_workers_take_more_threads_only_of_parameter_servers(cluster, threads):
+    assert set(distbench.run(count_threads, cluster).values()) == {threads}
 
 
 def test_every_worker_runs_the_function_with_its_own_tf_config() -> None:

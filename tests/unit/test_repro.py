@@ -193,6 +193,12 @@ def test_a_later_step_may_be_off_by_the_bound_of_each_step():
     assert repr(3 * OUTCOME.bound) in text
 
 
+@pytest.mark.parametrize("given", [{"TF_ENABLE_ONEDNN_OPTS": "0"}, {}])
+def test_kernels_are_those_that_the_run_had(given):
+    text = write(make_failed(OUTCOME), environment={"variables": given})
+    assert ("'TF_ENABLE_ONEDNN_OPTS': '0'" in text) == bool(given)
+
+
 def test_an_exception_of_the_cluster_is_shown_without_numbers():
     text = write(make_failed(None, code="raises"))
     ast.parse(text)

@@ -18,7 +18,7 @@ from tensorflow.python.distribute import values
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import (
     UnliftedInitializerVariable,
 )
-from tensorflow.python.framework import op_def_registry, ops
+from tensorflow.python.framework import kernels, op_def_registry, ops
 from tensorflow.python.ops import resource_variable_ops
 
 _ABSTRACT = (
@@ -43,3 +43,5 @@ for _pair in itertools.product(_CONCRETE, _ABSTRACT):
 # The first time that a name is not found, as none of a function is, TensorFlow makes a
 # list of all ops.
 op_def_registry.get("an op that nobody has registered")
+# The first time that a kernel is looked for, those that would be compiled are left out.
+kernels.get_registered_kernels_for_op("an op that nobody has registered")

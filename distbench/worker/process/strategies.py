@@ -101,7 +101,8 @@ def count_inter_op_threads(spec: ClusterSpec) -> int:
     A parameter server hangs with one: a worker's pending request holds it while the
     answer waits for it. Replicas that meet in a collective need one each.
     """
-    return max(2, spec.workers + 1, spec.replicas_per_worker + 1)
+    pending = spec.workers if spec.kind == "ps" else 1
+    return 1 + max(pending, spec.replicas_per_worker)
 
 
 def make_strategy(spec: ClusterSpec, partitioner: str = "") -> tf.distribute.Strategy:
