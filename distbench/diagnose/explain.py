@@ -80,7 +80,9 @@ def make_finding(
     if replicas is None:
         replicas = list_wrong(context, cases)
         replicas = replicas or list_replicas(cases, context.replicas)
-    worst = max(comparisons, key=lambda c: c.error)
+    # Later steps have gone further astray, and it is this one that is named.
+    begin = min(c.step for c in comparisons)
+    worst = max((c for c in comparisons if c.step == begin), key=lambda c: c.error)
     return Finding(
         code=explained.code,
         phase=explained.phase,

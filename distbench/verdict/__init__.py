@@ -85,7 +85,7 @@ class Finding:
         variable: Path of the variable, `""` for the loss.
         replicas: Replicas that are wrong.
         ratio: Observed over expected, fitted over all wrong tensors; None without one.
-        error: Largest absolute error.
+        error: Largest absolute error in that step.
         bound: Error that a correct run may have; 0 where it must be exact.
         explanation: One sentence: what happened and what to do.
         confidence: Share of the residual's norm that the cause explains, 0 to 1.

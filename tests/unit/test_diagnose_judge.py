@@ -127,6 +127,22 @@ def test_a_factor_of_one_millionth_is_caught(path, replicas):
     check_millionth_caught(path, replicas=replicas, steps=1)
 
 
+def test_the_error_is_that_of_the_step_that_is_named():
+    """Later steps are wrong by more, from other weights."""
+
+    def reduce(locals_, step):
+        factor = 2.0 * (step + 1)
+        total = {path: scale(g, factor) for path, g in add_up(locals_).items()}
+        return [total for _ in locals_]
+
+    alone, all_steps = (
+        judge(observe(Fault(reduce=reduce), steps=steps)).findings[0]
+        for steps in (1, 3)
+    )
+    assert alone.step == all_steps.step == 0
+    assert (alone.error, alone.bound) == (all_steps.error, all_steps.bound)
+
+
 def test_one_ulp_is_caught_where_sums_are_exact():
     judgement = judge(observe(Fault(reduce=add_ulp), tier="exact"))
     assert judgement.status is Status.FAIL
