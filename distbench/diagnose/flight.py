@@ -81,9 +81,10 @@ def describe_staleness(flight: Flight) -> str:
     """How many steps ran beside others, and how old their view of the variables was."""
     ages = flight.staleness
     beside = sum(age > 0 for age in ages)
+    others = "1 other" if max(ages) == 1 else f"{max(ages)} others"
     text = (
         f"{len(ages)} steps, {flight.in_flight} in flight: while a step ran, at most "
-        f"{max(ages)} others ended, {sum(ages) / len(ages):.2g} on average, and "
+        f"{others} ended, {sum(ages) / len(ages):.2g} on average, and "
         f"{beside} steps saw that"
     )
     if flight.repeated:
