@@ -7,7 +7,7 @@ import pytest
 from gradient_values import scale, to_array
 from planted_case import check_passed
 from simulated_rule import Rule
-from training_simulator import KERNEL, Fault, observe
+from training_simulator import BIAS, HEAD, KERNEL, Fault, observe
 from wrong_steps import round_bf16
 
 from distbench.diagnose.hypotheses.precision import is_representable
@@ -84,3 +84,20 @@ def test_a_narrow_sum_is_told_behind_a_norm_that_divides_it(kept, factor, is_rig
     codes = {finding.code for finding in judgement.findings}
     assert (codes == {"lower-precision"}) is is_right
     assert judgement.status is (Status.PASS if is_right else Status.FAIL)
+
+
+def test_a_number_alone_is_narrow_with_others_that_tell():
+    """Partial sums of three replicas in float16: head and bias are one number each."""
+
+    def reduce(locals_, step):
+        total = {
+            path: sum(to_array(g[path]).astype(np.float16) for g in locals_)
+            for path in locals_[0]
+        }
+        wide = {path: value.astype(np.float32) for path, value in total.items()}
+        return [wide for _ in locals_]
+
+    judgement = judge(observe(Fault(reduce=reduce), width=1, replicas=3))
+    assert [f.code for f in judgement.findings] == ["lower-precision"]
+    assert set(judgement.findings[0].variables) >= {KERNEL, BIAS, HEAD}
+    assert judgement.status is Status.PASS

@@ -14,8 +14,10 @@ Array = np.ndarray
 
 
 def list_named(observed: Array, terms: list[Array]) -> list[str]:
-    cases = (make_sum_pair(0, observed, terms),)
-    context = Context(evidence=observe(), phase="reduced_gradient", cases=cases)
+    """What is said of a sum that was seen once on each replica."""
+    cases = tuple(make_sum_pair(0, observed, terms) for _ in terms)
+    evidence = observe(replicas=len(terms))
+    context = Context(evidence=evidence, phase="reduced_gradient", cases=cases)
     details = [found.detail for found in explain_by_weights(context)]
     return [detail for detail in details if "in place of 1 each" in detail]
 
@@ -39,6 +41,13 @@ def test_weights_that_rounding_makes_are_not(apart: float) -> None:
     """The gradients are the same but for their last digits, as of the same examples."""
     terms = [draw(0), draw(0) + apart * draw(1)]
     total = (1.75 * draw(0)).astype(np.float32).astype(np.float64)
+    assert not list_named(total, terms)
+
+
+def test_a_sum_that_replicas_share_tells_its_weights_once() -> None:
+    """Three numbers of three replicas' gradients: any sum has such weights."""
+    terms = [draw(seed)[:3] for seed in range(3)]
+    total = sum(terms) + 1e-3 * draw(3)[:3]
     assert not list_named(total, terms)
 
 

@@ -42,6 +42,7 @@ class Rounded:
         value: The sum of the rounded addends.
         is_told: Whether the bits tell that it was.
         is_open: Whether it may have been, and was multiplied by a number since.
+        is_like: Whether its numbers are all narrow, though they may be too few to tell.
         is_due: Whether it is the plain sum of what each replica hands on, and what
             one device hands on is rounded as well.
     """
@@ -49,6 +50,7 @@ class Rounded:
     value: Array
     is_told: bool = False
     is_open: bool = False
+    is_like: bool = False
     is_due: bool = False
 
 
@@ -74,7 +76,7 @@ def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
         told = any(rounded.is_told for rounded in found.values())
         predicted = {
             number: context.cases[number].observed
-            if rounded.is_told or (told and rounded.is_open)
+            if rounded.is_told or (told and (rounded.is_open or rounded.is_like))
             else rounded.value
             for number, rounded in found.items()
         }
@@ -166,9 +168,11 @@ def _tell_by_bits(
         )
     # Numbers of a grid have zeros without being rounded, and so has what is right.
     spare = np.log2(find_roundoff(dtype) / own)
-    spare = -np.log2(max(_count_share(given, dtype), 2.0**-spare))
+    share = _count_share(given, dtype)
+    spare = -np.log2(max(share, 2.0**-spare))
     return replace(
         rounded,
+        is_like=_count_share(seen, dtype) == 1 > share,
         is_told=is_representable(seen, dtype, spare)
         and not is_representable(given, dtype, spare),
     )
