@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from verdict_samples import EVIL, make_finding, make_run, make_verdict
+from verdict_samples import EVIL, LINEAR_SETUP, make_finding, make_run, make_verdict
 
 from distbench import digits
 from distbench.cli import main
@@ -31,17 +31,7 @@ OUTCOME = Outcome(
     observed=1.5,
     bound=1e-6,
 )
-SETUP = {
-    "target": "a.b:make_c",
-    "steps": 3,
-    "dtype": "float32",
-    "seed": 1,
-    "keras": None,
-    "jit": None,
-    "restore_from": "",
-    "timeout_s": 120.0,
-    "split": [5, 3],
-}
+SETUP = {"target": "a.b:make_c", **LINEAR_SETUP}
 
 
 def make_failed(outcome: Outcome | None = OUTCOME, code: str = "", **changes) -> Run:

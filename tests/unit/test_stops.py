@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from verdict_samples import make_finding, make_run, make_verdict
+from verdict_samples import LINEAR_SETUP, make_finding, make_run, make_verdict
 
 from distbench.cli.checked import Reports, check_once
 from distbench.cli.stops import pick_stop
@@ -15,16 +15,6 @@ from distbench.stop import Stop
 from distbench.target import parse_target
 from distbench.verdict import Run, Status, Verdict
 
-SETUP = {
-    "steps": 3,
-    "dtype": "float32",
-    "seed": 1,
-    "keras": None,
-    "jit": None,
-    "restore_from": "",
-    "timeout_s": 120.0,
-    "split": [5, 3],
-}
 TARGET = "a.b:c"
 
 
@@ -35,7 +25,10 @@ def fail(cluster: str = "mwms:2", *, setup: dict | None = None, **finding) -> Ru
         cluster=cluster,
         path="default",
         workload="linear",
-        setup={**SETUP, **(setup or ({"split": [8]} if "ps" in cluster else {}))},
+        setup={
+            **LINEAR_SETUP,
+            **(setup or ({"split": [8]} if "ps" in cluster else {})),
+        },
         findings=(make_finding(**finding),),
     )
 

@@ -6,6 +6,18 @@ from distbench.verdict import Finding, Run, Status, Verdict, Worst
 
 EVIL = "dense[bold]/k\x1b[31m<&\"'\x00\u202e]]>\ud800"
 
+LINEAR_SETUP = {
+    "steps": 3,
+    "dtype": "float32",
+    "seed": 1,
+    "keras": None,
+    "jit": None,
+    "restore_from": "",
+    "timeout_s": 120.0,
+    "split": [5, 3],
+}
+"""Of the run of a linear scenario on two replicas."""
+
 
 def make_finding(**changes) -> Finding:
     settings = {
