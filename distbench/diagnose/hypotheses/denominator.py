@@ -34,7 +34,9 @@ def explain_by_denominator(context: Context) -> Iterator[Hypothesis]:
         predicted: dict[int, Array] = {}
         added: list[float] = []
         for group in groups:
-            predicted |= _predict(context, partial(take, context), power, group, added)
+            found = _predict(context, partial(take, context), power, group)
+            predicted |= {number: value for number, (value, _) in found.items()}
+            added += [more for _, more in found.values()]
         if predicted:
             more = "larger" if sum(added) > 0 else "smaller"
             root = ", below the root," if power == 2 else ""
@@ -51,9 +53,8 @@ def _predict(
     take: Callable[[Pair], Array | None],
     power: int,
     steps: Sequence[int],
-    added: list[float],
-) -> dict[int, Array]:
-    """What one number more leaves of some steps; by how much it adds, to a list."""
+) -> dict[int, tuple[Array, float]]:
+    """What one number more leaves of some steps, and by what share it adds to them."""
     rows: list[Row] = []
     due: dict[int, tuple[Array, Array]] = {}
     for number, case in context.list_cases():
@@ -70,15 +71,13 @@ def _predict(
     weights = fit_weights(rows)
     if weights is None or not leaves_nothing(rows, weights):
         return {}
-    predicted: dict[int, Array] = {}
+    predicted: dict[int, tuple[Array, float]] = {}
     for number, (step, share) in due.items():
         below = 1 + float(weights[0]) * share
         if not np.all(below > 0):
             return {}
-        added.append(float(np.mean(below - 1)))
-        predicted[number] = find_base(context.cases[number]) + step / below ** (
-            1 / power
-        )
+        left = find_base(context.cases[number]) + step / below ** (1 / power)
+        predicted[number] = left, float(np.mean(below - 1))
     return predicted
 
 
