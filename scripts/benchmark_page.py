@@ -38,10 +38,10 @@ _LEFT_OUT = """
   fork copies a smaller page table: of what a check takes the forks save as much as the
   joining costs.
 
-A fresh cluster cannot come near the warm pool. TensorFlow's server alone queues some
-14,000 requests in memory as it starts, and a process that makes its strategy, and takes
-no step, takes longer than the pool takes for everything: the side "bare forks, the
-strategy alone" measures it.
+A fresh cluster cannot come near the warm pool. TensorFlow's server alone queues
+requests by the thousand as it starts (`grpc_worker_service.cc`), and a process that
+makes its strategy, and takes no step, takes longer than the pool takes for everything:
+the side "bare forks, the strategy alone" measures it.
 """
 
 
