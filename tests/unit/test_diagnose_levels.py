@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 from gradient_values import to_array
-from training_simulator import Fault, observe
+from training_simulator import Fault, Gradients, observe
 from wrong_steps import reduce_with
 
 from distbench.diagnose.judge import judge
@@ -61,3 +61,16 @@ def test_no_unit_is_told_where_the_numbers_are_not_whole() -> None:
 
     (finding,) = judge(observe(Fault(reduce=reduce_with(scale)), steps=2)).findings
     assert "whole numbers" not in finding.explanation
+
+
+def test_a_sum_of_nothing_but_zeros_has_no_levels() -> None:
+    def clear(gradients: Gradients, replica: int, step: int) -> Gradients:
+        del replica, step
+        return {path: 0.0 * to_array(value) for path, value in gradients.items()}
+
+    fault = Fault(
+        local=clear, reduce=reduce_with(lambda v: np.arctan(1 + to_array(v[0])))
+    )
+    judged = judge(observe(fault, replicas=3, steps=1, sparse=False))
+    assert judged.status == "fail"
+    assert "reduced_gradient" in {finding.phase for finding in judged.findings}

@@ -99,7 +99,7 @@ def _add_quantised(
     terms: Sequence[Array], tops: Units, levels: int | npt.NDArray[np.int_]
 ) -> Array:
     """Add up what rounding to a number of levels leaves, or to each of [n, 1]."""
-    total = np.zeros(terms[0].shape)
+    total = np.zeros(np.broadcast_shapes(terms[0].shape, np.shape(levels)))
     for term, top in zip(terms, tops, strict=True):
         if top > 0:
             unit = top / levels
