@@ -12,7 +12,6 @@ from distbench.compare.values import Array
 from distbench.diagnose.context import (
     Context,
     find_shards,
-    find_tolerance,
     take_rows,
 )
 from distbench.trace import SUMMED, WHOLE, SparseRows, Value
@@ -113,9 +112,7 @@ def find_gradient(context: Context, case: Pair, replica: int) -> Value | None:
 
 def is_plain_sum(context: Context, case: Pair, terms: Sequence[Array]) -> bool:
     """Whether nothing was done to the addends: what is wrong has another cause."""
-    with np.errstate(invalid="ignore"):
-        rest = np.abs(case.observed - sum(terms))
-    return bool(np.all(rest <= find_tolerance(case, context.replicas)))
+    return context.matches(case, np.asarray(sum(terms)))
 
 
 def find_untouched(context: Context) -> dict[int, Source]:

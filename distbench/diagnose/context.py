@@ -105,6 +105,16 @@ class Context:
             found.setdefault(case.key.step, []).append((number, case))
         return found
 
+    def matches(self, case: Pair, value: Array) -> bool:
+        """Whether a value is the observed one, but for rounding."""
+        return self.are_near(case, case.observed, value)
+
+    def are_near(self, case: Pair, left: Array, right: Array) -> bool:
+        """Whether two values for a case differ by no more than rounding."""
+        with np.errstate(invalid="ignore"):
+            rest = np.abs(left - right)
+        return bool(np.all(rest <= find_tolerance(case, self.replicas)))
+
     def find_terms(self, case: Pair) -> tuple[Array, ...]:
         """The replicas' own gradients of a value, in its rows.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distbench.diagnose.context import Context, find_shards, find_tolerance
+from distbench.diagnose.context import Context, find_shards
 from distbench.trace import COMPUTED, WHOLE
 
 
@@ -21,8 +21,7 @@ def describe_alone(context: Context) -> str:
         is_first = case.key.phase in COMPUTED
         if not is_first or case.key.replica != WHOLE or not terms:
             return ""
-        rest = np.abs(case.observed - np.sum(terms, axis=0))
-        if not np.all(rest <= find_tolerance(case, context.replicas)):
+        if not context.matches(case, np.sum(terms, axis=0)):
             return ""
     return (
         "every replica has what its shard alone gives on one device, and there these "

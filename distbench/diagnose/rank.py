@@ -10,7 +10,7 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, are_equal, measure_norm
 from distbench.diagnose.addends import find_untouched
-from distbench.diagnose.context import Context, Hypothesis, find_tolerance
+from distbench.diagnose.context import Context, Hypothesis
 
 NEEDED = 0.9
 """Share of the residual that a cause must explain to be named."""
@@ -93,8 +93,7 @@ def rate_hypothesis(
         share = measure_share(case, predicted)
         shares.append(share)
         full = full and (
-            share == 1.0
-            or (share >= 0.5 and _is_within(case, predicted, context.replicas))
+            share == 1.0 or (share >= 0.5 and context.matches(case, predicted))
         )
     confidence = float(np.mean(shares)) if shares else 0.0
     return Ranked(
@@ -103,12 +102,6 @@ def rate_hypothesis(
         least=min(shares, default=0.0),
         full=full and bool(shares),
     )
-
-
-def _is_within(case: Pair, predicted: Array, replicas: int) -> bool:
-    with np.errstate(invalid="ignore"):
-        rest = np.abs(case.observed - predicted)
-        return bool(np.all(rest <= find_tolerance(case, replicas)))
 
 
 def measure_share(case: Pair, predicted: Array) -> float:

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-import numpy as np
-
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.context import Context, Hypothesis, find_tolerance, take_rows
+from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.hypotheses.overflow import find_overflowing
 from distbench.diagnose.names import name_replicas
 from distbench.trace import Phase, Trace
@@ -43,7 +41,11 @@ def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
             continue  # asked to read off what a step is made of
         predicted = _take(context, trace, replica=0)
         if trace.notes["narrow"]:
-            predicted = {i: v for i, v in predicted.items() if _fits(context, i, v)}
+            predicted = {
+                number: value
+                for number, value in predicted.items()
+                if context.matches(context.cases[number], value)
+            }
         code, words, lost = _name(context, trace)
         yield Hypothesis(
             code=code,
@@ -100,10 +102,3 @@ def _take(
         and (value := trace.get(case.key if replica is None else case.key.at(replica)))
         is not None
     }
-
-
-def _fits(context: Context, number: int, value: Array) -> bool:
-    """Whether what is left is no more than the rounding of the state itself."""
-    case = context.cases[number]
-    rest = np.abs(case.observed - value)
-    return bool(np.all(rest <= find_tolerance(case, context.replicas)))

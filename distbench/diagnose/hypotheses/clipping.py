@@ -17,7 +17,7 @@ from distbench.diagnose.addends import (
     list_sources,
     split_slices,
 )
-from distbench.diagnose.context import Context, Hypothesis, find_tolerance
+from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.hypotheses.limits import find_share, fit_limit, sum_clipped
 from distbench.diagnose.hypotheses.norms import (
     ElementNorm,
@@ -112,8 +112,8 @@ def _is_scaled_sum(context: Context, source: Source) -> bool:
     """Whether a value is the sum of its addends times a number."""
     total = np.sum(source.terms, axis=0)
     fit = fit_ratio(source.case.observed, total)
-    rest = np.inf if fit is None else np.abs(source.case.observed - fit.ratio * total)
-    return bool(np.all(rest <= find_tolerance(source.case, context.replicas)))
+    case = source.case
+    return fit is not None and context.matches(case, fit.ratio * total)
 
 
 def _are_apart(sources: Sequence[Source], norm: Norm, limit: float) -> bool:
@@ -127,9 +127,8 @@ def _leaves_signs(context: Context, sources: Sequence[Source], limit: float) -> 
     """Whether all elements are cut, but for rounding: then the signs were taken."""
     norm = ElementNorm()
     for source in sources:
-        signs = sum(limit * np.sign(term) for term in source.terms)
-        rest = np.abs(sum_clipped(source, norm, limit) - signs)
-        if not np.all(rest <= find_tolerance(source.case, context.replicas)):
+        signs = np.asarray(sum(limit * np.sign(term) for term in source.terms))
+        if not context.are_near(source.case, sum_clipped(source, norm, limit), signs):
             return False
     return True
 
@@ -172,11 +171,7 @@ def explain_by_clip_of_none(context: Context) -> Iterator[Hypothesis]:
         of_sum = _OfSum(norm)
         limit = fit_limit(due, of_sum)
         if limit is None or not all(
-            np.all(
-                np.abs(one.case.observed - sum_clipped(one, of_sum, limit))
-                <= find_tolerance(one.case, context.replicas)
-            )
-            for one in due
+            context.matches(one.case, sum_clipped(one, of_sum, limit)) for one in due
         ):
             continue
         if not _are_apart(due, of_sum, limit) and not _clips_elsewhere(
@@ -225,10 +220,7 @@ def _clips_elsewhere(
             )
             size = norm.relate(replace(source, case=case), case.expected)
             share = 1.0 if size is None else find_share(size, limit)
-            rest = np.abs(case.observed - share * case.expected)
-            if size is None or not np.all(
-                rest <= find_tolerance(case, context.replicas)
-            ):
+            if size is None or not context.matches(case, share * case.expected):
                 return False
             is_smaller = is_smaller or bool(np.all(size <= limit) and np.any(size))
     return is_smaller
@@ -309,7 +301,6 @@ def _predict_small(
         total = np.sum(source.terms, axis=0)
         size = norm.relate(source, total)
         clipped = total if size is None else total * find_share(size, limit)
-        rest = np.abs(source.case.expected - clipped)
-        if np.all(rest <= find_tolerance(source.case, context.replicas)):
+        if context.are_near(source.case, source.case.expected, clipped):
             found[number] = sum_clipped(source, norm, limit)
     return found

@@ -42,8 +42,7 @@ def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
                 ]
             nearest, parts = _find_nearest_subset(case.observed, terms)
             # Of so many choices for each element some come near anything.
-            allowed = find_tolerance(case, replicas)
-            if np.all(np.abs(nearest - case.observed) <= allowed):
+            if context.matches(case, nearest):
                 predicted[source.number] = nearest
             rests = [np.asarray(t - part) for t, part in zip(terms, parts, strict=True)]
             kept_back[case.key.step, case.key.variable] = (case.rows, rests)
@@ -87,8 +86,7 @@ def explain_by_own_draws(context: Context) -> Iterator[Hypothesis]:
             parts = [np.asarray(np.sum(own, axis=0))] if summed else own
             terms = [factor * part for part in parts]
             nearest, _ = _find_nearest_subset(source.case.observed, terms)
-            allowed = find_tolerance(source.case, context.replicas)
-            if np.all(np.abs(nearest - source.case.observed) <= allowed):
+            if context.matches(source.case, nearest):
                 predicted[source.number] = nearest
         yield Hypothesis(
             code=code,

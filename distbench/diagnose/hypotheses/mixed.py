@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.parts import split_parts
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis, find_tolerance, take_rows
+from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.trace import WHOLE
 
 Part = tuple[float, Array, Array]
@@ -33,6 +33,10 @@ def explain_by_parts(context: Context) -> Iterator[Hypothesis]:
         if not parts:
             return
         rests[number] = case.expected - _weigh(parts, 1.0, lambda share: share)
+    adds_up = all(
+        context.are_near(context.cases[number], rest, np.zeros_like(rest))
+        for number, rest in rests.items()
+    )
     ways = list(_list_ways(context))
     if found and all(
         _are_alike(parts, context, context.cases[number])
@@ -47,25 +51,11 @@ def explain_by_parts(context: Context) -> Iterator[Hypothesis]:
             number: _weigh(parts, of_sums, of_means) + of_sums * rests[number]
             for number, parts in found.items()
         }
-        if _leaves_nothing(context, rests, 0.0) or _leaves_nothing(
-            context, predicted, 1.0
+        if adds_up or all(
+            context.matches(context.cases[number], value)
+            for number, value in predicted.items()
         ):
             yield Hypothesis(code=code, predicted=predicted, detail=words)
-
-
-def _leaves_nothing(
-    context: Context, values: Mapping[int, Array], of_observed: float
-) -> bool:
-    """Whether values are the observed ones, or nothing at all."""
-    return all(
-        bool(
-            np.all(
-                np.abs(value - of_observed * context.cases[number].observed)
-                <= find_tolerance(context.cases[number], context.replicas)
-            )
-        )
-        for number, value in values.items()
-    )
 
 
 def _list_parts(context: Context, case: Pair) -> tuple[Part, ...]:
@@ -89,10 +79,7 @@ def _list_parts(context: Context, case: Pair) -> tuple[Part, ...]:
 def _are_alike(parts: Sequence[Part], context: Context, case: Pair) -> bool:
     """Whether what is a mean over each shard is the same whatever shard it is."""
     held = [mean for share, _, mean in parts if share]
-    allowed = find_tolerance(case, context.replicas)
-    return len(held) > 1 and all(
-        bool(np.all(np.abs(mean - held[0]) <= allowed)) for mean in held
-    )
+    return len(held) > 1 and all(context.are_near(case, mean, held[0]) for mean in held)
 
 
 def _list_ways(context: Context) -> Iterator[Way]:
