@@ -22,6 +22,12 @@ class Row:
     features: tuple[Array, ...]
 
 
+def make_error(number: int, case: Pair, *features: Array) -> Row:
+    """What a value is wrong by, to be fitted."""
+    target = case.observed - case.expected
+    return Row(number=number, target=target, features=features)
+
+
 def fit_cases(cases: Iterable[Pair]) -> RatioFit | None:
     """One ratio of observed to expected over all cases that are finite.
 
@@ -68,6 +74,14 @@ def add_weighted(weights: Sequence[float] | Array, terms: Sequence[Array]) -> Ar
 def predict_rows(rows: Sequence[Row], weights: Array) -> dict[int, Array]:
     """What the fit says for each row's target, by its number."""
     return {row.number: add_weighted(weights, row.features) for row in rows}
+
+
+def predict_cases(
+    cases: Sequence[Pair], errors: Sequence[Row], weights: Array
+) -> dict[int, Array]:
+    """What the values are by a fit of their errors, by their numbers."""
+    fits = predict_rows(errors, weights)
+    return {number: cases[number].expected + error for number, error in fits.items()}
 
 
 def leaves_nothing(rows: Sequence[Row], weights: Array) -> bool:

@@ -14,6 +14,7 @@ from distbench.diagnose.fit import (
     fit_weights,
     leaves_nothing,
     list_independent,
+    make_error,
     pick_features,
 )
 from distbench.diagnose.hypotheses.update import fit_feature
@@ -52,11 +53,7 @@ def _fit_decay_after(context: Context) -> tuple[float, dict[int, Array]] | None:
     Of variables that were 0 before the step it is the same: nothing is claimed.
     """
     rows = [
-        Row(
-            number=number,
-            target=case.observed - case.expected,
-            features=(find_base(case), case.expected - find_base(case)),
-        )
+        make_error(number, case, find_base(case), case.expected - find_base(case))
         for number, case in context.list_cases()
     ]
     weights = fit_weights(rows)

@@ -11,9 +11,17 @@ from distbench.compare.led import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_base
-from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
-from distbench.diagnose.hypotheses.slots import find_locals, name_kind
+from distbench.diagnose.fit import (
+    Row,
+    fit_weights,
+    leaves_nothing,
+    make_error,
+    predict_cases,
+)
+from distbench.diagnose.hypotheses.slot_facts import find_locals, group_by_kind
 from distbench.trace import Trace, TraceKey
+
+_Cases = Sequence[tuple[int, Pair]]
 
 _NEAR = 0.05
 """How far from a repeated update a step may end, as a share of what repeating it adds:
@@ -107,16 +115,19 @@ def explain_by_repeated_slot(context: Context) -> Iterator[Hypothesis]:
         return
     predicted: dict[int, Array] = {}
     times: set[int] = set()
-    for rows in _group_changes(context).values():
+    for cases in group_by_kind(context):
+        rows = [
+            make_error(number, case, case.expected - find_base(case))
+            for number, case in cases
+        ]
         weights = fit_weights(rows)
         if weights is None:
             return
-        count = _count_times(context, rows, float(weights[0]))
+        count = _count_times(context, cases, float(weights[0]))
         if count is None:
             return
         times.add(count)
-        for number, value in predict_rows(rows, weights).items():
-            predicted[number] = context.cases[number].expected + value
+        predicted |= predict_cases(context.cases, rows, weights)
     if len(times) != 1 or not predicted:
         return
     count = times.pop()
@@ -128,23 +139,10 @@ def explain_by_repeated_slot(context: Context) -> Iterator[Hypothesis]:
     )
 
 
-def _group_changes(context: Context) -> dict[str, list[Row]]:
-    kinds: dict[str, list[Row]] = {}
-    for number, case in context.list_cases():
-        base = find_base(case)
-        row = Row(
-            number=number,
-            target=case.observed - case.expected,
-            features=(case.expected - base,),
-        )
-        kinds.setdefault(name_kind(context, case), []).append(row)
-    return kinds
-
-
-def _count_times(context: Context, rows: list[Row], factor: float) -> int | None:
+def _count_times(context: Context, cases: _Cases, factor: float) -> int | None:
     """How often the rule was applied, given λ."""
     most = max(8, context.replicas)
-    rule = _fit_rule(context, [row.number for row in rows])
+    rule = _fit_rule(context, cases)
     beta = None if rule is None else rule[0]
     candidates = range(2, most + 1)
     if beta is not None and 0 < beta < 1.0001:
@@ -159,14 +157,11 @@ def _count_times(context: Context, rows: list[Row], factor: float) -> int | None
     return 2 if 0 < factor < 1 else None
 
 
-def _fit_rule(
-    context: Context, numbers: Sequence[int]
-) -> tuple[float, float, int] | None:
+def _fit_rule(context: Context, cases: _Cases) -> tuple[float, float, int] | None:
     """β, c and p of expected = β · before + c · gradient^p, if that leaves nothing."""
     for power in (1, 2):
         fits = []
-        for number in numbers:
-            case = context.cases[number]
+        for number, case in cases:
             owner = context.infos[case.key.variable].of
             gradient = context.find_due_gradient(case, owner)
             base = find_base(case)
@@ -189,20 +184,15 @@ def explain_by_slot_of_each(context: Context) -> Iterator[Hypothesis]:
     if context.phase != "slot" or context.replicas == 1:
         return
     n = context.replicas
-    kinds: dict[str, list[int]] = {}
-    for number, case in context.list_cases():
-        kinds.setdefault(name_kind(context, case), []).append(number)
-    rules = {kind: _fit_rule(context, numbers) for kind, numbers in kinds.items()}
+    kinds = [(cases, _fit_rule(context, cases)) for cases in group_by_kind(context)]
     for words, shares in (
         ("an N-th of the gradient each time", lambda terms: n * [sum(terms) / n]),
         ("the replicas' own gradients one after the other", list),
         ("the replicas' own gradients, last to first", lambda terms: terms[::-1]),
     ):
         predicted: dict[int, Array] = {}
-        for kind, numbers in kinds.items():
-            rule = rules[kind]
-            for number in numbers if rule is not None else ():
-                case = context.cases[number]
+        for cases, rule in kinds:
+            for number, case in cases if rule is not None else ():
                 owner = context.infos[case.key.variable].of
                 terms = find_locals(context, case, owner)
                 if not terms or rule is None:

@@ -14,9 +14,14 @@ from distbench.diagnose.fit import (
     Row,
     fit_weights,
     leaves_nothing,
-    predict_rows,
+    make_error,
+    predict_cases,
 )
-from distbench.diagnose.hypotheses.slots import are_some, is_sum_unseen, name_kind
+from distbench.diagnose.hypotheses.slot_facts import (
+    are_some,
+    group_by_kind,
+    is_sum_unseen,
+)
 from distbench.diagnose.names import name_lag
 
 Late = tuple[int, Array, Array]
@@ -40,7 +45,7 @@ def explain_by_old_value(context: Context) -> Iterator[Hypothesis]:
     for power in (1, 2):
         predicted: dict[int, Array] = {}
         ratios: list[float] = []
-        for pairs in _group_by_gradient(context, power, by_step=False).values():
+        for pairs in _group_by_gradient(context, power):
             errors = [replace(row, features=row.features[:1]) for row, _ in pairs]
             due = [_keep_fed(row, expected) for row, expected in pairs]
             more, right = fit_weights(errors), fit_weights(due)
@@ -48,8 +53,7 @@ def explain_by_old_value(context: Context) -> Iterator[Hypothesis]:
                 continue
             if leaves_nothing(errors, more) and leaves_nothing(due, right):
                 ratios.append(1 + float(more[0] / right[0]))
-                for number, value in predict_rows(errors, more).items():
-                    predicted[number] = context.cases[number].expected + value
+                predicted |= predict_cases(context.cases, errors, more)
         if ratios and np.ptp(ratios) <= _SAME * max(map(abs, ratios)):
             yield _name_old_value(context, predicted, float(np.median(ratios)))
 
@@ -81,12 +85,11 @@ def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
         code, words = "slot-not-synchronized", "there than on the other replicas"
     for power, by_step in _list_rules(context):
         predicted: dict[int, Array] = {}
-        for pairs in _group_by_gradient(context, power, by_step=by_step).values():
+        for pairs in _group_by_gradient(context, power, by_step=by_step):
             rows = [row for row, _ in pairs]
             weights = fit_weights(rows)
             if weights is not None:
-                for number, value in predict_rows(rows, weights).items():
-                    predicted[number] = context.cases[number].expected + value
+                predicted |= predict_cases(context.cases, rows, weights)
         if predicted:
             yield Hypothesis(
                 code=code,
@@ -106,14 +109,13 @@ def explain_by_late_gradient(context: Context) -> Iterator[Hypothesis]:
         return
     last = max(case.key.step for case in context.cases)
     for lag in range(1, last + 1):
-        kinds: dict[str, list[Late]] = {}
-        for number, case in context.list_cases():
-            gradients = _find_late(context, case, lag)
-            if gradients is not None:
-                kind = name_kind(context, case)
-                kinds.setdefault(kind, []).append((number, *gradients))
         predicted: dict[int, Array] = {}
-        for found in kinds.values():
+        for cases in group_by_kind(context):
+            found = [
+                (number, *gradients)
+                for number, case in cases
+                if (gradients := _find_late(context, case, lag)) is not None
+            ]
             if any(context.cases[number].key.step >= lag for number, *_ in found):
                 predicted |= _predict_late(context, found)
         if predicted:
@@ -127,19 +129,13 @@ def explain_by_late_gradient(context: Context) -> Iterator[Hypothesis]:
 
 def _predict_late(context: Context, found: Sequence[Late]) -> dict[int, Array]:
     for power in (1, 2):
-        cases = {number: context.cases[number] for number, *_ in found}
         rows = [
-            Row(
-                number=number,
-                target=cases[number].observed - cases[number].expected,
-                features=(late**power - due**power,),
-            )
+            make_error(number, context.cases[number], late**power - due**power)
             for number, late, due in found
         ]
         weights = fit_weights(rows)
         if weights is not None and leaves_nothing(rows, weights):
-            errors = predict_rows(rows, weights)
-            return {n: cases[n].expected + error for n, error in errors.items()}
+            return predict_cases(context.cases, rows, weights)
     return {}
 
 
@@ -165,7 +161,7 @@ def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
     if context.phase != "slot":
         return
     found = [_fit_factors(context, power) for power in (1, 2)]
-    mixed: dict[str, Factored] = {}
+    mixed: dict[int, Factored] = {}
     for kinds in found:
         mixed |= {kind: fit for kind, fit in kinds.items() if fit.leaves_nothing}
     factors = [fit.factor for fit in mixed.values() if fit.factor is not None]
@@ -197,10 +193,10 @@ class Factored:
     leaves_nothing: bool
 
 
-def _fit_factors(context: Context, power: int) -> dict[str, Factored]:
-    """The kinds of slots with what they show if their rule takes the gradient^power."""
-    found: dict[str, Factored] = {}
-    for kind, pairs in _group_by_gradient(context, power, by_step=False).items():
+def _fit_factors(context: Context, power: int) -> dict[int, Factored]:
+    """By kind of slots what they show if their rule takes the gradient^power."""
+    found: dict[int, Factored] = {}
+    for kind, pairs in enumerate(_group_by_gradient(context, power)):
         errors = [replace(row, features=row.features[1:]) for row, _ in pairs]
         weights = fit_weights(errors)
         if weights is None:
@@ -213,9 +209,8 @@ def _fit_factors(context: Context, power: int) -> dict[str, Factored]:
         if right is not None and right[-1] != 0 and leaves_nothing(due, right):
             whole = 1 + float(weights[0] / right[-1])
             factor = abs(whole) ** (1 / power)
-        rest = predict_rows(errors, weights).items()
         found[kind] = Factored(
-            predicted={n: context.cases[n].expected + value for n, value in rest},
+            predicted=predict_cases(context.cases, errors, weights),
             factor=factor,
             leaves_nothing=leaves_nothing(errors, weights),
         )
@@ -241,20 +236,14 @@ def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase != "slot" or are_some(context):
         return
-    kinds: dict[str, list[Row]] = {}
-    for number, case in context.list_cases():
-        row = Row(
-            number=number,
-            target=case.observed - case.expected,
-            features=(case.expected, find_base(case)),
-        )
-        kinds.setdefault(name_kind(context, case), []).append(row)
     predicted: dict[int, Array] = {}
     factors: list[float] = []
-    for found in kinds.values():
-        rows = found
-        if not any(np.any(row.features[1]) for row in found):
-            rows = [replace(row, features=row.features[:1]) for row in found]
+    for cases in group_by_kind(context):
+        rows = [
+            make_error(n, case, case.expected, find_base(case)) for n, case in cases
+        ]
+        if not any(np.any(row.features[1]) for row in rows):
+            rows = [replace(row, features=row.features[:1]) for row in rows]
         numbers = {context.cases[row.number].key.at(0): row.target for row in rows}
         if sum(target.size for target in numbers.values()) < _FEW:
             continue
@@ -264,8 +253,7 @@ def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
         if abs(weights[0]) <= _SAME:  # the old value weighs otherwise, not the new
             continue
         factors.append(1 + float(weights[0]))
-        for number, value in predict_rows(rows, weights).items():
-            predicted[number] = context.cases[number].expected + value
+        predicted |= predict_cases(context.cases, rows, weights)
     ratio = float(np.median(factors)) if factors else 0.0
     # Where a slot takes the factor and another one its square, each is told apart.
     if factors and np.ptp(factors) <= _SAME * max(abs(ratio), _SAME):
@@ -317,28 +305,23 @@ def _list_rules(context: Context) -> Iterator[tuple[int, bool]]:
 
 
 def _group_by_gradient(
-    context: Context, power: int, *, by_step: bool
-) -> dict[str, list[tuple[Row, Array]]]:
+    context: Context, power: int, *, by_step: bool = False
+) -> Iterator[list[tuple[Row, Array]]]:
     """Errors with the features (before, gradient^power), and the expected values.
+
+    A list for each kind of slots, which is empty where no gradient is known.
 
     Args:
         context: The wrong values.
         power: Of the gradient in the rule.
         by_step: Whether each step has numbers of its own, as a schedule gives them.
     """
-    kinds: dict[str, list[tuple[Row, Array]]] = {}
-    for number, case in context.list_cases():
-        owner = context.infos[case.key.variable].of
-        gradient = context.find_due_gradient(case, owner)
-        if gradient is None or gradient.shape != case.expected.shape:
-            continue
-        row = Row(
-            number=number,
-            target=case.observed - case.expected,
-            features=(find_base(case), gradient**power),
-        )
-        kind = name_kind(context, case)
-        if by_step:
-            kind = f"{case.key.step}:{kind}"
-        kinds.setdefault(kind, []).append((row, case.expected))
-    return kinds
+    for cases in group_by_kind(context, by_step=by_step):
+        pairs = []
+        for number, case in cases:
+            owner = context.infos[case.key.variable].of
+            gradient = context.find_due_gradient(case, owner)
+            if gradient is not None and gradient.shape == case.expected.shape:
+                error = make_error(number, case, find_base(case), gradient**power)
+                pairs.append((error, case.expected))
+        yield pairs

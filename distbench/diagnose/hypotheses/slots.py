@@ -10,11 +10,23 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_base, is_number
-from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
+from distbench.diagnose.fit import (
+    Row,
+    fit_weights,
+    leaves_nothing,
+    make_error,
+    predict_cases,
+    predict_rows,
+)
 from distbench.diagnose.hypotheses.overflow import is_applied_to_some
 from distbench.diagnose.hypotheses.reduction import list_subsets
+from distbench.diagnose.hypotheses.slot_facts import (
+    are_some,
+    find_locals,
+    group_by_kind,
+    is_sum_unseen,
+)
 from distbench.diagnose.names import name_replicas
-from distbench.trace import SUMMED, TraceKey
 
 _NEAR = 0.01
 """How far a fitted share may lie from that of the rule, as a part of it."""
@@ -75,26 +87,6 @@ def _explain_own_sum(context: Context, own: Feed) -> Iterator[Hypothesis]:
             yield replace(found, phase="variable", replicas=lost)
 
 
-def is_sum_unseen(context: Context) -> bool:
-    """Whether no sum of gradients was seen on its way to any of the slots.
-
-    A slot that belongs to no variable may be made of the gradients of all.
-    """
-    owners = {context.infos[case.key.variable].of for case in context.cases}
-    summed = context.work_out("summed", lambda: _list_summed(context))
-    return not (summed if "" in owners else summed & owners)
-
-
-def _list_summed(context: Context) -> set[str]:
-    """Variables of which a sum was seen."""
-    return {
-        key.variable
-        for trace in (context.evidence.observed, context.evidence.reference)
-        for phase in SUMMED
-        for key, _ in trace.select(phase=phase)
-    }
-
-
 Feed = tuple[str, tuple[int, ...], Callable[[tuple[Array, ...], int], Array]]
 """What a slot follows from, in words; the powers that it may be taken in; and the
 gradient itself, made of the replicas' own ones, for a replica."""
@@ -136,27 +128,21 @@ def _list_feeds(replicas: int) -> Iterator[Feed]:
 def _fit_feed(context: Context, feed: Feed, code: str) -> Iterator[Hypothesis]:
     """One factor for each kind of slot: those whose names differ by the variable."""
     who, powers, make = feed
-    kinds: dict[str, list[tuple[Row, Array]]] = {}
-    due: dict[str, list[Row]] = {}
-    for number, case in context.list_cases():
-        owner = context.infos[case.key.variable].of
-        terms = find_locals(context, case, owner)
-        gradient = context.find_due_gradient(case, owner) if owner else None
-        if not terms or gradient is None or gradient.shape != case.observed.shape:
-            continue
-        offset = case.observed - case.expected
-        taken = make(terms, case.key.replica)
-        row = Row(number=number, target=offset, features=(taken,))
-        kind = name_kind(context, case)
-        kinds.setdefault(kind, []).append((row, gradient))
-        features = (find_base(case), gradient)
-        due.setdefault(kind, []).append(
-            Row(number=number, target=case.expected, features=features)
-        )
     predicted: dict[int, Array] = {}
-    for kind, pairs in kinds.items():
-        for number, value in _fit_power(pairs, due[kind], powers).items():
-            predicted[number] = context.cases[number].expected + value
+    for cases in group_by_kind(context):
+        taken: list[tuple[Row, Array]] = []
+        due: list[Row] = []
+        for number, case in cases:
+            owner = context.infos[case.key.variable].of
+            terms = find_locals(context, case, owner)
+            gradient = context.find_due_gradient(case, owner) if owner else None
+            if not terms or gradient is None or gradient.shape != case.observed.shape:
+                continue
+            error = make_error(number, case, make(terms, case.key.replica))
+            taken.append((error, gradient))
+            features = (find_base(case), gradient)
+            due.append(Row(number=number, target=case.expected, features=features))
+        predicted |= _fit_power(context.cases, taken, due, powers)
     if predicted:
         yield Hypothesis(
             code=code, predicted=predicted, detail=f"it follows from {who}"
@@ -164,7 +150,10 @@ def _fit_feed(context: Context, feed: Feed, code: str) -> Iterator[Hypothesis]:
 
 
 def _fit_power(
-    pairs: Sequence[tuple[Row, Array]], due: Sequence[Row], powers: tuple[int, ...]
+    cases: Sequence[Pair],
+    taken: Sequence[tuple[Row, Array]],
+    due: Sequence[Row],
+    powers: tuple[int, ...],
 ) -> dict[int, Array]:
     """Fit errors by c (f^p - g^p), with the power p that leaves least.
 
@@ -172,7 +161,8 @@ def _fit_power(
     its opposite, is no f in the place of g.
 
     Args:
-        pairs: Errors with what was taken, f, and what should have been, g.
+        cases: The wrong values.
+        taken: Errors with what was taken, f, and what should have been, g.
         due: What the slots should hold, with their old values and g.
         powers: Values of p to try.
     """
@@ -180,7 +170,7 @@ def _fit_power(
     for power in powers:
         rows = [
             replace(row, features=(row.features[0] ** power - gradient**power,))
-            for row, gradient in pairs
+            for row, gradient in taken
         ]
         weights = fit_weights(rows)
         if weights is None or not _is_share(float(weights[0]), due, power):
@@ -192,7 +182,7 @@ def _fit_power(
             for row in rows
         )
         if rest < best[0]:
-            best = (rest, fits)
+            best = (rest, predict_cases(cases, rows, weights))
     return best[1]
 
 
@@ -208,29 +198,6 @@ def _is_share(share: float, due: Sequence[Row], power: int) -> bool:
     if right is None or not leaves_nothing(rows, right):
         return True
     return abs(share - float(right[-1])) <= _NEAR * abs(float(right[-1]))
-
-
-def find_locals(context: Context, case: Pair, owner: str) -> tuple[Array, ...]:
-    """The replicas' own gradients of a slot's variable, dense; empty if any lacks."""
-    key = TraceKey(step=case.key.step, phase="local_gradient", variable=owner)
-    observed = context.evidence.observed
-    for call in range(3):
-        found = observed.get_replicas(replace(key, call=call))
-        values = tuple(map(densify, found))
-        if values and all(value.shape == case.observed.shape for value in values):
-            return values
-    return ()
-
-
-def name_kind(context: Context, case: Pair) -> str:
-    """A slot's path without its variable's: what the optimizer calls the slot.
-
-    Only groups values for a common fit; a path that does not hold the variable's is a
-    group of its own.
-    """
-    path = case.key.variable
-    owner = context.infos[path].of
-    return path.replace(owner, "*") if owner else path
 
 
 def explain_by_start(context: Context) -> Iterator[Hypothesis]:
@@ -307,12 +274,6 @@ def explain_by_number(context: Context) -> Iterator[Hypothesis]:
             predicted=predicted,
             detail="the number is another than on one device",
         )
-
-
-def are_some(context: Context) -> bool:
-    """Whether only some of the replicas that hold the slots are wrong."""
-    wrong = {case.key.replica for case in context.cases}
-    return bool({key.replica for key in context.right} - wrong)
 
 
 def _differ_by_replica(context: Context) -> bool:

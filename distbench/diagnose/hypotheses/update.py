@@ -15,7 +15,8 @@ from distbench.diagnose.fit import (
     Row,
     fit_weights,
     leaves_nothing,
-    predict_rows,
+    make_error,
+    predict_cases,
 )
 from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.names import name_replicas
@@ -266,13 +267,8 @@ def fit_feature(
         if steps and case.key.step not in steps:
             continue
         if feature is not None and feature.shape == case.expected.shape:
-            offset = case.observed - case.expected
-            rows.append(Row(number=number, target=offset, features=(feature,)))
+            rows.append(make_error(number, case, feature))
     weights = fit_weights(rows)
     if weights is None:
         return None
-    predicted = {
-        number: context.cases[number].expected + value
-        for number, value in predict_rows(rows, weights).items()
-    }
-    return float(weights[0]), predicted
+    return float(weights[0]), predict_cases(context.cases, rows, weights)
