@@ -12,7 +12,7 @@ from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.drift import name_drift
 from distbench.diagnose.exchange import describe_exchange
-from distbench.diagnose.explain import Explained
+from distbench.diagnose.explain import Explained, explain_all
 from distbench.diagnose.hypotheses.register import list_hypotheses, list_last
 from distbench.diagnose.own_shard import describe_alone
 from distbench.diagnose.rank import ALL, Ranked, find_best
@@ -168,11 +168,8 @@ def _is_named(context: Context, best: Ranked) -> bool:
 
 def _adopt(context: Context, best: Ranked) -> Explained:
     cause = best.hypothesis
-    return Explained(
-        code=cause.code,
-        detail=cause.detail,
-        confidence=best.confidence,
-        cases=context.cases,
+    return replace(
+        explain_all(context, cause.code, cause.detail, best.confidence),
         phase=cause.phase or context.phase,
         replicas=cause.replicas,
         ratio=cause.ratio,
@@ -192,13 +189,8 @@ def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
         or describe_exchange(context)
         or describe_untouched(context)
     )
-    return Explained(
-        code="unexplained",
-        detail=told or f"no known cause explains what is wrong{nearest}",
-        confidence=0.0,
-        cases=context.cases,
-        phase=context.phase,
-    )
+    words = told or f"no known cause explains what is wrong{nearest}"
+    return explain_all(context, "unexplained", words, confidence=0.0)
 
 
 def _join(parts: Sequence[Explained]) -> Explained:

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context
-from distbench.diagnose.explain import Explained
+from distbench.diagnose.explain import Explained, explain_all
 from distbench.trace import TraceKey
 
 
@@ -36,13 +36,8 @@ def name_drift(context: Context) -> Explained | None:
             return None
         if _are_all_equal(made):
             return None
-    return Explained(
-        code=code[context.phase],
-        detail="the rule makes something else of the same gradient on each replica",
-        confidence=1.0,
-        cases=context.cases,
-        phase=context.phase,
-    )
+    words = "the rule makes something else of the same gradient on each replica"
+    return explain_all(context, code[context.phase], words)
 
 
 def _take_held(context: Context, key: TraceKey) -> list[Array]:

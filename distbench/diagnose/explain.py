@@ -40,6 +40,19 @@ class Explained:
     ratio: float | None = None
 
 
+def explain_all(
+    context: Context, code: str, detail: str, confidence: float = 1.0
+) -> Explained:
+    """One cause for all wrong values of a phase."""
+    return Explained(
+        code=code,
+        detail=detail,
+        confidence=confidence,
+        cases=context.cases,
+        phase=context.phase,
+    )
+
+
 def is_vague(told: Explained | Finding) -> bool:
     """Whether no cause is named, or a factor that leaves a part of the error."""
     odd = told.code == "scale-error" and told.confidence < ALL

@@ -51,6 +51,10 @@ class Chain:
         """The links of which it is known what they are."""
         return (*self.broken, *self.forgiven, *self.held)
 
+    def shows(self, phase: Phase) -> bool:
+        """Whether anything was seen of a phase."""
+        return any(link.comparison.phase == phase for link in self.settled)
+
 
 def judge_chain(
     judged: Sequence[Judged], infos: Mapping[str, VariableInfo], *, free: bool

@@ -1,0 +1,178 @@
+"""Explains loss and local gradients together: a wrong scale shows in both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.comparison import Judged
+from distbench.diagnose.causes import explain_cases
+from distbench.diagnose.exchange import exchanges, tell_lost_gradient
+from distbench.diagnose.explain import Explained, is_vague, list_replicas
+from distbench.diagnose.fit import fit_cases
+from distbench.diagnose.in_turn import leave_out_later
+from distbench.diagnose.links import Chain
+from distbench.diagnose.names import name_replicas
+from distbench.diagnose.rank import ALL
+from distbench.diagnose.reporting import make_context, report_causes
+from distbench.evidence import Evidence
+from distbench.trace import Phase
+from distbench.verdict import Finding
+
+_SCALING = ("loss-not-scaled", "loss-scaled-twice", "mean-of-means")
+"""Causes that lie in the loss and show in its gradient too."""
+_SAME = 1e-3
+"""Two fitted factors that are no farther apart are taken for one number."""
+
+
+def explain_root(
+    evidence: Evidence,
+    chain: Chain,
+    losses: Sequence[Judged],
+    gradients: Sequence[Judged],
+    phase: Phase,
+) -> Iterator[Finding]:
+    """Loss and local gradients together: a wrong scale shows in both."""
+    causes: tuple[Explained, ...] = ()
+    root = phase == "local_gradient" or bool(losses)
+    context = make_context(evidence, chain, phase, gradients, root=root)
+    if gradients:
+        causes = leave_out_later(explain_cases(context), chain)
+    about_loss = make_context(evidence, chain, "loss", losses, root=True)
+    of_loss: tuple[Explained, ...] = ()
+    if losses:
+        of_loss = leave_out_later(explain_cases(about_loss), chain)
+    if not of_loss:
+        if not losses and chain.shows("loss"):
+            causes = tell_lost_gradient(context, causes)
+            causes = tuple(_name_lost(cause, context.replicas) for cause in causes)
+        yield from report_causes(context, causes, gradients)
+        return
+    same = [cause for cause in causes if _is_same_factor(cause, of_loss)]
+    scaled = same or [cause for cause in causes if cause.code in _SCALING]
+    # How undeclared losses combine is a guess; the gradients say what they weigh.
+    alike = {"unexplained", *(c.code for c in scaled[:1])}
+    if scaled and evidence.loss_reduction is None:
+        alike |= set(_SCALING)
+    if same or (scaled and all(c.code in alike or is_vague(c) for c in of_loss)):
+        raised = _raise_early(
+            causes, losses, lambda c: _raise_cause(c) if c is scaled[0] else c
+        )
+        yield from report_causes(context, raised, gradients)
+        return
+    unknown = all(map(is_vague, of_loss))
+    if causes and unknown and causes[0].code in ("unexplained", "scale-error"):
+        # Of so few numbers nothing can be said but what is said of their gradients.
+        raised = _raise_early(causes, losses, lambda c: replace(c, phase="loss"))
+        yield from report_causes(context, raised, gradients)
+        return
+    if not causes and _would_show(chain, phase, losses):
+        of_loss = tuple(_misreport(cause) for cause in of_loss)
+    elif any(cause.code == "regularizer-not-scaled" for cause in causes):
+        of_loss = ()  # the penalty is in the loss as well
+    yield from report_causes(about_loss, of_loss, losses)
+    yield from report_causes(context, _list_apart(evidence, of_loss, causes), gradients)
+
+
+def _raise_early(
+    causes: Sequence[Explained],
+    losses: Sequence[Judged],
+    change: Callable[[Explained], Explained],
+) -> tuple[Explained, ...]:
+    """Have causes of gradients lie in the loss, if that is wrong as early."""
+    first = min(link.comparison.step for link in losses)
+    return tuple(
+        change(cause) if first <= min(c.key.step for c in cause.cases) else cause
+        for cause in causes
+    )
+
+
+def _list_apart(
+    evidence: Evidence, of_loss: Sequence[Explained], causes: Sequence[Explained]
+) -> Sequence[Explained]:
+    """What is wrong with gradients that does not follow from the losses.
+
+    Where replicas differentiate features of each other, a gradient is made of the
+    losses of all: what is wrong with these leaves no factor of its own on it.
+    """
+    if not exchanges(evidence, "features") or any(map(is_vague, of_loss)):
+        return causes
+    return [cause for cause in causes if not is_vague(cause)]
+
+
+def _is_same_factor(cause: Explained, of_loss: Sequence[Explained]) -> bool:
+    """Whether loss and gradients have the same odd factor, which is one mistake.
+
+    A loss that is wrong in one step has a factor as well, though it proves nothing. Nor
+    does a cause that comes near to it: one number is near what many causes foretell.
+    """
+    if cause.phase == "loss":
+        return True
+    if cause.code != "scale-error" or cause.ratio is None:
+        return False
+    ratios = [
+        _find_ratio(other)
+        for other in of_loss
+        if other.code in ("scale-error", "unexplained") or other.confidence < ALL
+    ]
+    return len(ratios) == len(of_loss) and all(
+        ratio is not None and bool(np.isclose(ratio, cause.ratio, rtol=_SAME, atol=0.0))
+        for ratio in ratios
+    )
+
+
+def _find_ratio(cause: Explained) -> float | None:
+    if cause.code == "scale-error":
+        return cause.ratio
+    fit = fit_cases(cause.cases)
+    return None if fit is None else fit.ratio
+
+
+def _raise_cause(cause: Explained) -> Explained:
+    """A cause of wrong gradients that lies in the loss already."""
+    raised = replace(cause, phase="loss")
+    if cause.code != "scale-error" or cause.ratio != 0:
+        return raised
+    return replace(
+        raised,
+        code="examples-missed",
+        detail="it is 0, and so are the gradients: no example has any part in them",
+    )
+
+
+def _name_lost(cause: Explained, replicas: int) -> Explained:
+    """A cause of wrong gradients by which some replicas have none, and a loss."""
+    lost = cause.replicas or list_replicas(cause.cases, replicas)
+    if cause.code != "scale-error" or cause.ratio != 0 or len(lost) == replicas:
+        return cause
+    return replace(
+        cause,
+        code="replica-dropped",
+        detail=f"{name_replicas(lost)}: the losses are right and the gradients 0",
+        replicas=lost,
+    )
+
+
+def _would_show(chain: Chain, phase: Phase, losses: Sequence[Judged]) -> bool:
+    """Whether gradients as wrong as the loss would lie beyond their bounds."""
+    wrong = [j.comparison for j in losses if j.comparison.change > 0]
+    relative = min((c.error / c.change for c in wrong), default=0.0)
+    return not wrong or any(
+        relative * link.comparison.change > link.comparison.resolution
+        for link in (*chain.held, *chain.forgiven)
+        if link.comparison.phase == phase
+    )
+
+
+def _misreport(cause: Explained) -> Explained:
+    if cause.code in ("nonfinite", "lower-precision"):
+        return cause
+    what = "" if cause.code == "unexplained" else f": {cause.detail}"
+    return replace(
+        cause,
+        code="loss-misreported",
+        detail=f"the gradients are right, the returned loss is not{what}",
+        confidence=1.0,
+    )

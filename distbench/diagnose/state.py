@@ -1,0 +1,98 @@
+"""State that is wrong with no wrong gradient before it: at the start, or apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from distbench.compare.comparison import Judged
+from distbench.compare.copies import are_recorded_alike
+from distbench.diagnose.context import is_number
+from distbench.diagnose.links import Chain
+from distbench.diagnose.reporting import report_all
+from distbench.evidence import Evidence
+from distbench.trace import INITIAL, PHASES, Phase, Value, VariableInfo
+from distbench.verdict import Finding
+
+
+def explain_start(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
+    """State that differs before the first step."""
+    start = [j for j in chain.broken if j.comparison.step == INITIAL]
+    known = {j.comparison.key for j in start}
+    # A replica that starts as one device does is not wrong because another one is.
+    known |= {j.comparison.key for j in chain.held}
+    start += [
+        j
+        for j in chain.apart
+        if j.comparison.step == INITIAL and j.comparison.key not in known
+    ]
+    infos = {v.path: v for v in evidence.reference.variables}
+    groups: dict[tuple[Phase, str, str], list[Judged]] = {}
+    for link in start:
+        code, words = _name_start(link, infos)
+        if evidence.restored:
+            code, words = "state-not-restored", "it is not what was saved"
+        groups.setdefault((link.comparison.phase, code, words), []).append(link)
+    for (phase, code, words), links in sorted(groups.items(), key=_place_group):
+        yield report_all(evidence, chain, phase, links, code, words)
+
+
+def _name_start(link: Judged, infos: Mapping[str, VariableInfo]) -> tuple[str, str]:
+    c = link.comparison
+    if c.phase != "slot":
+        return "initial-value-differs", "it does not start as on one device"
+    info = infos.get(c.variable)
+    if info is not None and is_number(info):
+        return "hyperparameter-differs", "the number is another than on one device"
+    return "slot-initial", "the slot does not start as on one device"
+
+
+def _place_group(group: tuple[tuple[Phase, str, str], list[Judged]]) -> tuple[int, str]:
+    (phase, code, _), _ = group
+    return PHASES.index(phase), code
+
+
+def explain_apart(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
+    """Replicas whose state differs though every link of each of them holds."""
+    apart = [j for j in chain.apart if j.comparison.step != INITIAL]
+    infos = {v.path: v for v in evidence.reference.variables}
+    statistics, slots, rest = [], [], []
+    for link in apart:
+        info = infos.get(link.comparison.variable)
+        if link.comparison.phase == "slot":
+            slots.append(link)
+        elif info is not None and info.role == "variable" and not info.trainable:
+            statistics.append(link)
+        else:
+            rest.append(link)
+    words = "replicas that are meant to hold the same value differ"
+    trained = [*slots, *rest]
+    if trained and all(_has_sums_apart(evidence, link) for link in trained):
+        code = "replicas-diverged"
+        words = (
+            "the replicas' sums of the gradients differ by a rounding, as where each "
+            "adds up in an order of its own, so their state goes apart"
+        )
+        yield report_all(evidence, chain, "reduced_gradient", trained, code, words)
+        return
+    for code, links in (
+        ("slot-not-synchronized", slots),
+        ("replicas-diverged", rest),
+        ("statistics-not-synchronized", statistics),
+    ):
+        if links:
+            phase = links[0].comparison.phase
+            yield report_all(evidence, chain, phase, links, code, words)
+            return
+
+
+def _has_sums_apart(evidence: Evidence, link: Judged) -> bool:
+    """Whether the replicas updated what is apart with sums that were so before."""
+    c, observed = link.comparison, evidence.observed
+    info = {v.path: v for v in observed.variables}.get(c.variable)
+    owner = c.variable if info is None else info.owner
+    found = observed.select(step=c.step, phase="reduced_gradient", variable=owner)
+    first: dict[int, Value] = {}
+    return any(
+        not are_recorded_alike(first.setdefault(key.call, value), value)
+        for key, value in found
+    )
