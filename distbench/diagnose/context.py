@@ -69,7 +69,14 @@ class Context:
     @property
     def infos(self) -> Mapping[str, VariableInfo]:
         """The subject's variables by path."""
-        return {v.path: v for v in self.evidence.observed.variables}
+        return self.work_out(
+            "infos", lambda: {v.path: v for v in self.evidence.observed.variables}
+        )
+
+    @property
+    def calls(self) -> range:
+        """Numbers of the updates that a step makes."""
+        return self.work_out("calls", lambda: _count_calls(self.evidence))
 
     @property
     def draws_nothing(self) -> bool:
@@ -193,7 +200,7 @@ class Context:
     def find_gradient(self, case: Pair, variable: str | None = None) -> Array | None:
         """The gradient that a replica's update was fed with, dense."""
         for phase in ("applied_gradient", "reduced_gradient"):
-            for call in range(3):
+            for call in self.calls:
                 key = replace(
                     case.key,
                     phase=phase,
@@ -230,6 +237,11 @@ class Hypothesis:
     ratio: float | None = None
     phase: Phase | None = None
     of_due: bool = False
+
+
+def _count_calls(evidence: Evidence) -> range:
+    traces = (evidence.observed, evidence.reference)
+    return range(1 + max((key.call for t in traces for key in t.values), default=0))
 
 
 def is_number(info: VariableInfo) -> bool:

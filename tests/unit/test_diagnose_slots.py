@@ -13,6 +13,7 @@ from training_simulator import HEAD, TRAINED, Fault, observe
 from wrong_steps import add_state
 
 from distbench.diagnose.judge import judge
+from distbench.trace import GRADIENTS, Values
 
 
 def test_a_repeated_slot_beside_a_decay_is_no_repeated_update():
@@ -136,3 +137,30 @@ def test_a_repeated_slot_of_a_single_number_is_told():
     (finding,) = judge(evidence).findings
     assert finding.code == "slot-repeated"
     assert f"momentum/{HEAD}" in finding.variables
+
+
+def test_a_slot_of_the_last_of_many_updates_has_gradients_too():
+    """Each variable may have an optimizer of its own, as in a GAN of many parts."""
+
+    def take_first(new, old, gradients, run):
+        path = f"momentum/{HEAD}"
+        taken = old[path].dtype.type(run.rule.beta) * old[path] + run.locals[0][HEAD]
+        return {**new, path: taken.astype(old[path].dtype)}
+
+    def part(trace):
+        calls = {path: number for number, path in enumerate(TRAINED)}
+        values = Values(trace.values).rename(
+            lambda key: (
+                replace(key, call=calls[key.variable])
+                if key.phase in GRADIENTS
+                else key
+            )
+        )
+        return replace(trace, values=values)
+
+    evidence = observe(Fault(update=take_first), rule=MOMENTUM, replicas=3)
+    (finding,) = judge(evidence.change_traces(part)).findings
+    assert (finding.code, finding.variable) == (
+        "slot-from-local-gradient",
+        f"momentum/{HEAD}",
+    )

@@ -36,7 +36,7 @@ def find_locals(context: Context, case: Pair, owner: str) -> tuple[Array, ...]:
     """The replicas' own gradients of a slot's variable, dense; empty if any lacks."""
     key = TraceKey(step=case.key.step, phase="local_gradient", variable=owner)
     observed = context.evidence.observed
-    for call in range(3):
+    for call in context.calls:
         found = observed.get_replicas(replace(key, call=call))
         values = tuple(map(densify, found))
         if values and all(value.shape == case.observed.shape for value in values):
