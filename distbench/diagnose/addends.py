@@ -89,7 +89,7 @@ def split_slices(context: Context, source: Source) -> Source:
     terms: list[Array] = []
     replicas: list[int] = []
     for term, replica in zip(source.terms, source.replicas, strict=True):
-        seen = find_gradient(context, source.case, replica)
+        seen = find_own_gradient(context, source.case, replica)
         parts = (
             [take_rows(layer, source.case) for layer in seen.list_layers()]
             if isinstance(seen, SparseRows)
@@ -100,7 +100,7 @@ def split_slices(context: Context, source: Source) -> Source:
     return replace(source, terms=tuple(terms), replicas=tuple(replicas))
 
 
-def find_gradient(context: Context, case: Pair, replica: int) -> Value | None:
+def find_own_gradient(context: Context, case: Pair, replica: int) -> Value | None:
     """A replica's own gradient, to which nothing has been done: dense or in slices."""
     key = replace(case.key, phase="local_gradient", replica=replica)
     evidence = context.evidence

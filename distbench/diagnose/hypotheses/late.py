@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.names import name_lag
 from distbench.trace import COMPUTED, WHOLE
 
 _Case = tuple[int, Pair]
@@ -33,8 +34,7 @@ def explain_by_late_read(context: Context) -> Iterator[Hypothesis]:
             _, lags[step], values = min(found, key=lambda item: item[:2])
             predicted.update(values)
     if predicted:
-        oldest = max(lags.values())
-        behind = "one step" if oldest == 1 else f"{oldest} steps"
+        behind = name_lag(max(lags.values()))
         most = "" if len(set(lags.values())) == 1 else "up to "
         yield Hypothesis(
             code="stale-read",

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from distbench.compare.values import Array, densify, measure_norm, take_numbers
-from distbench.diagnose.addends import Source, find_gradient
+from distbench.diagnose.addends import Source, find_own_gradient
 from distbench.diagnose.context import Context
 from distbench.trace import SparseRows, Trace, TraceKey
 
@@ -88,7 +88,7 @@ class SliceNorm:
 
     def __call__(self, source: Source, place: int) -> float:
         """Norm of the addend at a place; of a dense one its own."""
-        value = find_gradient(self._context, source.case, source.replicas[place])
+        value = find_own_gradient(self._context, source.case, source.replicas[place])
         if isinstance(value, SparseRows):
             return measure_norm(take_numbers(value))
         return measure_norm(source.terms[place])

@@ -135,8 +135,7 @@ def explain_by_subset(context: Context) -> Iterator[Hypothesis]:
     n = context.replicas
     if context.phase not in SUMMED or n == 1:
         return
-    for kept in list_subsets(context):
-        lost = tuple(r for r in range(n) if r not in kept)
+    for kept, lost in list_subsets(context):
         for factor, words in ((1.0, ""), (n / len(kept), ", scaled to make up for it")):
             yield Hypothesis(
                 code="replica-dropped",
@@ -151,7 +150,15 @@ def explain_by_subset(context: Context) -> Iterator[Hypothesis]:
             )
 
 
-def list_subsets(context: Context) -> Iterator[tuple[int, ...]]:
+def list_subsets(
+    context: Context,
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The replicas that a sum may be of, and those that it then lacks."""
+    for kept in _list_kept(context):
+        yield kept, tuple(r for r in range(context.replicas) if r not in kept)
+
+
+def _list_kept(context: Context) -> Iterator[tuple[int, ...]]:
     """Every strict subset for few replicas; else what a fit and single losses say."""
     n = context.replicas
     everyone = range(n)

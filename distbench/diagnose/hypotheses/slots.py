@@ -76,8 +76,7 @@ def _explain_own_sum(context: Context, own: Feed) -> Iterator[Hypothesis]:
     """The slots of an update by hand take no sum, or one over some replicas."""
     for found in _fit_feed(context, own, "missing-reduction"):
         yield replace(found, phase="variable")
-    for kept in list_subsets(context):
-        lost = tuple(r for r in range(context.replicas) if r not in kept)
+    for kept, lost in list_subsets(context):
         part: Feed = (
             f"a sum that lacks the gradient of {name_replicas(lost)}",
             (1, 2),

@@ -113,8 +113,7 @@ def explain_by_unseen_sum(context: Context) -> Iterator[Hypothesis]:
         detail=f"the step is 1/{n} of that of the sum: it is divided by N = {n}",
         ratio=1 / n,
     )
-    for kept in list_subsets(context):
-        lost = tuple(r for r in range(n) if r not in kept)
+    for kept, lost in list_subsets(context):
         yield Hypothesis(
             code="replica-dropped",
             predicted=predict(lambda _, kept=kept: kept),  # type: ignore[misc]
