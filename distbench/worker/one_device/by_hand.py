@@ -129,14 +129,13 @@ def _feed_sum(feeder: Feeder, tier: Tier, fed: Trace, way: Sum) -> Trace:
 def _find_kept(feeder: Feeder, tier: Tier, reference: Trace) -> tuple[str, ...]:
     """Variables that follow from the gradients of others, and not from examples."""
     own = take_whole(reference, "local_gradient")
-    trained = {key.variable for key in own}
-    fed = replace(reference, replicas=1, values=own)
+    trained = {key.variable for key in own.values}
     try:
         [first], [other] = (
-            feeder.feed(tier, fed, "local_gradient", change=change)
+            feeder.feed(tier, own, "local_gradient", change=change)
             for change in (None, repeat_first)
         )
-        still = replace(fed, values=_silence(fed.values))
+        still = replace(own, values=_silence(own.values))
         [silent] = feeder.feed(tier, still, "local_gradient")
     except SubjectError:
         return ()  # a program may take no other batch than its own

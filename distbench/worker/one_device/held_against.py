@@ -8,22 +8,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from distbench.trace import WHOLE, Phase, Selection, Trace, TraceKey, Values
+from distbench.trace import WHOLE, Phase, Selection, Trace, Values
 from distbench.worker.state.values import are_equal
 
 
-def take_whole(
-    reference: Trace, phase: Phase, step: int | None = None
-) -> Values[TraceKey]:
-    """Gradients of the whole batch, of one step or of all, as if of replica 0."""
+def take_whole(reference: Trace, phase: Phase, step: int | None = None) -> Trace:
+    """Gradients of the whole batch, of one step or of all, as those of one replica."""
     chosen = Selection(step=step, phase=phase, replica=WHOLE)
-    return Values(reference.values).keep(chosen.has).rename(lambda key: key.at(0))
+    values = Values(reference.values).keep(chosen.has).rename(lambda key: key.at(0))
+    return replace(reference, replicas=1, values=values)
 
 
 def hands_on(reference: Trace) -> bool:
     """Whether one device reduces the gradients of the whole batch as they are."""
-    computed = take_whole(reference, "local_gradient")
-    handed = take_whole(reference, "reduced_gradient")
+    computed = take_whole(reference, "local_gradient").values
+    handed = take_whole(reference, "reduced_gradient").values
     return all(
         are_equal(handed.get(replace(key, phase="reduced_gradient")), value)
         for key, value in computed.items()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from distbench.evidence import Tier
-from distbench.trace import Phase, Trace
+from distbench.trace import Phase, Trace, Values
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import differ, hands_on, take_whole
 from distbench.worker.one_device.reruns import run_op_by_op
@@ -82,12 +82,10 @@ def trace_ahead(feeder: Feeder, tier: Tier, reference: Trace) -> None:
     if not feeder.takes(tier):
         return
     handed = take_whole(reference, "reduced_gradient")
-    first = min((key.step for key in handed), default=0)
-    fed = handed.keep(lambda key: key.step == first)
+    first = min((key.step for key in handed.values), default=0)
+    own = take_whole(reference, "reduced_gradient", step=first)
     with suppress(SubjectError):
-        feeder.feed(
-            tier, replace(reference, replicas=1, values=fed), "reduced_gradient"
-        )
+        feeder.feed(tier, own, "reduced_gradient")
 
 
 def change_apart(
@@ -132,11 +130,16 @@ def add_repeated_rows(feeder: Feeder, tier: Tier, reference: Trace) -> Trace | N
     None where no gradient has any. A rule for sparse gradients should not care.
     """
     handed = take_whole(reference, "reduced_gradient", step=0)
-    distinct = {key: add_rows(value) for key, value in handed.items()}
-    if all(distinct[key] is handed[key] for key in handed):
+    distinct = {
+        key: rows
+        for key, value in handed.values.items()
+        if (rows := add_rows(value)) is not value
+    }
+    if not distinct:
         return None
-    fed = replace(reference, replicas=1, values=distinct)
-    return feeder.feed(tier, fed, "reduced_gradient")[0]
+    fed = Values(handed.values)
+    fed.update(distinct)
+    return feeder.feed(tier, replace(handed, values=fed), "reduced_gradient")[0]
 
 
 def _is_shared(observed: Trace) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from distbench.evidence import Tier
 from distbench.trace import WHOLE, Trace, Values
@@ -42,9 +41,7 @@ def _find_unrepeated(
     The reference's own gradients do not lead to the reference's state where a rule
     keeps a number of Python's, which moves when it is traced, or draws at random.
     """
-    own = replace(
-        reference, replicas=1, values=take_whole(reference, "reduced_gradient")
-    )
+    own = take_whole(reference, "reduced_gradient")
     try:
         [again] = feeder.feed(tier, own, "reduced_gradient")
     except SubjectError:
@@ -66,12 +63,10 @@ def _find_data_driven(feeder: Feeder, tier: Tier, reference: Trace) -> Iterator[
     """
     if feeder.reference.session.program.shards_known:
         return
-    fed = replace(
-        reference, replicas=1, values=take_whole(reference, "reduced_gradient")
-    )
+    own = take_whole(reference, "reduced_gradient")
     try:
         first, again, other = (
-            feeder.feed(tier, fed, "reduced_gradient", change=change)[0]
+            feeder.feed(tier, own, "reduced_gradient", change=change)[0]
             for change in (None, None, repeat_first)
         )
     except SubjectError:
