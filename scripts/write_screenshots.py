@@ -23,7 +23,7 @@ from distbench.target import parse_target
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-FAULT = "distbench.faults.before_the_sum:ClipsWhatItIsGiven"
+FAULT = "distbench.faults.clips:ClipsWhatItIsGiven"
 CLUSTERS = ("mirrored:4", "mwms:2", "ps:2+1")
 FINDING = "finding-clip-before-reduction"
 WIDTH, HEIGHT = 1000, 1180

@@ -1,0 +1,140 @@
+"""Mistakes that clip each replica's gradient in place of the sum."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import EVERYWHERE, WIDE, fault
+from distbench.samples.adaptive import clip_units
+from distbench.samples.lazy import tf
+from distbench.samples.optimizers import optimizer
+from distbench.samples.program import DENSE, TRAINED, OwnReduction, Program
+from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.unusual.stepping import InTurn, MicroSteps
+
+_CLIP = "clip-before-reduction"
+_PHASE = "reduced_gradient"
+
+
+@fault(_CLIP, _PHASE, TRAINED, like="tensorflow/tensorflow#33929", clusters=WIDE)
+class EachNormClipped(Program):
+    """The norm of every variable's gradient is clipped before the optimizer sums."""
+
+    def transform(self, gradients):
+        return [tf.clip_by_norm(gradient, 0.02) for gradient in gradients]
+
+
+@fault(_CLIP, _PHASE, TRAINED, like="LeelaChessZero/lczero-training#162", clusters=WIDE)
+class GlobalNormClipped(Program):
+    """The global norm is clipped on each replica."""
+
+    def transform(self, gradients):
+        return tf.clip_by_global_norm(gradients, 0.05)[0]
+
+
+@fault(
+    _CLIP,
+    "local_gradient",
+    TRAINED,
+    like="LeelaChessZero/lczero-training#162",
+    clusters=WIDE,
+)
+class MicroStepsClipped(MicroSteps):
+    """What a replica adds up in micro-steps is clipped before the optimizer sums."""
+
+    def apply(self, gradients):
+        super().apply(tf.clip_by_global_norm(gradients, 0.05)[0])
+
+
+@fault(_CLIP, _PHASE, TRAINED[:-1], like="LeelaChessZero/lczero-training#162")
+class FirstOfTwoTurnsClipped(InTurn):
+    """The first of two networks in turn is clipped, and the second one sees that."""
+
+    def take_turn(self, variables, optimizer, batch, reduce):
+        if optimizer is self.optimizer()[1]:
+            return super().take_turn(variables, optimizer, batch, reduce)
+        with tf.GradientTape() as tape:
+            loss = reduce(self.compute_losses(batch), batch)
+        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 0.05)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss
+
+
+@fault(
+    _CLIP,
+    _PHASE,
+    TRAINED,
+    like="LeelaChessZero/lczero-training#162",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class ClippedThenAveraged(OwnReduction):
+    """Losses are N times their share, and gradients are averaged: clipped before."""
+
+    loss_reduction = "mean"
+
+    def reduce_losses(self, losses, batch):
+        return super().reduce_losses(losses, batch) * count_replicas()
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return all_reduce("mean", tf.clip_by_global_norm(dense, 0.05)[0])
+
+
+@fault(_CLIP, _PHASE, TRAINED, like="pytorch/pytorch#170862", clusters=WIDE)
+class ClippedByOwnNorms(OwnReduction):
+    """The sum is clipped by the root of the replicas' squared norms, added up."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        square = all_reduce("sum", tf.linalg.global_norm(dense) ** 2)
+        limit = 0.05
+        factor = limit / tf.maximum(tf.sqrt(square), limit)
+        return super().reduce([factor * gradient for gradient in dense])
+
+
+@fault(_CLIP, _PHASE, TRAINED, like="tensorflow/tensorflow#25806", clusters=WIDE)
+class ElementsClipped(Program):
+    """Elements are clipped on each replica."""
+
+    def transform(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return [tf.clip_by_value(gradient, -0.01, 0.01) for gradient in dense]
+
+
+@fault(_CLIP, _PHASE, DENSE, like="tensorflow/tensorflow#25806")
+class SlicesClipped(Program):
+    """Elements are clipped on each replica; slices are each an example's, and right."""
+
+    def transform(self, gradients):
+        return [tf.clip_by_value(gradient, -0.01, 0.01) for gradient in gradients]
+
+
+@fault(
+    _CLIP,
+    _PHASE,
+    TRAINED,
+    like="LeelaChessZero/lczero-training#162",
+    clusters=EVERYWHERE,
+)
+class EachUnitClipped(Program):
+    """Gradients are clipped adaptively, by units of layers, on each replica."""
+
+    def transform(self, gradients):
+        pairs = zip(gradients, self.trained(), strict=True)
+        return [clip_units(tf.convert_to_tensor(g), v, 0.1) for g, v in pairs]
+
+
+@fault(
+    _CLIP,
+    _PHASE,
+    ("table", "kernel", "bias"),
+    like="LeelaChessZero/lczero-training#162",
+    workload="embedding",
+)
+@optimizer("SGD", 0.1, momentum=0.9)
+class ClipsWhatItIsGiven:
+    """An optimizer that clips the argument of apply_gradients."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        gradients, _ = tf.clip_by_global_norm(gradients, 0.1)
+        pairs = list(zip(gradients, variables, strict=True))
+        return super().apply_gradients(pairs, name, **kwargs)

@@ -1,0 +1,98 @@
+"""Gradients that are rounded to a narrower dtype before they are summed."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.program import TRAINED, OwnReduction, Program
+from distbench.samples.replicas import all_reduce, count_replicas
+
+_NARROW = "lower-precision"
+_PHASE = "reduced_gradient"
+
+
+@fault(
+    _NARROW,
+    _PHASE,
+    TRAINED,
+    like="horovod/horovod#3786",
+    clusters=WIDE,
+    warning=True,
+)
+class SentInHalfPrecision(OwnReduction):
+    """Gradients travel as float16."""
+
+    def reduce(self, gradients):
+        half = [tf.cast(tf.convert_to_tensor(g), tf.float16) for g in gradients]
+        return [tf.cast(g, tf.float32) for g in super().reduce(half)]
+
+
+@fault(
+    _NARROW,
+    _PHASE,
+    TRAINED,
+    like="pytorch/pytorch#162338",
+    clusters=("mirrored:2", "mwms:3"),
+    warning=True,
+)
+class SentInOneBucketThenClipped(OwnReduction):
+    """All gradients travel in one bucket of bfloat16, and the sum is clipped after."""
+
+    op = "sum"
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(g) for g in gradients]
+        bucket = tf.concat([tf.reshape(g, [-1]) for g in dense], axis=0)
+        total = all_reduce(self.op, tf.cast(bucket, tf.bfloat16))
+        sizes = [g.shape.num_elements() for g in dense]
+        parts = tf.split(tf.cast(total, tf.float32), sizes)
+        whole = [tf.reshape(p, g.shape) for p, g in zip(parts, dense, strict=True)]
+        return tf.clip_by_global_norm(whole, 0.05)[0]
+
+
+@fault(
+    _NARROW,
+    _PHASE,
+    TRAINED,
+    like="pytorch/pytorch#162338",
+    clusters=("mirrored:2", "mwms:3"),
+    warning=True,
+)
+class AveragedInOneBucketThenClipped(SentInOneBucketThenClipped):
+    """The same with a mean, which the clip makes as long as the sum."""
+
+    op = "mean"
+
+
+@fault(
+    _NARROW,
+    _PHASE,
+    TRAINED,
+    like="pytorch/pytorch#162338",
+    warning=True,
+)
+class SentInBfloat(OwnReduction):
+    """Gradients are rounded to bfloat16 on their way, and added up in float32."""
+
+    def reduce(self, gradients):
+        if count_replicas() == 1:
+            return gradients
+        dense = [tf.convert_to_tensor(g) for g in gradients]
+        return super().reduce(
+            [tf.cast(tf.cast(g, tf.bfloat16), tf.float32) for g in dense]
+        )
+
+
+@fault(
+    _NARROW,
+    _PHASE,
+    TRAINED,
+    like="horovod/horovod#3786",
+    warning=True,
+)
+class SentInHalfAfterScaling(Program):
+    """Gradients are multiplied before they become float16, and divided after it."""
+
+    def transform(self, gradients):
+        dense = [3.0 * tf.convert_to_tensor(g) for g in gradients]
+        return [tf.cast(tf.cast(g, tf.float16), tf.float32) / 3.0 for g in dense]
