@@ -53,3 +53,15 @@ def add_values(values: Sequence[Value]) -> Any:
 
 def add_up(gradients: Sequence[Gradients]) -> Gradients:
     return {k: add_values([g[k] for g in gradients]) for k in gradients[0]}
+
+
+def measure_all(gradients: Gradients) -> float:
+    """The global norm."""
+    arrays = [to_array(g).astype(np.float64) for g in gradients.values()]
+    return float(np.sqrt(sum(np.sum(array**2) for array in arrays)))
+
+
+def clip_all(gradients: Gradients, limit: float) -> Gradients:
+    """Dense, and scaled down to a global norm."""
+    factor = min(1.0, limit / measure_all(gradients))
+    return {path: scale(to_array(g), factor) for path, g in gradients.items()}
