@@ -16,6 +16,7 @@ LINE_BYTES = 256
 """A longer one is cut."""
 TOLD = 8
 """How many lines are read."""
+_CUT = b" ..."
 
 
 class Notes:
@@ -38,7 +39,9 @@ class Notes:
     def add(self, line: str) -> None:
         """Take down a line, in the place of the oldest one."""
         number = next(self._numbers)
-        text = f"{number} {line}".encode(errors="replace")[:LINE_BYTES]
+        text = f"{number} {line}".encode(errors="replace")
+        if len(text) > LINE_BYTES:
+            text = text[: LINE_BYTES - len(_CUT)] + _CUT
         begin = number % LINES * LINE_BYTES
         self._lines[begin : begin + LINE_BYTES] = text.ljust(LINE_BYTES, b"\0")
 
