@@ -28,6 +28,8 @@ print(json.dumps([lacks, {"python": sys.version.split()[0], **names}]))
 """
 _MODULES = ("distbench", "tensorflow", "tf_keras")
 """What a check imports; TensorFlow is installed under several names."""
+_FIRST = ("tensorflow", "tf_keras", "keras", "numpy")
+"""What a step computes with, and what changed is asked about first."""
 _ASK_S = 60.0
 _GRACE_S = 20.0
 _SHOWN = 600
@@ -103,10 +105,21 @@ def find_environment(place: Path) -> Environment:
 
 
 def list_changes(before: Environment, after: Environment) -> list[str]:
-    """What is installed in another version, in words."""
-    names = sorted({*before.packages, *after.packages}, key=str.lower)
+    """What is installed in another version, in words: first what most depends on.
+
+    What only one of them has comes last: there are tools that nothing of a step uses.
+    """
+    names = {*before.packages, *after.packages}
+    both = before.packages.keys() & after.packages.keys()
+
+    def rank(name: str) -> tuple[int, bool, str]:
+        plain = name.lower().replace("-", "_")
+        first = _FIRST.index(plain) if plain in _FIRST else len(_FIRST)
+        return first, name not in both, plain
+
     pairs = [
-        (n, *(e.packages.get(n, "nothing") for e in (before, after))) for n in names
+        (n, *(e.packages.get(n, "nothing") for e in (before, after)))
+        for n in sorted(names, key=rank)
     ]
     return [f"{name} {a} -> {b}" for name, a, b in pairs if a != b]
 
@@ -136,7 +149,7 @@ def check_under(
     command += ["--json", str(verdict), "--keep", str(kept)]
     code, said = _run(command, timeout_s)
     if code == 2:
-        raise BadInputError(f"Under '{environment.place}': {said}")
+        raise BadInputError(f"Under '{environment.place}': {_find_refusal(said)}")
     try:
         found = verdict_from_json(verdict.read_text("utf-8"))
     except (OSError, BadInputError) as error:
@@ -158,6 +171,12 @@ def check_under(
             for place in sorted(kept.glob("*/*"))
         },
     )
+
+
+def _find_refusal(said: str) -> str:
+    """The check's own last sentence, without the progress that it told before."""
+    before, _, sentence = f"\n{said}".rpartition("\ndistbench: ")
+    return sentence or before
 
 
 def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str]:

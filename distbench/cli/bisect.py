@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from distbench.environments import Environment, Ran
+    from distbench.verdict import Finding
 
 _DEADLINE_S = 600.0
 Text = str | None
@@ -75,9 +76,10 @@ def bisect(
             console.print(f"Nothing was compared: {reason}", crop=False, markup=False)
         return EXIT_UNDECIDED
     parts, alike = _compare(ran, rows)
-    for part in parts:
+    told = _tell_other_findings(ran)
+    for part in (*parts, *told):
         console.print(part, crop=False)
-    return 0 if alike else 1
+    return 0 if alike and not told else 1
 
 
 def _describe(
@@ -111,9 +113,8 @@ def _compare(ran: dict[str, Ran], rows: int) -> tuple[list[RenderableType], bool
 
     good, bad = ran["good"].traces, ran["bad"].traces
     if not (shared := good.keys() & bad.keys()):
-        same = _list_codes(ran["good"]) == _list_codes(ran["bad"])
         words = "A run that ends early has no numbers to compare."
-        return [Text(), Text(words)], same
+        return [Text(), Text(words)], True
     parts: list[RenderableType] = []
     alike = True
     for key in sorted(shared):
@@ -141,5 +142,31 @@ def _list_reasons(ran: dict[str, Ran]) -> list[str]:
     ]
 
 
-def _list_codes(ran: Ran) -> list[tuple[str, ...]]:
-    return [tuple(f.code for f in run.findings) for run in ran.verdict.runs]
+def _tell_other_findings(ran: dict[str, Ran]) -> list[RenderableType]:
+    """What the check under one of them found, and under the other did not.
+
+    A check measures its noise and has narrower bounds than two traces that are held
+    against each other: what it tells apart is no rounding, whatever those say.
+    """
+    from rich.text import Text
+
+    from distbench.escape import escape_controls
+
+    found = {name: _list_failures(one) for name, one in ran.items()}
+    parts: list[RenderableType] = []
+    for name, other in (("good", "bad"), ("bad", "good")):
+        for key, finding in found[name].items():
+            if key not in found[other]:
+                told = f"Found under {name} and not under {other}, in {key[0]}: "
+                told += escape_controls(finding.explanation)
+                parts += [Text(), Text(told)]
+    return parts
+
+
+def _list_failures(ran: Ran) -> dict[tuple[str, str, str], Finding]:
+    return {
+        (run.scenario, run.tier, finding.code): finding
+        for run in reversed(ran.verdict.runs)
+        for finding in reversed(run.findings)
+        if not finding.warning
+    }
