@@ -27,6 +27,7 @@ from distbench.report.tables import (
 from distbench.report.words import (
     Sighting,
     collect_findings,
+    collect_remarks,
     count_runs,
     describe_environment,
     format_command,
@@ -68,6 +69,7 @@ def verdict_to_html(verdict: Verdict, options: CheckOptions) -> str:
         "settings": list(_list_settings(verdict.environment)),
         "matrix": make_matrix(verdict),
         "findings": findings,
+        "remarks": _describe_remarks(verdict),
         "counts": _count(verdict),
         "clusters": list(dict.fromkeys(run.cluster for run in verdict.runs)),
         "codes": sorted({item["finding"].code for item in findings}),
@@ -133,6 +135,20 @@ def _describe_findings(verdict: Verdict, options: CheckOptions) -> list[dict[str
     return described
 
 
+def _describe_remarks(verdict: Verdict) -> list[dict[str, Any]]:
+    """What is said in words; tracebacks are at their runs."""
+    numbers = {id(run): number for number, run in enumerate(verdict.runs, 1)}
+    return [
+        {
+            "status": remark.status,
+            "message": remark.message,
+            "runs": [(numbers[id(run)], run) for run in remark.runs],
+        }
+        for remark in collect_remarks(verdict)
+        if remark.message
+    ]
+
+
 def _render_parts(
     environment: Environment,
     verdict: Verdict,
@@ -179,9 +195,9 @@ def _count(verdict: Verdict) -> dict[str, int]:
 def _list_settings(known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in known.items():
         if isinstance(value, Mapping):
-            yield from ((str(key), str(item)) for key, item in value.items())
+            yield from _list_settings(value)
         elif isinstance(value, (list, tuple)):
-            yield name, ", ".join(map(str, value))
+            yield name, ", ".join(map(str, value)) or "none"
         elif value is not None:
             yield name, str(value)
 

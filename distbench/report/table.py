@@ -14,6 +14,7 @@ from distbench.options import CheckOptions
 from distbench.report.words import (
     Sighting,
     collect_findings,
+    collect_remarks,
     describe_environment,
     format_command,
     format_number,
@@ -24,7 +25,7 @@ from distbench.report.words import (
     name_target,
     summarise,
 )
-from distbench.verdict import Run, Status, Verdict
+from distbench.verdict import Status, Verdict
 
 STYLES: dict[Status, str] = {
     Status.PASS: "green",
@@ -96,23 +97,17 @@ def make_table(verdict: Verdict) -> Table:
 
 
 def _render_remarks(verdict: Verdict) -> Iterator[RenderableType]:
-    """Why a run was refused, skipped, undecided or in error; shared reasons once."""
-    reasons: dict[tuple[Status, str, str], list[Run]] = {}
-    for run in verdict.runs:
-        if run.message or run.detail:
-            reasons.setdefault((run.status, run.message, run.detail), []).append(run)
-    for (status, message, detail), runs in reasons.items():
+    for remark in collect_remarks(verdict):
         yield Text()
-        text = Text(f"{status} ", style=STYLES[status])
-        text.append(
-            f"{join_words(name_run(run) for run in runs)}: "
-            f"{escape_controls(message, keep=chr(10))}",
-            style="default",
-        )
+        text = Text(f"{remark.status} ", style=STYLES[remark.status])
+        text.append(join_words(name_run(run) for run in remark.runs), style="default")
+        if remark.message:
+            message = escape_controls(remark.message, keep="\n")
+            text.append(f": {message}", style="default")
         yield text
-        if detail:
+        if remark.detail:
             yield Padding(
-                Text(escape_controls(detail, keep="\n\t"), style="dim"),
+                Text(escape_controls(remark.detail, keep="\n\t"), style="dim"),
                 (0, 0, 0, 4),
                 expand=False,
             )

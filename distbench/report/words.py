@@ -12,7 +12,7 @@ from distbench.history.night import Row
 from distbench.options import CheckOptions
 from distbench.scenario import WORKLOADS, find_asked_split
 from distbench.trace import PHASES
-from distbench.verdict import Finding, Run, Verdict
+from distbench.verdict import Finding, Run, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,35 @@ def collect_findings(verdict: Verdict) -> tuple[Sighting, ...]:
     return tuple(
         Sighting(finding=finding, runs=tuple(verdict.runs[n] for n in sorted(shown)))
         for finding, shown in found.values()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """Why runs were refused, skipped, undecided or in error.
+
+    Attributes:
+        status: What became of them.
+        message: What is said of it in words, may be empty.
+        detail: Tracebacks and stacks, may be empty.
+        runs: Those that it is said of, in their order.
+    """
+
+    status: Status
+    message: str
+    detail: str
+    runs: tuple[Run, ...]
+
+
+def collect_remarks(verdict: Verdict) -> tuple[Remark, ...]:
+    """What is said of runs beside their findings; shared reasons once."""
+    reasons: dict[tuple[Status, str, str], list[Run]] = {}
+    for run in verdict.runs:
+        if run.message or run.detail:
+            reasons.setdefault((run.status, run.message, run.detail), []).append(run)
+    return tuple(
+        Remark(status=status, message=message, detail=detail, runs=tuple(runs))
+        for (status, message, detail), runs in reasons.items()
     )
 
 

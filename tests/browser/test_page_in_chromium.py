@@ -110,6 +110,29 @@ def test_every_plot_is_drawn_without_a_complaint_or_a_request(browser, write, ma
     assert list_requests(browser) == []
 
 
+def test_numbers_of_a_narrow_map_stay_within_their_cells(page):
+    with open_browser(width=500) as narrow:
+        open_page(narrow, page)
+        draw(narrow)
+        maps = narrow.execute_script(
+            """
+            return Bokeh.documents.map((document) => document.roots()[0])
+              .flatMap((plot) => plot.renderers
+                .filter(({ glyph }) => glyph.type === "Text")
+                .map(({ glyph, data_source }) => [
+                  plot.inner_width / plot.x_range.factors.length,
+                  parseFloat(glyph.text_font_size.value),
+                  Math.max(...data_source.data.text.map((text) => text.length)),
+                ]));
+            """
+        )
+    assert len(maps) > 1
+    for cell, size, letters in maps:
+        # A digit of a sans serif font is 0.56 of its size wide.
+        assert size >= 8
+        assert 0.56 * size * letters < cell
+
+
 def test_a_plot_shows_the_cells_of_its_table(browser, page):
     open_page(browser, page)
     draw(browser)

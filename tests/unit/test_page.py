@@ -263,10 +263,23 @@ def test_a_verdict_without_details_or_runs_is_a_page():
     page = render(make_verdict(make_run(Status.FAIL, findings=(make_finding(),))))
     assert "nobody sums" in page
     assert "<figure" not in page
-    assert "Nothing was found." in render(make_verdict())
+    assert "No run has a finding." in render(make_verdict())
     assert "No task printed anything." in render(
         make_verdict(make_run(details=Details()))
     )
+
+
+def test_what_became_of_runs_without_a_finding_is_told_once_above_them():
+    died = "Task worker-1 was killed.\nGive it more memory."
+    about = {"message": died, "setup": {"resized": {}, "steps": 3}}
+    runs = [make_run(Status.ERROR, **about) for _ in range(7)]
+    machine = {"machine": {"gpus": [], "cores": 2}}
+    page = Page(render(make_verdict(*runs, environment=machine)))
+    ((attributes, text),) = page.find("p", class_="remark")
+    assert attributes["data-runs"].split() == list("1234567")
+    assert "and 2 more: Task worker-1 was killed.\nGive it more memory." in text
+    assert "resized" not in page.find("details", class_="run")[0][1]
+    assert "gpusnone\n" in page.find("table")[-1][1]
 
 
 def test_the_test_that_shows_a_finding_is_its_command():

@@ -5,6 +5,9 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const LINES = ["#3b76c4", "#d1662b", "#2f9461", "#a15bb5", "#b8921d", "#3aa0ad", "#c4558a", "#7d7d7d"];
 
+  const DIGIT = 0.56; // how wide one is, in sizes of the font
+  const SMALLEST = 8;
+
   function color(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   }
@@ -29,6 +32,8 @@
       return plain(count > 1 ? `${name} (${count})` : name);
     });
   }
+  // Names that would run into each other are turned: a letter is some 7 pixels wide.
+  const isCrowded = (names, width) => 7 * Math.max(...names.map((name) => name.length)) > (width - 140) / names.length;
   const number = (cell) => (cell.textContent === "" ? NaN : Number(cell.textContent.replace("inf", "Infinity")));
 
   function makeFigure(width, height, settings) {
@@ -65,11 +70,14 @@
       data.tip.push(plain(cell.title));
       data.first.push(first ? 3 : 0);
     }));
-    // Names that would run into each other are turned: a letter is some 7 pixels wide.
-    const crowded = 7 * Math.max(...x.map((name) => name.length)) > (width - 140) / x.length;
+    const crowded = isCrowded(x, width);
     const height = 90 + 30 * rows.length + (crowded ? 50 : 0);
     const plot = makeFigure(width, height, { x_range: x, y_range: y.toReversed(), x_axis_location: "above" });
     if (crowded) plot.above[0].major_label_orientation = Math.PI / 6;
+    // Numbers that would run into each other are written smaller, or left to the table.
+    const beside = 60 + 7 * Math.max(...y.map((name) => name.length));
+    const room = (width - beside) / x.length - 4;
+    const size = Math.min(12, Math.floor(room / (DIGIT * Math.max(1, ...data.text.map((text) => text.length)))));
     const source = new ColumnDataSource({ data });
     const cells = plot.rect({
       x: { field: "x" }, y: { field: "y" }, width: 0.98, height: 0.94, source,
@@ -77,7 +85,8 @@
     });
     plot.text({
       x: { field: "x" }, y: { field: "y" }, text: { field: "text" }, source, text_align: "center",
-      text_baseline: "middle", text_font_size: "12px", text_color: { field: "ink" },
+      text_baseline: "middle", text_font_size: `${Math.max(size, SMALLEST)}px`, text_color: { field: "ink" },
+      visible: size >= SMALLEST,
     });
     plot.add_tools(new HoverTool({ renderers: [cells], tooltips: [["place", "@y, @x"], ["error ÷ bound", "@text"], ["", "@tip"]] }));
     return plot;
@@ -128,7 +137,9 @@
 
   function drawBars({ corner, columns, rows }, width) {
     const x = distinct(rows.map((row) => row.name));
-    const plot = makeFigure(width, 240, { x_range: x, x_axis_label: corner, y_axis_label: "comparisons" });
+    const crowded = isCrowded(x, width);
+    const plot = makeFigure(width, crowded ? 270 : 240, { x_range: x, x_axis_label: corner, y_axis_label: "comparisons" });
+    if (crowded) plot.below[0].major_label_orientation = Math.PI / 4;
     const bottom = rows.map(() => 0);
     columns.forEach((name, c) => {
       const counts = rows.map((row) => number(row.cells[c]));
