@@ -101,3 +101,23 @@ def test_a_number_alone_is_narrow_with_others_that_tell():
     assert [f.code for f in judgement.findings] == ["lower-precision"]
     assert set(judgement.findings[0].variables) >= {KERNEL, BIAS, HEAD}
     assert judgement.status is Status.PASS
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01], ids=["right", "another-norm"])
+def test_float32_is_told_in_float64_by_ratios(factor):
+    """Of 2**23 numbers with which the largest could have begun, none is tried."""
+
+    def reduce(locals_, step):
+        total = {
+            path: sum(to_array(g[path]).astype(np.float32) for g in locals_)
+            for path in locals_[0]
+        }
+        wide = {path: value.astype(np.float64) for path, value in total.items()}
+        return [{k: scale(v, factor) for k, v in to_unit(wide).items()}] * len(locals_)
+
+    evidence = observe(
+        Fault(reduce=reduce), replicas=3, sparse=False, alone=to_unit, dtype="float64"
+    )
+    judgement = judge(evidence)
+    codes = {finding.code for finding in judgement.findings}
+    assert (codes == {"lower-precision"}) is (factor == 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +27,12 @@ _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
 """The narrow dtypes with their smallest numbers."""
 _SCALINGS = 6
 """Roundings of a number that is multiplied and divided, and of the largest one."""
+_TOLD_APART = 24
+"""Three roundings of each number of a ratio below 2, and as much to tell two apart."""
 _SAME_NORM = 1e-5
 """By how much norms may differ that were made in a wider dtype."""
+_EXPONENT = 15
+"""Of numbers that are multiplied to lie below 2**15, far smaller ones are normal."""
 _FEW = 16
 """Numbers that are looked at before all of them are."""
 _ENOUGH_BITS = 20
@@ -241,11 +246,31 @@ def _is_multiple(values: Array, dtype: str, own: float) -> bool:
         own: Unit roundoff of the wider one.
     """
     found = values[values != 0]
-    largest = found[np.argmax(np.abs(found))] if found.size else 1.0
-    factors = _list_kinds(dtype) / largest
+    if not found.size or not np.all(np.isfinite(found)):
+        return not found.size
     # Mostly a few of the numbers rule out every factor.
+    factors = _list_factors(found, dtype, own)
     few = _are_narrow(np.outer(factors, found[:_FEW]), dtype, own).all(axis=1)
     return any(_are_narrow(factor * found, dtype, own).all() for factor in factors[few])
+
+
+def _list_factors(found: Array, dtype: str, own: float) -> Array:
+    """What may make narrow numbers of some: the largest becomes one of them."""
+    largest = measure_size(found)
+    u = find_roundoff(dtype)
+    if own * _TOLD_APART > u * u:
+        return _list_kinds(dtype) / largest
+    # Ratios of integers below 1/u lie u² apart or more, so the numbers' are known, and
+    # the largest is a multiple of all denominators. If one will do, so does the least.
+    ratios = 2 * np.frexp(np.abs(found[:_FEW] / largest))[0]
+    least = math.lcm(
+        *(
+            Fraction(float(ratio)).limit_denominator(round(1 / u)).denominator
+            for ratio in ratios
+        )
+    )
+    kind = math.ldexp(math.frexp(least)[0], _EXPONENT)
+    return np.array([kind] if least * u <= 1 else []) / largest
 
 
 def _are_narrow(values: Array, dtype: str, own: float) -> npt.NDArray[np.bool_]:
@@ -256,15 +281,14 @@ def _are_narrow(values: Array, dtype: str, own: float) -> npt.NDArray[np.bool_]:
 
 def _count_bits(values: Array, dtype: str, own: float) -> float:
     """How improbable it is by chance that values are such multiples, in bits."""
-    each = np.log2(find_roundoff(dtype) / (_SCALINGS * own))
-    return float(
-        (np.count_nonzero(values) - 1) * each - np.log2(len(_list_kinds(dtype)))
-    )
+    u = find_roundoff(dtype)
+    each = np.log2(u / (_SCALINGS * own))
+    return float((np.count_nonzero(values) - 1) * each + np.log2(2 * u))
 
 
 def _list_kinds(dtype: str) -> Array:
-    """The numbers of a dtype between two powers of two; far smaller ones are normal."""
-    return 2.0**14 * np.arange(1.0, 2.0, 2 * find_roundoff(dtype))
+    """The numbers of a dtype between two powers of two."""
+    return 2.0**_EXPONENT * np.arange(0.5, 1.0, find_roundoff(dtype))
 
 
 def _find_given(context: Context, case: Pair) -> Array | None:
