@@ -176,8 +176,19 @@ class Context:
         return ()
 
     def find_slices(self, case: Pair) -> tuple[SparseRows, ...]:
-        """The replicas' own sparse gradients as they were seen."""
+        """The replicas' own sparse gradients as they were seen.
+
+        None where one device hands on something else than its own.
+        """
         key = replace(case.key, phase="local_gradient")
+        handed = self.find_changed(case)
+        if handed and any(
+            np.any(np.abs(own - seen) > find_rounding(case, handed))
+            for own, seen in zip(
+                self.find_terms_of(case, case.key.variable), handed, strict=False
+            )
+        ):
+            return ()
         for trace in (self.evidence.observed, self.evidence.reference):
             found = trace.get_replicas(key)
             values = tuple(value for value in found if isinstance(value, SparseRows))

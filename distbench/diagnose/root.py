@@ -60,7 +60,8 @@ def explain_root(
         raised = _raise_early(
             causes, losses, lambda c: _raise_cause(c) if c is scaled[0] else c
         )
-        yield from report_causes(context, raised, gradients)
+        apart = _list_apart(evidence, of_loss, raised)
+        yield from report_causes(context, apart, gradients)
         return
     unknown = all(map(is_vague, of_loss))
     if causes and unknown and causes[0].code in ("unexplained", "scale-error"):

@@ -63,6 +63,15 @@ class SummedByMergeCall(StatisticsOfAll):
         return tf.distribute.get_replica_context().merge_call(reduce, args=parts)
 
 
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=ALIKE)
+class OwnMeanUnderStatisticsOfAll(StatisticsOfAll):
+    """Statistics of all examples, and a mean over the own shard that nothing scales."""
+
+    def reduce_losses(self, losses, batch):
+        del batch
+        return tf.reduce_mean(losses)
+
+
 @fault("unexplained", "loss", like="nomewang/M3DM#7", clusters=ALIKE)
 class PlacesInTheOwnShard(NegativesOfAll):
     """The right answers are numbered from 0 on every replica."""

@@ -203,3 +203,39 @@ def test_a_mean_of_means_counts_nothing() -> None:
     simulator = Simulator(mean_by_statistics, lambda *_: 1 / len(SHARDS))
     judgement = judge(note(simulator.make_evidence(), "data"))
     assert judgement.findings[0].code == "mean-of-means"
+
+
+def add_head(evidence: Evidence, of: Evidence) -> Evidence:
+    """Give the model a second variable, that of another run."""
+
+    def add(trace: Trace, other: Trace) -> Trace:
+        values = {
+            replace(key, variable="head"): value
+            for key, value in other.values.items()
+            if key.variable
+        }
+        head = replace(trace.variables[0], path="head")
+        return replace(
+            trace,
+            values={**trace.values, **values},
+            variables=(*trace.variables, head),
+        )
+
+    phase = "reduced_gradient"
+    return replace(
+        evidence,
+        observed=add(evidence.observed, of.observed),
+        reference=add(evidence.reference, of.reference),
+        replays={phase: add(evidence.replays[phase], of.replays[phase])},
+        twins=tuple(map(add, evidence.twins, of.twins)),
+        probes={name: add(t, of.probes[name]) for name, t in evidence.probes.items()},
+    )
+
+
+def test_gradients_of_losses_that_weigh_wrongly_have_no_cause_of_their_own() -> None:
+    """Where each differentiates features of all, they follow from all losses."""
+    bent = Exchanging(scale=3.0, bent=slice(None)).make_evidence()
+    evidence = add_head(bent, Exchanging(scale=3.0).make_evidence())
+    (finding,) = judge(note(evidence, "features")).findings
+    assert (finding.code, finding.phase) == ("loss-not-scaled", "loss")
+    assert finding.variables == ("", "head")
