@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,12 +56,13 @@ def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
     if context.phase == "variable":
         return
     own, *others = _list_feeds(context.replicas)
+    kinds = _list_kinds(context)
     if is_sum_unseen(context) and not _has_right_slot(context):
         # Who updates by hand sums by hand, and what the slot takes, the variable does.
-        yield from _explain_own_sum(context, own)
+        yield from _explain_own_sum(context, kinds, own)
         return
     for feed in (own, *others):
-        yield from _fit_feed(context, feed, code)
+        yield from _fit_feed(context, kinds, feed, code)
 
 
 def _has_right_slot(context: Context) -> bool:
@@ -72,9 +73,11 @@ def _has_right_slot(context: Context) -> bool:
     return any(context.infos[path].of in owners for path in right)
 
 
-def _explain_own_sum(context: Context, own: Feed) -> Iterator[Hypothesis]:
+def _explain_own_sum(
+    context: Context, kinds: Sequence[_Kind], own: Feed
+) -> Iterator[Hypothesis]:
     """The slots of an update by hand take no sum, or one over some replicas."""
-    for found in _fit_feed(context, own, "missing-reduction"):
+    for found in _fit_feed(context, kinds, own, "missing-reduction"):
         yield replace(found, phase="variable")
     for kept, lost in list_subsets(context):
         part: Feed = (
@@ -82,11 +85,12 @@ def _explain_own_sum(context: Context, own: Feed) -> Iterator[Hypothesis]:
             (1, 2),
             lambda terms, _, kept=kept: sum(terms[r] for r in kept),  # type: ignore[misc]
         )
-        for found in _fit_feed(context, part, "replica-dropped"):
+        for found in _fit_feed(context, kinds, part, "replica-dropped"):
             yield replace(found, phase="variable", replicas=lost)
 
 
-Feed = tuple[str, tuple[int, ...], Callable[[tuple[Array, ...], int], Array]]
+Make = Callable[[tuple[Array, ...], int], Array]
+Feed = tuple[str, tuple[int, ...], Make]
 """What a slot follows from, in words; the powers that it may be taken in; and the
 gradient itself, made of the replicas' own ones, for a replica."""
 
@@ -124,24 +128,81 @@ def _list_feeds(replicas: int) -> Iterator[Feed]:
     )
 
 
-def _fit_feed(context: Context, feed: Feed, code: str) -> Iterator[Hypothesis]:
-    """One factor for each kind of slot: those whose names differ by the variable."""
-    who, powers, make = feed
-    predicted: dict[int, Array] = {}
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Fed:
+    """A wrong slot with what it may have taken.
+
+    Attributes:
+        number: Number of the case.
+        case: The wrong slot.
+        terms: The replicas' own gradients of its variable.
+        gradient: What it should have taken.
+    """
+
+    number: int
+    case: Pair
+    terms: tuple[Array, ...]
+    gradient: Array
+
+
+class _Kind:
+    """Wrong slots that share one factor, with what is asked of them for every feed."""
+
+    def __init__(self, slots: Sequence[_Fed]) -> None:
+        self.slots = slots
+        self._due: dict[int, float | None] = {}
+
+    def is_share(self, share: float, power: int) -> bool:
+        """Whether the rule takes this much of the gradient^power, as far as it shows.
+
+        It shows where the old value and that power make all of what is due.
+        """
+        if power not in self._due:
+            self._due[power] = self._fit_due(power)
+        due = self._due[power]
+        return due is None or abs(share - due) <= _NEAR * abs(due)
+
+    def _fit_due(self, power: int) -> float | None:
+        rows = [
+            Row(
+                number=slot.number,
+                target=slot.case.expected,
+                features=(find_base(slot.case), slot.gradient**power),
+            )
+            for slot in self.slots
+        ]
+        if not any(np.any(row.features[0]) for row in rows):
+            rows = [replace(row, features=row.features[1:]) for row in rows]
+        right = fit_weights(rows)
+        if right is None or not leaves_nothing(rows, right):
+            return None
+        return float(right[-1])
+
+
+def _list_kinds(context: Context) -> list[_Kind]:
+    """Those of which the gradients are known."""
+    kinds: list[_Kind] = []
     for cases in group_by_kind(context):
-        taken: list[tuple[Row, Array]] = []
-        due: list[Row] = []
+        slots: list[_Fed] = []
         for number, case in cases:
             owner = context.infos[case.key.variable].of
             terms = find_locals(context, case, owner)
             gradient = context.find_due_gradient(case, owner) if owner else None
             if not terms or gradient is None or gradient.shape != case.observed.shape:
                 continue
-            error = make_error(number, case, make(terms, case.key.replica))
-            taken.append((error, gradient))
-            features = (find_base(case), gradient)
-            due.append(Row(number=number, target=case.expected, features=features))
-        predicted |= _fit_power(context.cases, taken, due, powers)
+            slots.append(_Fed(number=number, case=case, terms=terms, gradient=gradient))
+        kinds.append(_Kind(slots))
+    return kinds
+
+
+def _fit_feed(
+    context: Context, kinds: Sequence[_Kind], feed: Feed, code: str
+) -> Iterator[Hypothesis]:
+    """One factor for each kind of slot."""
+    who, powers, make = feed
+    predicted: dict[int, Array] = {}
+    for kind in kinds:
+        predicted |= _fit_power(context.cases, kind, powers, make)
     if predicted:
         yield Hypothesis(
             code=code, predicted=predicted, detail=f"it follows from {who}"
@@ -149,10 +210,7 @@ def _fit_feed(context: Context, feed: Feed, code: str) -> Iterator[Hypothesis]:
 
 
 def _fit_power(
-    cases: Sequence[Pair],
-    taken: Sequence[tuple[Row, Array]],
-    due: Sequence[Row],
-    powers: tuple[int, ...],
+    cases: Sequence[Pair], kind: _Kind, powers: tuple[int, ...], make: Make
 ) -> dict[int, Array]:
     """Fit errors by c (f^p - g^p), with the power p that leaves least.
 
@@ -161,18 +219,19 @@ def _fit_power(
 
     Args:
         cases: The wrong values.
-        taken: Errors with what was taken, f, and what should have been, g.
-        due: What the slots should hold, with their old values and g.
+        kind: Some of them, with g, what they should have taken.
         powers: Values of p to try.
+        make: Makes f, what they took.
     """
     best: tuple[float, dict[int, Array]] = (np.inf, {})
+    taken = [make(slot.terms, slot.case.key.replica) for slot in kind.slots]
     for power in powers:
         rows = [
-            replace(row, features=(row.features[0] ** power - gradient**power,))
-            for row, gradient in taken
+            make_error(slot.number, slot.case, found**power - slot.gradient**power)
+            for slot, found in zip(kind.slots, taken, strict=True)
         ]
         weights = fit_weights(rows)
-        if weights is None or not _is_share(float(weights[0]), due, power):
+        if weights is None or not kind.is_share(float(weights[0]), power):
             continue
         fits = predict_rows(rows, weights)
         rest = sum(
@@ -183,20 +242,6 @@ def _fit_power(
         if rest < best[0]:
             best = (rest, predict_cases(cases, rows, weights))
     return best[1]
-
-
-def _is_share(share: float, due: Sequence[Row], power: int) -> bool:
-    """Whether the rule takes this much of the gradient^power, as far as it shows."""
-    rows = [
-        replace(row, features=(row.features[0], row.features[1] ** power))
-        for row in due
-    ]
-    if not any(np.any(row.features[0]) for row in rows):
-        rows = [replace(row, features=row.features[1:]) for row in rows]
-    right = fit_weights(rows)
-    if right is None or not leaves_nothing(rows, right):
-        return True
-    return abs(share - float(right[-1])) <= _NEAR * abs(float(right[-1]))
 
 
 def explain_by_start(context: Context) -> Iterator[Hypothesis]:
