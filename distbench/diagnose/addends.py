@@ -84,12 +84,16 @@ def split_slices(context: Context, source: Source) -> Source:
     """A source whose addends are slices, as rules see them that leave rows apart.
 
     Each addend holds slices of different rows: the first ones of a replica's rows, the
-    second ones, and so on. Dense gradients are left as they are.
+    second ones, and so on. A source of dense gradients is left as it is.
     """
+    gradients = [find_own_gradient(context, source.case, r) for r in source.replicas]
+    if not any(isinstance(gradient, SparseRows) for gradient in gradients):
+        return source
     terms: list[Array] = []
     replicas: list[int] = []
-    for term, replica in zip(source.terms, source.replicas, strict=True):
-        seen = find_own_gradient(context, source.case, replica)
+    for term, replica, seen in zip(
+        source.terms, source.replicas, gradients, strict=True
+    ):
         parts = (
             [take_rows(layer, source.case) for layer in seen.list_layers()]
             if isinstance(seen, SparseRows)

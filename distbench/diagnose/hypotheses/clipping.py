@@ -271,17 +271,23 @@ def _list_norms(
     context: Context, sources: Sequence[Source]
 ) -> Iterator[tuple[str, Norm, Sequence[Source]]]:
     """What a limit is called, of which norm it is, and what is clipped to it."""
+    slices = [split_slices(context, source) for source in sources]
+    # Of dense gradients alone, norms of slices are those of what they make up.
+    is_sparse = any(
+        one is not other for one, other in zip(sources, slices, strict=True)
+    )
     tensor = "the norm of each variable's gradient to {:.6g}"
     yield tensor, TensorNorm(), sources
-    yield tensor, SliceNorm(context), sources
+    if is_sparse:
+        yield tensor, SliceNorm(context), sources
     every = "the global norm of each replica's gradients to {:.6g}"
     for norm in list_global_norms(context):
         yield every, norm, sources
     yield f"{tensor} times that of the variable", Ratio(context), sources
     element = "its gradient's elements to ±{:.6g}"
     yield element, ElementNorm(), sources
-    slices = [split_slices(context, source) for source in sources]
-    yield f"{element}, slice by slice", ElementNorm(), slices
+    if is_sparse:
+        yield f"{element}, slice by slice", ElementNorm(), slices
     unit = "the norm of each unit's gradient to {:.6g}"
     yield unit, UnitNorm(), sources
     by_unit = Ratio(context, measure_units)

@@ -117,15 +117,16 @@ def _make_sum(source: Source, norm: Norm, mean: float) -> _ClippedSum:
     observed = source.case.observed
     terms = [mean * term for term in source.terms]
     scale = max(map(measure_size, (observed, *terms)))
-    picked = _pick_elements(np.abs(observed - sum(terms)))
-    norms = [
-        np.broadcast_to(norm(source, place), observed.shape).ravel()[picked]
-        for place in range(len(terms))
-    ]
+    picked = _pick_elements(observed, terms)
+    kept = np.array([term.ravel()[picked] for term in terms])
+    norms = np.empty(kept.shape)
+    for place, row in enumerate(norms):
+        found = norm(source, place)
+        if isinstance(found, np.ndarray):
+            found = np.broadcast_to(found, observed.shape).ravel()[picked]
+        row[:] = found
     return _ClippedSum(
-        observed=observed.ravel()[picked] / scale,
-        terms=np.stack([term.ravel()[picked] / scale for term in terms]),
-        norms=np.stack(norms),
+        observed=observed.ravel()[picked] / scale, terms=kept / scale, norms=norms
     )
 
 
@@ -144,11 +145,14 @@ def _join_sums(sums: Sequence[_ClippedSum]) -> list[_ClippedSum]:
     ]
 
 
-def _pick_elements(rest: Array) -> npt.NDArray[np.int_] | slice:
+def _pick_elements(
+    observed: Array, terms: Sequence[Array]
+) -> npt.NDArray[np.int_] | slice:
     """Places of elements of a value, made flat: where most is left, and others."""
-    if rest.size <= 2 * _ENOUGH:
+    if observed.size <= 2 * _ENOUGH:
         return slice(None)
-    largest = np.argpartition(rest.ravel(), -_ENOUGH)[-_ENOUGH:]
+    rest = np.abs(observed - sum(terms)).ravel()
+    largest = np.argpartition(rest, -_ENOUGH)[-_ENOUGH:]
     others = np.random.default_rng(0).integers(0, rest.size, _ENOUGH)
     return np.concatenate([largest, others])
 
