@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,7 @@ import numpy as np
 from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import RatioFit, fit_common_ratio
-from distbench.compare.values import Array
+from distbench.compare.values import Array, measure_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,10 +51,10 @@ def fit_weights(rows: Sequence[Row]) -> Array | None:
         return None
     blocks, targets = [], []
     for row in rows:
-        size = float(np.max(np.abs(row.target), initial=0.0))
-        size = max([size, *(float(np.max(np.abs(f), initial=0)) for f in row.features)])
-        if size > 0 and np.isfinite(size):
-            blocks.append(np.stack([f.ravel() for f in row.features], axis=1) / size)
+        size = max(map(measure_size, (row.target, *row.features)))
+        if 0 < size < math.inf:
+            columns = [feature.ravel() for feature in row.features]
+            blocks.append(np.array(columns).T / size)
             targets.append(row.target.ravel() / size)
     if not blocks:
         return None

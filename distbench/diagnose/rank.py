@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,10 +52,11 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
     """
     best: Ranked | None = None
     untouched = find_untouched(context)
+    wholes = [measure_error(case) for case in context.cases]
     for hypothesis in hypotheses:
         least = 0.0 if best is None else best.confidence
         beyond = () if hypothesis.of_due else untouched
-        ranked = rate_hypothesis(context, hypothesis, least, beyond)
+        ranked = rate_hypothesis(context, hypothesis, wholes, least, beyond)
         if ranked is None:
             continue
         if ranked.full:
@@ -68,6 +69,7 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
 def rate_hypothesis(
     context: Context,
     hypothesis: Hypothesis,
+    wholes: Sequence[float],
     least: float,
     beyond: Collection[int],
 ) -> Ranked | None:
@@ -76,6 +78,7 @@ def rate_hypothesis(
     Args:
         context: The wrong values.
         hypothesis: The cause.
+        wholes: Norm of what is wrong with each case.
         least: Confidence of a cause that was rated before.
         beyond: Numbers of the cases that it cannot explain.
     """
@@ -90,7 +93,7 @@ def rate_hypothesis(
             shares.append(0.0)
             full = False
             continue
-        share = measure_share(case, predicted)
+        share = measure_share(case, predicted, wholes[number])
         shares.append(share)
         full = full and (
             share == 1.0 or (share >= 0.5 and context.matches(case, predicted))
@@ -104,15 +107,20 @@ def rate_hypothesis(
     )
 
 
-def measure_share(case: Pair, predicted: Array) -> float:
+def measure_error(case: Pair) -> float:
+    """‖observed - expected‖."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return measure_norm(case.observed - case.expected)
+
+
+def measure_share(case: Pair, predicted: Array, whole: float) -> float:
     """1 - ‖observed - predicted‖ / ‖observed - expected‖, at least 0."""
     if np.shape(predicted) != case.observed.shape:
         return 0.0
     if are_equal(case.observed, predicted):
         return 1.0
-    with np.errstate(invalid="ignore", over="ignore"):
-        whole = measure_norm(case.observed - case.expected)
-        rest = measure_norm(case.observed - predicted)
-    if not np.isfinite(whole) or not np.isfinite(rest) or whole == 0:
+    if not np.isfinite(whole) or whole == 0:
         return 0.0
-    return max(0.0, 1 - rest / whole)
+    with np.errstate(invalid="ignore", over="ignore"):
+        rest = measure_norm(case.observed - predicted)
+    return max(0.0, 1 - rest / whole) if np.isfinite(rest) else 0.0
