@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections import Counter
 
 import pytest
+
+# Images for builds often turn this off. Here every worker imports the same modules in
+# each run, and so do the processes that tests start.
+sys.dont_write_bytecode = False
 
 # Helpers that assert; a failure shows what was compared, as a test's own does.
 pytest.register_assert_rewrite(
