@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +47,7 @@ def judge_run(fault: Fault, *, scenario: str, cluster: str, **settings: Any) -> 
     )
 
 
+@functools.cache  # nobody can change it, and to judge the runs takes long
 def make_checked_verdict() -> Verdict:
     """Two scenarios on two clusters: what one averages, and what one gets right."""
     return make_verdict(

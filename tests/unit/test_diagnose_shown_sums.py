@@ -89,6 +89,7 @@ def test_no_sum_is_told_where_the_rule_is_another(rule):
         assert finding.code != "clip-before-reduction"
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("weight", [2.0, 0.5])
 def test_a_replica_that_weighs_otherwise_is_not_dropped(weight):
     rule = RULES[1]
