@@ -286,3 +286,13 @@ class AscendsFirst(Program):
     def move(self, ways, sign):
         for variable, way in zip(self.trained(), ways, strict=True):
             update(variable, lambda copy, by: copy.assign_add(sign * by), way)
+
+
+@unusual()
+class ComesBackAcrossAnEdge(AscendsFirst):
+    """The same from below a power of two, where the way back may lose the last bit."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        edge = np.nextafter(np.float32(-1), np.float32(0))
+        self.bias.assign(tf.fill(self.bias.shape, tf.constant(edge)))

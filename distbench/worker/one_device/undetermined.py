@@ -28,7 +28,7 @@ def find_undetermined(
         observed: What the cluster recorded.
         replay: What follows on one device from its reduced gradients.
     """
-    led = _find_data_driven(feeder, tier, reference)
+    led = sorted(_find_data_driven(feeder, tier, reference))
     unrepeated = _find_unrepeated(feeder, tier, reference, observed, replay)
     return tuple(dict.fromkeys((*led, *unrepeated)))
 
@@ -54,7 +54,7 @@ def _find_unrepeated(
         yield from missed
 
 
-def _find_data_driven(feeder: Feeder, tier: Tier, reference: Trace) -> Iterator[str]:
+def _find_data_driven(feeder: Feeder, tier: Tier, reference: Trace) -> set[str]:
     """State that the same gradients lead elsewhere if the examples are others.
 
     Nothing of a workload of the bench: its optimizer sees gradients alone. What
@@ -62,7 +62,7 @@ def _find_data_driven(feeder: Feeder, tier: Tier, reference: Trace) -> Iterator[
     steps, since what starts at 0 may come back to it exactly in the first.
     """
     if feeder.reference.session.program.shards_known:
-        return
+        return set()
     own = take_whole(reference, "reduced_gradient")
     try:
         first, again, other = (
@@ -70,8 +70,14 @@ def _find_data_driven(feeder: Feeder, tier: Tier, reference: Trace) -> Iterator[
             for change in (None, None, repeat_first)
         )
     except SubjectError:
-        return  # a program may take no other batch than its own
+        return set()  # a program may take no other batch than its own
     state = Values(first.values).keep(lambda key: key.phase in ("slot", "variable"))
-    for key, value in state.items():
-        if are_equal(again.get(key), value) and not are_equal(other.get(key), value):
-            yield key.variable
+    led = {
+        key.variable
+        for key, value in state.items()
+        if are_equal(again.get(key), value) and not are_equal(other.get(key), value)
+    }
+    # A step that moves one of what it trains by more than its gradient moves the others
+    # as well: these came back to the same bits by chance.
+    trained = {key.variable for key, _ in own.select(phase="reduced_gradient")}
+    return led | trained if led & trained else led
