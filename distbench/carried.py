@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import linecache
 import os
 import platform
 import sys
@@ -31,18 +32,19 @@ class _CarriedLoader(SourceLoader):
         return Path(self._copy).read_bytes()
 
 
-def import_file(path: Path, copy: str) -> ModuleType:
+def import_file(path: Path, copy: str, *, is_kept: bool = False) -> ModuleType:
     """Import a file under a name that no other module has, equal in all processes.
 
     Args:
         path: The file.
         copy: What travelled with the run; it counts where the file is not.
+        is_kept: The copy counts whatever the file holds: it may have been saved since.
 
     Raises:
         ImportError: There is another file in its place, or it is no Python file.
     """
     loader = None
-    if copy and not path.is_file():
+    if copy and (is_kept or not path.is_file()):
         loader = _CarriedLoader(path, copy)
     elif copy and path.read_bytes() != Path(copy).read_bytes():
         raise ImportError(
@@ -58,9 +60,25 @@ def import_file(path: Path, copy: str) -> ModuleType:
         raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    if is_kept:
+        _keep_lines(path, copy)
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
     return module
+
+
+def _keep_lines(path: Path, copy: str) -> None:
+    """Have AutoGraph and tracebacks read the lines of the copy.
+
+    They would read the file's, though other code may stand there by now. A record
+    without a time counts as that of a loader, and is never read anew.
+    """
+    data = Path(copy).read_bytes()
+    try:
+        lines = importlib.util.decode_source(data).splitlines(keepends=True)
+    except (SyntaxError, UnicodeDecodeError):
+        return  # the import tells of it
+    linecache.cache[str(path)] = (len(data), None, lines, str(path))

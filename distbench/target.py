@@ -41,6 +41,8 @@ class TargetRef:
         attribute: Dotted name inside the module; the label, for `pickle`.
         search_path: Folders to put on `sys.path` before loading.
         copy: A copy of the file that travels with the run, for where `path` is not.
+        is_kept: The copy counts where `path` is too: whoever saves the file while it
+            is checked has no task load another one than those before it.
     """
 
     kind: Literal["import", "file", "pickle"]
@@ -49,6 +51,7 @@ class TargetRef:
     attribute: str = ""
     search_path: tuple[str, ...] = ()
     copy: str = ""
+    is_kept: bool = False
 
     def describe(self) -> str:
         """The label: what the user would write to name the subject."""
@@ -130,13 +133,17 @@ def adopt_target(ref: TargetRef, folder: Path, *, is_far: bool) -> TargetRef:
         folder: The run's folder.
         is_far: Whether tasks may see no other file of this machine.
     """
-    if ref.kind == "import" or (ref.kind == "file" and not is_far):
+    if ref.kind == "import":
         return ref
     path = folder / "subject" / ("target.py" if ref.kind == "file" else "target.pkl")
+    try:
+        data = Path(ref.path).read_bytes()
+    except OSError:
+        return ref  # who loads it tells why it cannot be read
     path.parent.mkdir()
-    path.write_bytes(Path(ref.path).read_bytes())
+    path.write_bytes(data)
     if ref.kind == "file":
-        return replace(ref, copy=str(path))
+        return replace(ref, copy=str(path), is_kept=not is_far)
     return replace(ref, path=str(path))
 
 
@@ -205,7 +212,7 @@ def load_target(ref: TargetRef) -> Any:  # the subject may be anything
 
         return _guard(ref, lambda: pickle.loads(Path(ref.path).read_bytes()))
     if ref.kind == "file":
-        module = _guard(ref, lambda: import_file(Path(ref.path), ref.copy))
+        module = _guard(ref, lambda: _import_file(ref))
     else:
         module = _guard(ref, lambda: importlib.import_module(ref.module))
     value: Any = module
@@ -260,6 +267,10 @@ def _get_attribute(ref: TargetRef, value: Any, name: str) -> Any:
     )
 
 
+def _import_file(ref: TargetRef) -> ModuleType:
+    return import_file(Path(ref.path), ref.copy, is_kept=ref.is_kept)
+
+
 def _guard(ref: TargetRef, load: Callable[[], Any]) -> Any:
     try:
         return load()
@@ -289,7 +300,11 @@ def _suggest_module(ref: TargetRef, error: BaseException) -> str:
 
 def _tell_what_stays(ref: TargetRef, error: BaseException) -> str:
     """That a file was sent alone, where it misses what lies beside it."""
-    if not ref.copy or not isinstance(error, (ImportError, FileNotFoundError)):
+    if (
+        not ref.copy
+        or ref.is_kept
+        or not isinstance(error, (ImportError, FileNotFoundError))
+    ):
         return ""
     return (
         ". Only the file itself was sent to the nodes: what it imports or reads has to "

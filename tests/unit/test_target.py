@@ -189,7 +189,6 @@ def carried(tmp_path: Path) -> TargetRef:
     file = write(tmp_path / "bench", source)
     (tmp_path / "run").mkdir()
     ref = parse_target(f"{file}:make")
-    assert adopt_target(ref, tmp_path / "run", is_far=False) is ref
     ref = adopt_target(ref, tmp_path / "run", is_far=True)
     file.unlink()
     return target_from_json(target_to_json(ref))
@@ -214,6 +213,36 @@ def test_another_file_in_the_place_of_one_that_travelled_is_refused(
     write(tmp_path / "bench", "def make(x):\n    return 0\n")
     with pytest.raises(BadInputError, match="is another file than that of the bench"):
         load_target(carried)
+
+
+@pytest.mark.parametrize("after", [None, "", "def other(x):\n    return x\n"])
+def test_a_file_that_is_saved_or_lost_while_it_is_checked_is_loaded_as_it_was(
+    tmp_path: Path, after: str | None
+) -> None:
+    file = write(tmp_path, "def make(x):\n    return 1 / x\n")
+    (tmp_path / "run").mkdir()
+    ref = adopt_target(parse_target(f"{file}:make"), tmp_path / "run", is_far=False)
+    file.unlink()
+    if after is not None:
+        write(tmp_path, after)
+    make = load_target(target_from_json(target_to_json(ref)))
+    assert inspect.getsource(make) == "def make(x):\n    return 1 / x\n"
+    assert make.__globals__["__file__"] == str(file)
+    with pytest.raises(ZeroDivisionError) as caught:
+        make(0)
+    assert describe_user_error(caught.value).endswith(f"{file} line 2: `return 1 / x`")
+
+
+def test_a_file_that_is_gone_before_it_is_checked_is_told_by_who_loads_it(
+    tmp_path: Path,
+) -> None:
+    file = write(tmp_path, "make = 1")
+    ref = parse_target(f"{file}:make")
+    file.unlink()
+    (tmp_path / "run").mkdir()
+    own = adopt_target(ref, tmp_path / "run", is_far=False)
+    with pytest.raises(BadInputError, match="No such file"):
+        load_target(own)
 
 
 @pytest.mark.parametrize(
