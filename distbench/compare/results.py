@@ -16,7 +16,7 @@ import numpy as np
 from distbench.compare.measure import Margin
 from distbench.compare.noise import Noise
 from distbench.compare.pair import Pair
-from distbench.compare.totals import is_total_wrong, list_extremes
+from distbench.compare.totals import is_total_wrong, list_extremes, list_idle
 from distbench.compare.values import densify, name_dtype
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, MetricInfo, TraceKey
@@ -36,11 +36,15 @@ def list_results(
         return  # on one device its metrics start from 0 in each step
     known = {(t.key.step, t.key.variable): not is_total_wrong(t) for t in totals}
     extremes = set(list_extremes(evidence, noise))
+    idle = set(list_idle(evidence))
     for metric in evidence.observed.metrics:
         if not _starts_alike(evidence, metric):
             continue
         for step in range(evidence.observed.steps):
-            places = {(step, path) for path in metric.state}
+            # A part that no update touches is as right as before, and tells nothing.
+            places = {(step, path) for path in metric.state} - idle
+            if not places:
+                continue
             # A mean of the shards' largest values holds an extreme beside its count,
             # and is meant to depend on the split.
             if not (all(known.get(place) for place in places) or places <= extremes):

@@ -115,6 +115,18 @@ def _find_copy(trace: Trace, key: TraceKey) -> Copy | None:
     return Copy(before=densify(start), after=densify(end))
 
 
+def list_idle(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    """Steps and variables that nobody changes, on one device or on the cluster."""
+    for info in evidence.observed.variables:
+        for step in range(evidence.observed.steps):
+            changes = find_changes(evidence, info, step)
+            if changes is None:
+                continue
+            copies = (changes.whole, *changes.shards, *changes.replicas)
+            if not any(np.any(copy.change) for copy in copies):
+                yield step, info.path
+
+
 def list_extremes(evidence: Evidence, noise: Noise) -> Iterator[tuple[int, str]]:
     """Steps and variables that hold the largest, or the smallest, of all examples.
 

@@ -160,3 +160,35 @@ class LargestOfEachReplica(Program):
     def reduce_losses(self, losses, batch):
         self.largest.update_state(losses)
         return super().reduce_losses(losses, batch)
+
+
+@fault(
+    "metric-wrong",
+    "loss",
+    ("size",),
+    like="keras-team/keras#19340",
+    clusters=WIDE,
+)
+class SizeOfEachReplica(Program):
+    """A metric keeps the norm of a kernel, and what all replicas hold is added up."""
+
+    def build(self, strategy):
+        super().build(strategy)
+
+        class Size(keras.metrics.Metric):
+            def __init__(self):
+                super().__init__("size")
+                self.value = self.add_weight("value", initializer="zeros")
+                self.unused = self.add_weight("unused", initializer="zeros")
+
+            def update_state(self, weights):
+                self.value.assign(tf.norm(weights))
+
+            def result(self):
+                return tf.convert_to_tensor(self.value)
+
+        self.size = Size()
+
+    def reduce_losses(self, losses, batch):
+        self.size.update_state(self.second)
+        return super().reduce_losses(losses, batch)

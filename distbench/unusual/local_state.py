@@ -144,6 +144,33 @@ class LargestInShares(Program):
 
 
 @unusual()
+class SizeInShares(Program):
+    """A metric of a kernel's norm, of which every replica holds 1/N; half is unused."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        replicas = count_replicas()
+
+        class Size(keras.metrics.Metric):
+            def __init__(self):
+                super().__init__("size")
+                self.share = self.add_weight("share", initializer="zeros")
+                self.unused = self.add_weight("unused", initializer="zeros")
+
+            def update_state(self, weights):
+                self.share.assign(tf.norm(weights) / replicas)
+
+            def result(self):
+                return tf.convert_to_tensor(self.share)
+
+        self.size = Size()
+
+    def reduce_losses(self, losses, batch):
+        self.size.update_state(self.second)
+        return super().reduce_losses(losses, batch)
+
+
+@unusual()
 class MetricsOfTheSplit(Program):
     """Metrics of the largest error and of the own gradient's norm, which are local."""
 

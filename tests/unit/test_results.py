@@ -149,6 +149,35 @@ def test_of_a_state_that_depends_on_the_split_no_result_is_known() -> None:
     assert judge(evidence).status is Status.PASS
 
 
+def keep_size(state: State, losses: np.ndarray, place: Place) -> State:
+    """A number that all replicas know alike; the count is never used."""
+    return {"total": F(place.step + 2), "count": state["count"]}
+
+
+def keep_share(state: State, losses: np.ndarray, place: Place) -> State:
+    """Each replica's share of it."""
+    return {"total": F((place.step + 2) / place.replicas), "count": state["count"]}
+
+
+def test_a_part_that_is_never_used_hides_no_wrong_result() -> None:
+    run = make_run(METRIC, keep_size)
+    judgement = judge(show(run, {"size": lambda s: s["total"]}))
+    (found,) = judgement.findings
+    assert (found.code, found.variables) == ("metric-wrong", ("size",))
+    assert found.ratio == pytest.approx(3)
+
+
+def test_a_right_result_passes_beside_a_part_that_is_never_used() -> None:
+    evidence = show(make_run(METRIC, keep_share), {"size": lambda s: s["total"]})
+    assert len(list_results(evidence)) == 3
+    assert judge(evidence).status is Status.PASS
+
+
+def test_of_a_metric_that_nobody_feeds_no_result_is_compared() -> None:
+    run = make_run(METRIC, lambda state, losses, place: state)
+    assert list_results(show(run, {"size": lambda s: s["total"]})) == []
+
+
 WORST = {"worst": F(0)}
 
 
