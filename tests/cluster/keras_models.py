@@ -275,6 +275,25 @@ def make_keras3_synchronised() -> Any:
     return _make_synchronised("keras")
 
 
+def make_keras3_own_statistics() -> Any:
+    """A layer of the user's own that keeps what each replica's examples give."""
+    import keras
+
+    class Centred(keras.layers.Layer):
+        def build(self, shape: Any) -> None:
+            self.mean = self.add_weight(shape=shape[1:], trainable=False, name="mean")
+
+        def call(self, inputs: Any) -> Any:
+            mean = keras.ops.mean(inputs, axis=0)
+            self.mean.assign(0.9 * self.mean + 0.1 * mean)
+            return inputs - mean
+
+    layers = [keras.layers.Dense(4), Centred(), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.layers.Input((3,)), *layers])
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    return model
+
+
 def make_mean_of_shard() -> Any:
     """The same without the division, as in many a tutorial."""
 

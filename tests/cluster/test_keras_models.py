@@ -91,6 +91,14 @@ def test_of_several_losses_in_a_step_none_is_taken_for_the_replicas(name: str) -
             "framework",
             marks=LONG,
         ),
+        (
+            "make_keras3_own_statistics",
+            "mirrored:2",
+            "statistics-not-synchronized",
+            "variable",
+            "sequential/centred/mean",
+            "subject",
+        ),
         ("make_keras3", "mwms:2", "raises", "first step", "", "framework"),
         (
             "make_summed_penalty",

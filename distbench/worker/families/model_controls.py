@@ -66,7 +66,7 @@ class SmallModel:
         keras: The package of the model, `tf_keras` or `keras`.
         make_optimizer: Makes its optimizer.
         examples: Sizes of the global batches, by step.
-        normalised: Whether a layer keeps statistics of its inputs.
+        normalised: See `keeps_statistics`.
         masked: Whether what is predicted has a mask.
         scalar: Whether a loss is a mean already when Keras gets it.
         steps_itself: Whether a step of the user's own makes the loss: how that is
@@ -182,6 +182,23 @@ def describe_model(
     compiled = described["compile_config"]
     described["compile_config"] = {**compiled, "optimizer": None}
     return described if _names_own_alone(described) else None
+
+
+def keeps_statistics(model: Any) -> bool:
+    """Whether a layer that Keras made, or began, holds weights that nobody trains.
+
+    What a layer that is wholly the user's own keeps, no layer of Keras' answers for.
+    """
+    return any(
+        layer.non_trainable_weights and _begin_layer(type(layer)) != "Layer"
+        for layer in model._flatten_layers(include_self=False)
+        if not any(layer._flatten_layers(include_self=False))
+    )
+
+
+def _begin_layer(kind: type) -> str:
+    """The nearest class of Keras' own that a layer's is, or is made from."""
+    return next(c.__name__ for c in kind.__mro__ if is_own(c.__module__))
 
 
 def count_bytes(nest: Any) -> int:

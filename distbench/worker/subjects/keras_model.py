@@ -26,6 +26,7 @@ from distbench.worker.families.model_controls import (
     SmallModel,
     describe_model,
     is_own,
+    keeps_statistics,
 )
 from distbench.worker.process.intercept import call_converted, intercept
 from distbench.worker.state.metrics import is_metric
@@ -265,7 +266,7 @@ class KerasModelProgram(Program):
             keras=keras,
             make_optimizer=make,
             examples=[count_batch(batch) for batch in batches],
-            normalised=bool(model.non_trainable_weights),
+            normalised=keeps_statistics(model),
             masked=self._is_masked,
             scalar=self._has_scalar_loss,
             steps_itself=self._makes_own_loss(),
