@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.samples.lazy import keras3, tf
+from distbench.samples.lazy import keras3, keras3_base, tf
 from distbench.samples.optimizers import keras3_optimizer
 from distbench.samples.program import TRAINED
 from distbench.samples.program import Program as LegacyProgram
@@ -122,3 +122,30 @@ class Keras3RuleDividesByReplicas:
     def update_step(self, gradient, variable, learning_rate):
         share = tf.convert_to_tensor(gradient) / count_replicas()
         super().update_step(share, variable, learning_rate)
+
+
+@fault(
+    "scale-error",
+    "slot",
+    ("seen",),
+    like="keras-team/keras#20541",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class Keras3CounterAddedUp(Program):
+    """An optimizer counts in a variable that adds up what all replicas assign to it."""
+
+    def make_optimizer(self):
+        class Counting(keras3.SGD):
+            def build(self, variables):
+                super().build(variables)
+                self.seen = keras3_base.Variable(
+                    0.0, aggregation="sum", trainable=False, name="seen"
+                )
+
+            def apply(self, grads, trainable_variables=None):
+                self.seen.assign(self.seen + 1.0)
+                return super().apply(grads, trainable_variables)
+
+        optimizer = Counting(0.05, momentum=0.9)
+        optimizer.build(self.trained())
+        return optimizer

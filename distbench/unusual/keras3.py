@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import keras3, keras3_base, tf
 from distbench.samples.program import Program
+from distbench.samples.replicas import count_replicas
 from distbench.unusual.program import unusual
 
 
@@ -71,3 +72,26 @@ class Keras3LossScale(Program):
             scaled = self._optimizer.scale_loss(loss)
         self.apply(tape.gradient(scaled, self.trained()))
         return loss
+
+
+@unusual()
+class Keras3CounterInShares(Program):
+    """An optimizer counts in a variable to which every replica adds its share."""
+
+    def make_optimizer(self):
+        replicas = count_replicas()
+
+        class Counting(keras3.SGD):
+            def build(self, variables):
+                super().build(variables)
+                self.seen = keras3_base.Variable(
+                    0.0, aggregation="sum", trainable=False, name="seen"
+                )
+
+            def apply(self, grads, trainable_variables=None):
+                self.seen.assign((self.seen + 1.0) / replicas)
+                return super().apply(grads, trainable_variables)
+
+        optimizer = Counting(0.05, momentum=0.9)
+        optimizer.build(self.trained())
+        return optimizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from training_simulator import observe
@@ -12,22 +13,43 @@ from distbench.compare.pair import GLOBAL, Pair
 from distbench.diagnose.context import Context
 from distbench.diagnose.hypotheses.assigned import explain_by_added_copies
 from distbench.diagnose.rank import find_best
-from distbench.trace import TraceKey
+from distbench.trace import TraceKey, VariableInfo
 
 KEY = TraceKey(step=0, phase="variable", variable="average", replica=0)
 BEFORE, DUE = np.array([1.0, -2.0, 4.0]), np.array([1.5, -1.0, 3.0])
 SHARDS = [np.array([1.0, 0.5, 2.0]), np.array([2.0, -2.5, 4.5])]
 
 
-def name_cause(observed: np.ndarray) -> tuple[str, str] | None:
-    """The code and words of what is wrong with an average that nobody trains."""
+def name_cause(
+    observed: np.ndarray, *, slot_adds_up: bool | None = None
+) -> tuple[str, str] | None:
+    """The code and words of what is wrong with an average that nobody trains.
+
+    Args:
+        observed: What every replica holds of it.
+        slot_adds_up: Whether it is a slot, and under which aggregation.
+    """
     evidence = observe()
+    phase: Literal["slot", "variable"] = "variable"
+    if slot_adds_up is not None:
+        phase = "slot"
+    info = VariableInfo(
+        path="average",
+        role=phase,
+        shape=DUE.shape,
+        dtype="float32",
+        adds_up=bool(slot_adds_up),
+    )
     alone = {KEY.at(r): shard for r, shard in enumerate(SHARDS)}
     reference = replace(
-        evidence.reference, values={**evidence.reference.values, **alone}
+        evidence.reference,
+        values={**evidence.reference.values, **alone},
+    )
+    observed_run = replace(
+        evidence.observed, variables=(*evidence.observed.variables, info)
     )
     case = Pair(
-        key=KEY,
+        key=replace(KEY, phase=phase),
         relation="reference",
         against=GLOBAL,
         observed=observed,
@@ -37,8 +59,8 @@ def name_cause(observed: np.ndarray) -> tuple[str, str] | None:
         base=BEFORE,
     )
     context = Context(
-        evidence=replace(evidence, reference=reference),
-        phase="variable",
+        evidence=replace(evidence, reference=reference, observed=observed_run),
+        phase=phase,
         cases=(case,),
     )
     best = find_best(context, explain_by_added_copies(context))
@@ -62,3 +84,20 @@ def test_a_sum_of_equal_values_is_told_as_before() -> None:
 
 def test_what_is_no_such_sum_is_not_told() -> None:
     assert name_cause(SHARDS[0] - SHARDS[1]) is None
+
+
+def test_a_slot_that_adds_up_what_replicas_assign_or_add_is_told() -> None:
+    assigned = name_cause(2 * DUE, slot_adds_up=True)
+    assert assigned is not None
+    assert assigned[0] == "scale-error"
+    added = name_cause(BEFORE + 2 * (DUE - BEFORE), slot_adds_up=True)
+    assert added is not None
+    assert added[0] == "slot-repeated"
+
+
+def test_a_slot_of_which_nothing_is_added_up_has_another_cause() -> None:
+    assert name_cause(2 * DUE, slot_adds_up=False) is None
+
+
+def test_a_slot_is_no_statistic_of_the_examples() -> None:
+    assert name_cause(SHARDS[0] + SHARDS[1], slot_adds_up=True) is None

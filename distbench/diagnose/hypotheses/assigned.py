@@ -9,30 +9,30 @@ import numpy as np
 from distbench.compare.led import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows
 
 
 def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
-    """A variable that no gradient trains, under an aggregation that sums.
+    """A variable that no gradient trains, or a slot, under an aggregation that sums.
 
-    All replicas assign the same value to it, or add the same; what it holds, or what
-    the step changes in it, is N times that. Or each assigns what it makes of its own
-    examples, as one device does of that shard alone.
+    Of a slot that has to be known: a number that a rule makes N times as large looks
+    alike. All replicas assign the same value to it, or add the same; what it holds, or
+    what the step changes in it, is N times that. Or each assigns what it makes of its
+    own examples, as one device does of that shard alone.
     """
     n = context.replicas
-    if context.phase != "variable" or n == 1:
+    if context.phase not in ("slot", "variable") or n == 1:
         return
     cases = [
         (number, case)
         for number, case in context.list_cases()
-        if not has_gradient(context.evidence, case.key.variable)
+        if _may_add_up(context, case)
     ]
-
     adds_up = "adds up what the replicas"
     yield Hypothesis(
-        code="update-repeated",
+        code="slot-repeated" if context.phase == "slot" else "update-repeated",
         predicted={
-            number: np.asarray(case.base + n * (case.expected - case.base))
+            number: find_base(case) + n * (case.expected - find_base(case))
             for number, case in cases
         },
         detail=f"it {adds_up} add to it, which is {n} times what the step should add",
@@ -44,6 +44,8 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
         detail=f"it {adds_up} assign to it, and holds {n} times what it should",
         ratio=float(n),
     )
+    if context.phase == "slot":
+        return
     alone = {number: _find_alone(context, case) for number, case in cases}
     yield Hypothesis(
         code="statistics-not-synchronized",
@@ -55,6 +57,12 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
         detail=f"it {adds_up} assign to it, and each assigns what its own examples "
         "alone give: a mean of means has aggregation MEAN",
     )
+
+
+def _may_add_up(context: Context, case: Pair) -> bool:
+    if context.phase == "slot":
+        return context.infos[case.key.variable].adds_up
+    return not has_gradient(context.evidence, case.key.variable)
 
 
 def _find_alone(context: Context, case: Pair) -> tuple[Array, ...]:
