@@ -93,7 +93,9 @@ class Evidence:
             `tripled`, the largest shard of the first step with every example three
             times; `once` and `twice`, the largest shard and its double with other
             random numbers in each step of the trace; `distinct`, the update with
-            repeated rows of sparse gradients added up (state, as replica 0).
+            repeated rows of sparse gradients added up (state, as replica 0);
+            `rounded-0`, …, the global batch with the variables moved by a rounding of a
+            narrower dtype in which the step computes (loss and local gradients).
         shards_known: Whether the reference's value for replica r is what replica r has
             to compute (a workload of the bench). If not, only sums over the replicas
             can be wrong and the reference's shards merely help to explain.

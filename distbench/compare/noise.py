@@ -182,6 +182,25 @@ def measure_noise(evidence: Evidence) -> Noise:
     )
 
 
+def measure_rounded(evidence: Evidence) -> Noise | None:
+    """The noise of losses and gradients in a narrower dtype, where it was asked for.
+
+    None where it is not known, or where something overflowed: whether the replicas'
+    parts do as well follows from no rounding.
+    """
+    moved = [t for name, t in evidence.probes.items() if name.startswith("rounded-")]
+    traces = (evidence.reference, evidence.observed, *moved)
+    if not moved or not all(
+        np.all(np.isfinite(densify(value)))
+        for trace in traces
+        for key, value in trace.values.items()
+        if key.phase in COMPUTED
+    ):
+        return None
+    noise = measure_noise(replace(evidence, twins=(*moved, *evidence.twins)))
+    return None if noise.ordered else noise
+
+
 def _compare_compiled(evidence: Evidence) -> Samples:
     replay = evidence.replays.get("reduced_gradient")
     if replay is None or evidence.op_by_op is None:

@@ -83,7 +83,7 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     if judgement is not None and not _is_open(judgement):
         return judgement
     found = _find_told(list_readings(evidence, noise), noise)
-    if found is not None and found[1].status is Status.PASS and found[0].first_known:
+    if found is not None and _ends(*found):
         return found[1]
     is_measure = whole.has_right_losses or exchanges(evidence, "data")
     if found is not None and not is_measure and _says_all(found[1], whole):
@@ -114,15 +114,22 @@ def _find_told(
     for reading in readings:
         if found is not None and not reading.first_known:
             continue
-        weighed = Weighed(reading, noise)
+        weighed = Weighed(reading, reading.noise or noise)
         other = weighed.explain()
-        if reading.first_known and other.status is Status.PASS:
+        if _ends(reading, other):
             return reading, other
         if found is None and (_tells(reading, other) or not reading.first_known):
             found = reading, other
             if weighed.has_right_parts:
                 break  # what is wrong behind them is no less so behind their sums
     return found
+
+
+def _ends(reading: Reading, judgement: Judgement) -> bool:
+    """Whether nobody has to be asked any more."""
+    if reading.settles and judgement.status is Status.FAIL:
+        return True
+    return reading.first_known and judgement.status is Status.PASS
 
 
 def _is_open(judgement: Judgement) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from distbench.compare.led import find_own_statistic
 from distbench.compare.nature import Nature, find_nature
-from distbench.compare.noise import Noise
+from distbench.compare.noise import Noise, measure_rounded
 from distbench.compare.shards import find_shares, weigh_shards
 from distbench.diagnose.exchange import (
     describe_own_statistic,
@@ -15,6 +15,7 @@ from distbench.diagnose.exchange import (
     means_whole,
 )
 from distbench.evidence import Evidence
+from distbench.trace import COMPUTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Reading:
         first_known: Whether loss and local gradients can be judged at all.
         undecided: Why nobody can tell whether a run is right that is so by this; else
             empty.
+        noise: How far correct runs are apart by it; None where that is known.
+        settles: Whether nothing else can be meant: what is wrong by it is wrong.
     """
 
     evidence: Evidence
@@ -35,6 +38,8 @@ class Reading:
     decides: bool = False
     first_known: bool = True
     undecided: str = ""
+    noise: Noise | None = None
+    settles: bool = False
 
 
 def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
@@ -58,6 +63,8 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
                 undecided=describe_own_statistic(own),
             )
         return
+    if exchanges(evidence, "features") and nature.lost:
+        yield from _round_whole(evidence, nature, noise)
     words = "note: rounding hides what one device makes of the global batch, so"
     if nature.grouped:
         words = (
@@ -82,6 +89,30 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
             note=f"{words} {rest}",
             decides=True,
             first_known=False,
+        )
+
+
+def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[Reading]:
+    """The global batch, as far as the narrow dtype of the step leaves it a measure.
+
+    Features of other replicas make a loss that no shard has, so a replica cannot be
+    held against its own. How far rounding moves the global batch's is measured.
+    """
+    own = find_own_statistic(replace(evidence, lost=nature.lost), noise)
+    rounded = measure_rounded(evidence)
+    if (
+        own is None
+        and rounded is not None
+        and not evidence.reference.notes.get("draws")
+    ):
+        yield Reading(
+            evidence=replace(evidence, known=COMPUTED),
+            note="note: the step computes in a narrower dtype than that of its "
+            "variables; losses and gradients are compared with one device's as far as "
+            "a rounding of the variables to that dtype leaves them alone",
+            decides=True,
+            noise=rounded,
+            settles=True,
         )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.comparison import Judged
 from distbench.diagnose.causes import explain_cases
-from distbench.diagnose.exchange import exchanges, tell_lost_gradient
+from distbench.diagnose.exchange import exchanges, join_factors, tell_lost_gradient
 from distbench.diagnose.explain import Explained, is_vague, list_replicas
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.in_turn import leave_out_later
@@ -40,6 +40,7 @@ def explain_root(
     context = make_context(evidence, chain, phase, gradients, root=root)
     if gradients:
         causes = leave_out_later(explain_cases(context), chain)
+        causes = join_factors(context, causes)
     about_loss = make_context(evidence, chain, "loss", losses, root=True)
     of_loss: tuple[Explained, ...] = ()
     if losses:

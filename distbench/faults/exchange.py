@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import BIAS, FIRST, SECOND, TABLE, TRAINED
+from distbench.samples.program import BIAS, FIRST, HEAD, SECOND, TABLE, TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.exchange import (
     ALIKE,
@@ -12,6 +12,7 @@ from distbench.unusual.exchange import (
     CountOfAllUnderStatistics,
     NegativesOfAll,
     StatisticsOfAll,
+    StatisticsOfAllInBfloat16,
     TwoCounts,
 )
 from distbench.unusual.grouping import BatchStatistics
@@ -27,6 +28,17 @@ class VariancesAveraged(StatisticsOfAll):
 
     def measure(self, x):
         return all_reduce("mean", list(tf.nn.moments(x, axes=[0])))
+
+
+@fault(
+    "unexplained",
+    "local_gradient",
+    (TABLE, FIRST, SECOND, HEAD),
+    like="tensorflow/tpu#321",
+    clusters=ALIKE,
+)
+class VariancesAveragedInBfloat16(VariancesAveraged, StatisticsOfAllInBfloat16):
+    """The same where all but the statistics is computed in a narrower dtype."""
 
 
 @fault(

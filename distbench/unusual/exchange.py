@@ -17,6 +17,11 @@ from distbench.unusual.program import unusual
 ALIKE = ("mirrored:2", "mwms:2", "central:2")
 
 
+def narrow(value):
+    """A value in bfloat16."""
+    return tf.cast(value, tf.bfloat16)
+
+
 @unusual(clusters=ALIKE)
 class StatisticsOfAll(Program):
     """Normalises by the mean and variance of all replicas' examples, by hand."""
@@ -39,6 +44,21 @@ class StatisticsOfAll(Program):
     def add_up(self, parts):
         """Sums over the replicas."""
         return all_reduce("sum", parts)
+
+
+@unusual(clusters=ALIKE)
+class StatisticsOfAllInBfloat16(StatisticsOfAll):
+    """The same where all but the statistics is computed in a narrower dtype."""
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        hidden = narrow(embedded) @ narrow(self.first)
+        hidden += narrow(features) @ narrow(self.second) + narrow(self.bias)
+        hidden = tf.cast(hidden, self.dtype)
+        mean, variance = self.measure(hidden)
+        normal = (hidden - mean) / tf.sqrt(variance + 1e-3)
+        return tf.cast(tf.tanh(narrow(normal)) @ narrow(self.head), self.dtype)
 
 
 @unusual(clusters=ALIKE)

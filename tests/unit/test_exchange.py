@@ -18,9 +18,13 @@ from grouped_losses import (
 )
 from grouped_training import RATE, Simulator, by_share, put
 
+from distbench.diagnose.context import Context
+from distbench.diagnose.exchange import join_factors
+from distbench.diagnose.explain import Explained
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import (
+    COMPUTED,
     INITIAL,
     WHOLE,
     MetricInfo,
@@ -239,3 +243,65 @@ def test_gradients_of_losses_that_weigh_wrongly_have_no_cause_of_their_own() -> 
     (finding,) = judge(note(evidence, "features")).findings
     assert (finding.code, finding.phase) == ("loss-not-scaled", "loss")
     assert finding.variables == ("", "head")
+
+
+def round_whole(evidence: Evidence, share: float) -> Evidence:
+    """A step in float16, and how far a rounding to it moves the global batch's."""
+    evidence = note(evidence, "features", narrowest="float16")
+    rng = np.random.default_rng(5)
+    moved = {
+        f"rounded-{number}": replace(
+            evidence.reference,
+            values={
+                key: value * (1 + share * rng.choice([-1, 1], size=np.shape(value)))
+                for key, value in evidence.reference.select(replica=WHOLE)
+                if key.phase in COMPUTED
+            },
+        )
+        for number in range(4)
+    }
+    return replace(evidence, probes={**evidence.probes, **moved})
+
+
+def test_features_of_others_are_judged_as_far_as_a_narrow_dtype_tells() -> None:
+    near = note(Exchanging(scale=1 + 1e-4).make_evidence(), "features")
+    assert judge(near).status is Status.FAIL
+    judgement = judge(round_whole(near, share=1e-3))
+    assert judgement.status is Status.PASS
+    assert "narrower dtype" in judgement.message
+    (finding,) = judge(
+        round_whole(Simulator(by_statistics).make_evidence(), share=1e-3)
+    ).findings
+    assert (finding.code, finding.phase) == ("unexplained", "loss")
+
+
+def test_what_rounding_hides_of_features_is_not_judged() -> None:
+    evidence = round_whole(Simulator(by_statistics).make_evidence(), share=0.9)
+    judgement = judge(evidence)
+    assert judgement.status is Status.PASS
+    assert "narrower dtype" not in judgement.message
+
+
+def test_factors_that_are_near_are_no_findings_of_their_own() -> None:
+    evidence = note(Exchanging(scale=1.3).make_evidence(), "features")
+    context = Context(
+        evidence=evidence, phase="local_gradient", cases=(), right=frozenset()
+    )
+    near, other = (
+        Explained(
+            code=code,
+            detail=code,
+            confidence=confidence,
+            cases=(),
+            phase="local_gradient",
+        )
+        for code, confidence in (("scale-error", 0.6), ("unexplained", 0.0))
+    )
+
+    def join(*causes: Explained) -> list[str]:
+        return [cause.code for cause in join_factors(context, causes)]
+
+    assert join(near, other) == ["unexplained"]
+    assert join(near) == ["scale-error"]
+    exact = replace(near, confidence=1.0)
+    assert sorted(join(exact, other)) == ["scale-error", "unexplained"]

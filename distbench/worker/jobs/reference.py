@@ -100,6 +100,8 @@ class ReferenceJobs:
         tier = payload["tiers"][0]
         recorded = read_reference(payload, tier)
         probes = dict(Probes(reference).record(tier, recorded))
+        for number, moved in enumerate(copying.record_rounded(tier)):
+            probes[f"rounded-{number}"] = moved
         distinct = add_repeated_rows(feeder, tier, recorded)
         if distinct is None:
             trace_ahead(feeder, tier, recorded)

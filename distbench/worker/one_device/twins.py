@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from distbench.evidence import Tier
-from distbench.trace import WHOLE, Recorded, Trace
+from distbench.trace import COMPUTED, WHOLE, Recorded, Trace
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import perturb
 from distbench.worker.stepping.program import count_batch, take_examples
@@ -17,6 +17,8 @@ _TWINS = 4
 _TWINS_OF_CHANCE = 16
 """Twins of a step that draws random numbers: its noise is large, and few samples of it
 would give a limit beyond any error that matters."""
+_NARROW = frozenset({"bfloat16", "float16"})
+"""Dtypes in which a step computes, and variables seldom are."""
 
 
 class Twins:
@@ -46,6 +48,40 @@ class Twins:
         return tuple(
             reference.make_trace(
                 f"twin {number}", tier, values, permuted=_permutes(number)
+            )
+            for number, values in enumerate(found)
+        )
+
+    def record_rounded(self, tier: Tier) -> tuple[Trace, ...]:
+        """The same moved by a rounding of the narrower dtype in which a step computes.
+
+        Losses and local gradients alone, each step from the reference's state: how far
+        they move by what that dtype loses. None where it loses no more than the
+        variables' own, or where replicas are held against parts of the global batch.
+        """
+        reference = self._reference
+        session = reference.session
+        own = {v.dtype for v in session.variables}
+        loses_more = reference.narrowest in _NARROW and own.isdisjoint(_NARROW)
+        is_open = not session.program.shards_known and reference.repeats
+        if tier != "bounded" or not (loses_more and is_open):
+            return ()
+        found = [session.make_values() for _ in range(_TWINS)]
+        for step, before in enumerate(reference.starts[tier]):
+            batch = reference.draw(step)
+            for number, values in enumerate(found):
+                rng = np.random.default_rng((reference.scenario.seed, number, step))
+                session.restore_state(
+                    {k: perturb(a, rng, reference.narrowest) for k, a in before.items()}
+                )
+                order = np.arange(count_batch(batch))
+                if _permutes(number):
+                    order = rng.permutation(order)
+                reference.run_whole(step, take_examples(batch, order))
+                session.collect_taps(step, values, replica=WHOLE, phases=COMPUTED)
+        return tuple(
+            reference.make_trace(
+                f"rounded {number}", tier, values, permuted=_permutes(number)
             )
             for number, values in enumerate(found)
         )
