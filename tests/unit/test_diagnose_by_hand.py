@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gradient_values import add_up, map_values, to_array
+from gradient_values import add_up, map_values, scale, to_array
 from hidden_sums import WAYS, feed, hide_sums
 from judged_runs import MEAN
 from planted_case import check_passed
 from simulated_rule import Rule
 from training_simulator import TRAINED, Fault, observe
+from wrong_steps import each
 
 from distbench.diagnose.judge import judge
+from distbench.trace import WHOLE
 from distbench.verdict import Status
 
 
@@ -120,6 +122,37 @@ def test_a_mean_by_hand_is_told_by_what_the_slots_take(rule, phase):
     first = judge(hide_sums(evidence)).findings[0]
     assert (first.code, first.phase) == ("mean-instead-of-sum", phase)
     assert first.confidence > 0.999
+
+
+def hide_own(trace):
+    """A trace in which nobody saw the gradients of a replica."""
+    values = {
+        key: value
+        for key, value in trace.values.items()
+        if key.phase != "local_gradient" or key.replica == WHOLE
+    }
+    return replace(trace, values=values)
+
+
+@pytest.mark.parametrize(
+    ("reduce", "code"),
+    [
+        (MEAN, "mean-instead-of-sum"),
+        (each(lambda v: scale(v, 0.5)), "hyperparameter-differs"),
+    ],
+    ids=["averaged", "halved"],
+)
+def test_a_mean_of_what_nobody_saw_is_told_by_the_length_of_the_step(reduce, code):
+    evidence = hide_sums(observe(Fault(reduce=reduce), replicas=3))
+    first = judge(
+        replace(
+            evidence,
+            observed=hide_own(evidence.observed),
+            reference=hide_own(evidence.reference),
+        )
+    ).findings[0]
+    assert (first.code, first.phase) == (code, "variable")
+    assert set(first.variables) == set(TRAINED)
 
 
 def test_a_sum_by_hand_passes():
