@@ -13,7 +13,7 @@ from training_simulator import HEAD, TRAINED, Fault, observe
 from wrong_steps import add_state
 
 from distbench.diagnose.judge import judge
-from distbench.trace import GRADIENTS, Values
+from distbench.trace import GRADIENTS, INITIAL, Trace, Values
 
 
 def test_a_repeated_slot_beside_a_decay_is_no_repeated_update():
@@ -164,3 +164,33 @@ def test_a_slot_of_the_last_of_many_updates_has_gradients_too():
         "slot-from-local-gradient",
         f"momentum/{HEAD}",
     )
+
+
+def make_slots_in_first_step(trace: Trace) -> Trace:
+    """A trace of a program whose optimizer makes its slots once it is first asked."""
+    values = {
+        key: value
+        for key, value in trace.values.items()
+        if key.step != INITIAL or key.phase != "slot"
+    }
+    return replace(trace, values=values)
+
+
+def start_at_one(new, old, gradients, run):
+    start = {k: v + 1 if k.startswith("momentum/") else v for k, v in old.items()}
+    return run.rule.update(start, gradients)
+
+
+def start_at_zero(new, old, gradients, run):
+    return new
+
+
+@pytest.mark.parametrize(
+    ("start", "codes"), [(start_at_one, ["slot-initial"]), (start_at_zero, [])]
+)
+def test_how_a_slot_that_the_first_step_makes_started_is_told(start, codes) -> None:
+    evidence = observe(Fault(update=start), rule=MOMENTUM, steps=1)
+    findings = judge(evidence.change_traces(make_slots_in_first_step)).findings
+    assert [f.code for f in findings] == codes
+    assert all((f.phase, f.step) == ("slot", 0) for f in findings)
+    assert all(len(f.variables) == len(TRAINED) for f in findings)
