@@ -275,3 +275,25 @@ def test_no_gradient_at_all_is_no_multiple_of_a_sign():
     first = judge(evidence).findings[0]
     assert first.phase == "reduced_gradient"
     assert first.code != "nonlinear-before-reduction"
+
+
+@pytest.mark.parametrize(
+    ("weights", "name"),
+    [
+        ((0, 0, 3), "an extreme"),
+        ((0, 3, 0), "the median"),
+        ((0, 1, 1, 1, 0), "a trimmed mean"),
+        ((2, 0, 1), "a combination"),
+    ],
+    ids=["extreme", "median", "trimmed", "combination"],
+)
+def test_what_weighs_the_ranks_of_elements_is_called_by_its_name(weights, name):
+    def weigh(values):
+        ranked = np.sort([to_array(value) for value in values], axis=0)
+        return np.tensordot(weights, ranked, axes=1).astype(ranked.dtype)
+
+    fault = Fault(reduce=reduce_with(weigh))
+    evidence = observe(fault, replicas=len(weights), steps=1, sparse=False)
+    (finding,) = judge(evidence).findings
+    assert finding.code == "nonlinear-before-reduction"
+    assert f"each element is {name} of the replicas' own" in finding.explanation
