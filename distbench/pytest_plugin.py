@@ -6,6 +6,7 @@ controller; only the controller writes files.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -314,11 +315,12 @@ def _explain_failure(
 
 
 def _find_users_line(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
-    """The innermost line of a file that is not the bench's own."""
-    ours = Path(__file__).parent
+    """The innermost line of a file that is not the bench's own, nor Python's."""
+    # The bench's context managers are left by way of Python's contextlib.
+    known = {Path(__file__).parent, Path(os.__file__).parent}
     # What a dataclass generates is in no file.
     frames = [f for f in excinfo.traceback if Path(f.path).is_file()]
-    others = [f for f in frames if ours not in Path(f.path).parents]
+    others = [f for f in frames if known.isdisjoint(Path(f.path).parents)]
     last = (others or excinfo.traceback)[-1]
     return f"{last.path}:{last.lineno + 1}"
 

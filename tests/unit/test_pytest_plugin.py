@@ -93,8 +93,12 @@ def test_a_broken_cluster_shows_its_log(suite: pytest.Pytester) -> None:
 
 @pytest.mark.parametrize(
     "parse",
-    ["ClusterSpec.parse(text)", "CheckOptions(clusters=(text,))"],
-    ids=["called", "generated"],
+    [
+        "ClusterSpec.parse(text)",
+        "CheckOptions(clusters=(text,))",
+        "ExitStack().enter_context(contextmanager(ClusterSpec.parse)(text))",
+    ],
+    ids=["called", "generated", "by way of Python"],
 )
 def test_bad_input_is_told_at_the_line_of_the_test(
     suite: pytest.Pytester, parse: str
@@ -103,7 +107,7 @@ def test_bad_input_is_told_at_the_line_of_the_test(
         suite,
         f"""
         from distbench.options import CheckOptions, ClusterSpec
-
+        from contextlib import ExitStack, contextmanager
         def parse(text):
             return {parse}
 
