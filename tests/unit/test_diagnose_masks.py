@@ -198,3 +198,35 @@ def test_masks_that_each_replica_draws_are_told(
     assert (first.code, first.phase) == (code, "reduced_gradient")
     assert words in first.explanation
     assert ("at train.py:3" in first.explanation) == draws
+
+
+@pytest.mark.first(1)
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize(
+    ("keeps_own", "code"),
+    [(True, "missing-reduction"), (False, "nonlinear-before-reduction")],
+    ids=["parts", "left-out"],
+)
+def test_parts_that_nobody_gathers_are_no_elements_left_out(
+    keeps_own: bool, code: str, replicas: int
+) -> None:
+    """Each replica sums two thirds of the elements; or it sends these alone."""
+
+    def find_part(value: Array, replica: int) -> Array:
+        place = np.arange(value.size).reshape(value.shape)
+        return (place + replica) % 3 > 0
+
+    def reduce(locals_: list[dict[str, Array]], step: int) -> list[dict[str, Array]]:
+        total = add_up(locals_)
+        parts = []
+        for replica, gradients in enumerate(locals_):
+            mine = {k: find_part(v, replica) for k, v in gradients.items()}
+            rest = gradients if keeps_own else {k: 0 * v for k, v in gradients.items()}
+            which = total if keeps_own else gradients
+            parts.append({k: np.where(mine[k], which[k], rest[k]) for k in gradients})
+        return parts if keeps_own else [add_up(parts)] * len(locals_)
+
+    evidence = observe(Fault(reduce=reduce), replicas=replicas, sparse=False, steps=2)
+    first = judge(evidence).findings[0]
+    assert (first.code, first.phase) == (code, "reduced_gradient")
+    assert ("the rest are of its own" in first.explanation) is keeps_own

@@ -114,6 +114,7 @@ CAUSES: tuple[Explain, ...] = (
     slot_rule.explain_by_memory,
     slot_rule.explain_by_taken_factor,
     ranks.explain_by_ranks,
+    masks.explain_by_parts,
     masks.explain_by_mask,
     levels.explain_by_grid,
     nonlinear.explain_by_noise,
