@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from distbench.diagnose.judge import judge
-from distbench.errors import ClusterError
 from distbench.evidence import Evidence
-from distbench.launch.failure import TaskFailedError
 from distbench.trace import PHASES, Phase
 from distbench.verdict import Finding
 
@@ -35,12 +33,24 @@ _WITHOUT = (
 )
 """Findings that are about no gradient, or that name no cause to confirm."""
 
-Rerun = Callable[[Phase], Evidence]
-"""Runs the cluster with the reference's gradients put in at a phase."""
+
+def find_correction(findings: Sequence[Finding], evidence: Evidence) -> Phase | None:
+    """Where the first finding's right value can be put in; None where it cannot be.
+
+    Args:
+        findings: Of a run that failed, in causal order.
+        evidence: What they were found in.
+    """
+    first = findings[0]
+    phase = PUT_IN.get(first.phase)
+    if phase is None or first.code in _WITHOUT or phase not in evidence.known:
+        return None
+    is_there = any(evidence.reference.select(step=first.step, phase=phase))
+    return phase if is_there else None
 
 
 def confirm_first(
-    findings: Sequence[Finding], evidence: Evidence, rerun: Rerun
+    findings: Sequence[Finding], phase: Phase, corrected: Evidence
 ) -> tuple[Finding, ...]:
     """Say of the first finding whether its correction repairs the outcome.
 
@@ -49,25 +59,17 @@ def confirm_first(
 
     Args:
         findings: Of a run that failed, in causal order.
-        evidence: What they were found in.
-        rerun: Runs the cluster again, corrected.
+        phase: Where the right value was put in.
+        corrected: What the cluster left then.
     """
     first = findings[0]
-    phase = PUT_IN.get(first.phase)
-    if phase is None or first.code in _WITHOUT or phase not in evidence.known:
-        return tuple(findings)
-    if not any(evidence.reference.select(step=first.step, phase=phase)):
-        return tuple(findings)
-    try:
-        corrected = judge(rerun(phase))
-    except (ClusterError, TaskFailedError):
-        return tuple(findings)  # nothing was learnt, and the finding stands
+    left = judge(corrected)
     known = {(f.code, f.phase, frozenset(f.variables)) for f in findings}
     # A metric fed with a wrong loss is as wrong where only the gradient was put right.
     untouched = _WITHOUT if phase != first.phase else ()
     hidden = [
         replace(found, explanation=f"With this corrected: {found.explanation}")
-        for found in corrected.findings
+        for found in left.findings
         if not found.warning
         and found.code not in untouched
         and (found.code, found.phase, frozenset(found.variables)) not in known

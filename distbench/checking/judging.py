@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from distbench.checking.confirm import confirm_first
-from distbench.checking.controls import Controls
+from distbench.checking.beside import run_beside
+from distbench.checking.confirm import confirm_first, find_correction
+from distbench.checking.controls import Controls, name_control
 from distbench.checking.detailing import keep_details
 from distbench.checking.failing import Failing
 from distbench.checking.flights import Flights
 from distbench.checking.kept import keep_traces
+from distbench.checking.lanes import measure_needs
 from distbench.checking.origin import (
     find_origins,
     has_sparse_gradients,
@@ -27,9 +29,11 @@ from distbench.flight import Flight
 from distbench.observe import Launch, Observation, observe_corrected
 from distbench.options import CheckOptions
 from distbench.target import TargetRef
-from distbench.trace import Phase
 from distbench.trace.shelf import Shelf
 from distbench.verdict import Finding, Run, Status
+
+_Ask = Callable[[Launch], tuple[Finding, ...]]
+"""Makes a run that is asked about findings; returns what is known of them then."""
 
 
 class Judging:
@@ -63,7 +67,7 @@ class Judging:
         self._controls = Controls(launch, tiers)
         self._failing = Failing(tiers, self._controls)
         self._flights = Flights(target, tiers, launch, self._controls)
-        self._tried: set[str] = set()
+        self._shown: dict[str, tuple[int, Tier]] = {}
 
     def judge(self, item: Planned, seen: Observation) -> Iterator[Run]:
         """The runs of a scenario, one for each tier.
@@ -105,8 +109,7 @@ class Judging:
                 continue
             findings = judgement.findings
             if judgement.status is Status.FAIL:
-                findings = self._find_origins(item, seen, tier, findings)
-                findings = self._confirm(item, seen, tier, findings)
+                findings = self._ask_more(item, seen, tier, findings)
             yield make_run(
                 item,
                 tier,
@@ -152,7 +155,7 @@ class Judging:
             reference=seen.evidence[tier].reference,
             checked=found.checked,
             worst=found.worst,
-            findings=self._find_origins(item, seen, tier, [shown]),
+            findings=self._ask_more(item, seen, tier, [shown]),
             references=found.references,
             details=self._keep(seen, seen.evidence[tier], found.compared),
         )
@@ -185,44 +188,74 @@ class Judging:
             return None
         return keep_details(evidence, compared, seen.logs)
 
-    def _find_origins(
+    def _ask_more(
+        self, item: Planned, seen: Observation, tier: Tier, findings: Sequence[Finding]
+    ) -> tuple[Finding, ...]:
+        """Whose fault the findings are, and whether the first one is all of it."""
+        plans = {
+            name_control(item.scenario): self._plan_control,
+            f"The corrected run of {item.scenario.id}": self._plan_corrected,
+        }
+        known = tuple(findings)
+        asks = {name: plan(item, seen, tier, known) for name, plan in plans.items()}
+        needed = {name: ask for name, ask in asks.items() if ask is not None}
+        learnt = run_beside(needed, measure_needs(item.specs), self._launch)
+        told, confirmed = (learnt.get(name, known) for name in plans)
+        # What the first one hid comes after those that were known.
+        named = zip(confirmed, told, strict=False)
+        return (
+            *(replace(found, origin=same.origin) for found, same in named),
+            *confirmed[len(told) :],
+        )
+
+    def _plan_control(
         self,
         item: Planned,
         seen: Observation,
         tier: Tier,
-        findings: Sequence[Finding],
-    ) -> tuple[Finding, ...]:
-        if not may_be_framework(item.scenario, findings):
-            return tuple(findings)
-        is_sparse = has_sparse_gradients(seen.evidence[tier])
-        overflows = any(finding.code == "nonfinite" for finding in findings)
-        control = self._controls.run(
-            item.scenario,
-            item.spec,
-            seen.control,
-            is_sparse=is_sparse,
-            overflows=overflows,
-        )
-        if control is None:
-            return tuple(findings)
-        return find_origins(findings, control.findings.get(tier, ()))
+        findings: tuple[Finding, ...],
+    ) -> _Ask | None:
+        """Says of each finding whose fault it is."""
+        target = seen.control
+        if target is None or not may_be_framework(item.scenario, findings):
+            return None
 
-    def _confirm(
-        self, item: Planned, seen: Observation, tier: Tier, findings: Sequence[Finding]
-    ) -> tuple[Finding, ...]:
-        """Confirm a cause once: each code in the first run that shows it."""
-        folder, reference, first = seen.folder, seen.reference, findings[0]
+        def ask(launch: Launch) -> tuple[Finding, ...]:
+            control = self._controls.ask(
+                launch,
+                item.scenario,
+                item.spec,
+                target,
+                is_sparse=has_sparse_gradients(seen.evidence[tier]),
+                overflows=any(finding.code == "nonfinite" for finding in findings),
+            )
+            if control.failure is not None:
+                raise control.failure
+            return find_origins(findings, control.findings.get(tier, ()))
+
+        return ask
+
+    def _plan_corrected(
+        self,
+        item: Planned,
+        seen: Observation,
+        tier: Tier,
+        findings: tuple[Finding, ...],
+    ) -> _Ask | None:
+        """Confirms a cause, once: each code in the first run that shows it."""
+        folder, reference, code = seen.folder, seen.reference, findings[0].code
         if folder is None or reference is None or tier == "free":
-            return tuple(findings)
-        # The first one in the plan, and not in time.
-        self._wait_for_earlier(item.number)
-        if first.code in self._tried:
-            return tuple(findings)
-        self._tried.add(first.code)
+            return None
         evidence = seen.evidence[tier]
+        phase = find_correction(findings, evidence)
 
-        def rerun(phase: Phase) -> Evidence:
-            return observe_corrected(
+        def ask(launch: Launch) -> tuple[Finding, ...]:
+            # The first one in the plan, and not in time.
+            self._wait_for_earlier(item.number)
+            here = item.number, tier
+            if self._shown.setdefault(code, here) != here or phase is None:
+                return findings
+            corrected = observe_corrected(
                 self._target,
                 item.scenario,
                 item.spec,
@@ -231,7 +264,8 @@ class Judging:
                 evidence,
                 folder,
                 reference,
-                self._launch,
+                launch,
             )
+            return confirm_first(findings, phase, corrected)
 
-        return confirm_first(findings, evidence, rerun)
+        return ask

@@ -25,7 +25,7 @@ from own_state import (
 from swept import swept
 from training_simulator import Fault
 
-from distbench.checking.confirm import confirm_first
+from distbench.checking.confirm import confirm_first, find_correction
 from distbench.diagnose.judge import judge
 from distbench.evidence import Tier
 from distbench.trace import STATE, Trace, Values
@@ -249,7 +249,9 @@ def test_a_total_is_a_fault_of_its_own_where_the_first_cannot_have_made_it(
     corrected = replace(
         right, observed=replace(right.observed, values=left), replays={}
     )
-    confirmed = confirm_first(findings, evidence, lambda _: corrected)
+    phase = find_correction(findings, evidence)
+    assert phase is not None
+    confirmed = confirm_first(findings, phase, corrected)
     assert [f.code for f in confirmed] == codes
 
 
