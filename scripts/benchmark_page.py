@@ -27,10 +27,9 @@ _LEFT_OUT = """
   is blind to two signs of a row, and takes as long in a step.
 - Reading all taps by one traced function: it takes as long for a few of them, and
   tracing it for many takes longer than a step.
-- A spare set of tasks that waits for the next check: forked, with its strategy made,
-  and warmed by a program of the bench's own. Most of a check stays, since the subject
-  has to be traced and run in it all the same; the work of the warm-up is added to every
-  save, and a series of scenarios has no idle time for it.
+- Tasks that wait for the next check of a series, as they do for that of `--watch`: a
+  series has no idle time in which to start them, and the step of the bench's own by
+  which they load what a first step loads is more work, not less.
 - Going without the ops that oneDNN puts in the place of TensorFlow's, which looks
   through all kernels for each op of a graph: a small check takes less, but
   convolutions take more.

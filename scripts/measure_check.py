@@ -20,7 +20,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import distbench
+from distbench.checking.checker import check_target
+from distbench.launch.spares import Spares
+from distbench.options import CheckOptions
+from distbench.target import parse_target
 
 SUBJECT = (
     f"{Path(__file__).parents[1] / 'scenarios' / 'optimizers' / 'adam.py'}:make_adam"
@@ -41,9 +44,10 @@ def check_cold(cluster: str) -> None:
     )
 
 
-def check_warm(cluster: str) -> None:
-    """One check in this process."""
-    distbench.check(SUBJECT, cluster, workload=WORKLOAD).raise_for_status()
+def check_warm(cluster: str, spares: Spares | None = None) -> None:
+    """One check in this process, which may have its tasks from those that wait."""
+    options = CheckOptions(clusters=(cluster,), workloads=(WORKLOAD,))
+    check_target(parse_target(SUBJECT), options, spares=spares).raise_for_status()
 
 
 def measure(function: Callable[[str], None], cluster: str, runs: int) -> dict[str, Any]:

@@ -7,6 +7,8 @@ their verdicts say is kept, but for what a run costs.
     git worktree add ../before COMMIT
     PYTHONPATH=../before python scripts/same_verdicts.py --every 7 --write before.json
     python scripts/same_verdicts.py --every 7 --against before.json
+
+With `--ahead` each check has tasks that were started before, as with `--watch`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from typing import Any
 
 import distbench
 from distbench.checking.checker import check_target
+from distbench.launch.local import LocalEngine
+from distbench.launch.spares import Spares
 from distbench.options import CheckOptions
 from distbench.selftest.run import Item, plan_selftest
 from distbench.target import parse_target
@@ -29,8 +33,13 @@ _COSTS = ("seconds", "disk_bytes")
 """What a run says of itself that is no verdict."""
 
 
-def check(item: Item) -> list[dict[str, Any]]:
-    """The runs of a sample on its cluster, as JSON."""
+def check(item: Item, spares: Spares | None = None) -> list[dict[str, Any]]:
+    """The runs of a sample on its cluster, as JSON.
+
+    Args:
+        item: The sample and the cluster.
+        spares: Has the tasks of a check that waits for them; None starts them for it.
+    """
     sample = item.sample
     options = CheckOptions(
         clusters=(item.cluster,),
@@ -38,7 +47,11 @@ def check(item: Item) -> list[dict[str, Any]]:
         workloads=() if sample.workload is None else (sample.workload,),
         in_flight=sample.in_flight,
     )
-    text = verdict_to_json(check_target(parse_target(sample.target), options))
+    target = parse_target(sample.target)
+    if spares is not None:
+        check_target(target, options, spares=spares)
+        spares.fill()
+    text = verdict_to_json(check_target(target, options, spares=spares))
     document = json.loads(text.replace(_ROOT, "."))
     return [
         {name: value for name, value in run.items() if name not in _COSTS}
@@ -65,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("-c", "--cluster", action="append", default=[])
     parser.add_argument("--every", type=int, default=1, metavar="N")
+    parser.add_argument("--ahead", action="store_true")
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--write", type=Path, metavar="FILE")
     how.add_argument("--against", type=Path, metavar="FILE")
@@ -73,14 +87,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = json.loads(given.against.read_text("utf-8")) if given.against else {}
     found: dict[str, Any] = {}
     wrong = 0
-    for number, item in enumerate(items, 1):
-        name = f"{item.sample.name} on {item.cluster}"
-        found[name] = check(item)
-        told = list(find_differences(known[name], found[name])) if known else []
-        wrong += bool(told)
-        print("\n  ".join([f"[{number}/{len(items)}] {name}", *told]), flush=True)
-        if given.write:
-            given.write.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    with Spares(LocalEngine()) as spares:
+        for number, item in enumerate(items, 1):
+            name = f"{item.sample.name} on {item.cluster}"
+            found[name] = check(item, spares if given.ahead else None)
+            told = list(find_differences(known[name], found[name])) if known else []
+            wrong += bool(told)
+            print("\n  ".join([f"[{number}/{len(items)}] {name}", *told]), flush=True)
+            if given.write:
+                given.write.write_text(json.dumps(found, indent=1), encoding="utf-8")
     if known:
         print(f"{len(items) - wrong} of {len(items)} verdicts are equal")
     return 1 if wrong else 0

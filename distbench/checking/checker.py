@@ -26,6 +26,7 @@ from distbench.errors import BadInputError, ClusterError
 from distbench.expect import apply_expectations
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
+from distbench.launch.spares import Spares
 from distbench.machine import Machine, describe_machine
 from distbench.observe import (
     Launch,
@@ -183,7 +184,10 @@ class Checker:
 
 
 def check_target(
-    target: TargetRef, options: CheckOptions, progress: Progress | None = None
+    target: TargetRef,
+    options: CheckOptions,
+    progress: Progress | None = None,
+    spares: Spares | None = None,
 ) -> Verdict:
     """Check a subject on every scenario that the options name.
 
@@ -191,12 +195,13 @@ def check_target(
         target: The subject.
         options: Which scenarios to run.
         progress: Who wants to know how far it is.
+        spares: Has tasks of this machine that were started before.
 
     Raises:
         BadInputError: The subject or an option cannot be used; names the thing.
         ClusterError: The machine cannot start tasks at all.
     """
-    with _open_checker(target, options, progress) as checker:
+    with _open_checker(target, options, progress, spares) as checker:
         return checker.run()
 
 
@@ -209,7 +214,10 @@ def check_each(target: TargetRef, options: CheckOptions) -> Mapping[str, Verdict
 
 @contextmanager
 def _open_checker(
-    target: TargetRef, options: CheckOptions, progress: Progress | None = None
+    target: TargetRef,
+    options: CheckOptions,
+    progress: Progress | None = None,
+    spares: Spares | None = None,
 ) -> Iterator[Checker]:
     telling = Telling(progress)
     with (
@@ -222,7 +230,7 @@ def _open_checker(
             log=telling.note,
         ) as engine,
     ):
-        launch = make_launch(directory, options, engine, telling.note)
+        launch = make_launch(directory, options, engine, telling.note, spares)
         is_far = options.engine != "local"
         own = adopt_target(target, directory.path, is_far=is_far)
         yield Checker(own, options, launch, telling)

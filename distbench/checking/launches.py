@@ -9,6 +9,7 @@ from distbench.errors import BadInputError
 from distbench.launch.engine import Engine
 from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
+from distbench.launch.spares import Spares
 from distbench.observe import Launch
 from distbench.options import CheckOptions
 
@@ -20,6 +21,7 @@ def make_launch(
     options: CheckOptions,
     engine: Engine | None = None,
     log: Callable[[str], None] = lambda _: None,
+    spares: Spares | None = None,
 ) -> Launch:
     """Start tasks in a folder as the options of a check say.
 
@@ -28,6 +30,7 @@ def make_launch(
         options: What is checked, and how.
         engine: Who finds places for tasks; None takes this machine.
         log: Told what the user should know.
+        spares: Has tasks that were started before.
 
     Raises:
         BadInputError: The bench could see nothing of what its tasks compute.
@@ -45,6 +48,7 @@ def make_launch(
         keras=options.keras,
         jit=options.jit,
         sharers=options.jobs,
+        spares=spares,
         memory_gib=options.memory_gib,
         start=options.start,  # type: ignore[arg-type]  # validated by the options
     )

@@ -253,8 +253,13 @@ def check(
     )
     if watch:
         from distbench.cli.watch import check_on_save
+        from distbench.launch.local import LocalEngine
+        from distbench.launch.spares import Spares
 
-        return check_on_save(ref, run)
+        if engine != "local":
+            return check_on_save(ref, run)
+        with Spares(LocalEngine()) as spares:
+            return check_on_save(ref, functools.partial(run, spares=spares), spares)
     return run()
 
 

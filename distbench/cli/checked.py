@@ -16,6 +16,7 @@ from distbench.checking.checker import check_target
 from distbench.errors import BadInputError, ClusterError
 from distbench.escape import escape_controls
 from distbench.history.quarantine import Entry, apply_quarantine
+from distbench.launch.spares import Spares
 from distbench.machine import describe_machine
 from distbench.options import CheckOptions, list_tiers
 from distbench.report.files import remove_earlier, write_report
@@ -45,7 +46,12 @@ class Reports:
 
 
 def check_once(
-    ref: TargetRef, options: CheckOptions, *, known: tuple[Entry, ...], reports: Reports
+    ref: TargetRef,
+    options: CheckOptions,
+    *,
+    known: tuple[Entry, ...],
+    reports: Reports,
+    spares: Spares | None = None,
 ) -> int:
     """Run a check, print and write what came out; returns the exit code.
 
@@ -54,13 +60,14 @@ def check_once(
         options: Which scenarios to run.
         known: Failures that do not count.
         reports: What to write.
+        spares: Has tasks of this machine that were started before.
     """
     for file in (reports.json, reports.html, reports.junit):
         if file is not None:
             remove_earlier(file)
     try:
         with make_progress(make_console(stderr=True)) as progress:
-            verdict = check_target(ref, options, progress)
+            verdict = check_target(ref, options, progress, spares)
     except ClusterError as error:
         _write(reports, _end_early(ref, options, error), options)
         raise

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from distbench.cli.outcome import ENDED_BY_SIGNAL, run_command, say
+from distbench.launch.spares import Spares
 from distbench.target import TargetRef
 
 _LOOK_S = 0.05
@@ -23,12 +24,15 @@ _LEFT_OUT = ("__pycache__", "node_modules", "site-packages")
 Stamp = dict[Path, tuple[int, int]]
 
 
-def check_on_save(target: TargetRef, check: Callable[[], int]) -> int:
+def check_on_save(
+    target: TargetRef, check: Callable[[], int], spares: Spares | None = None
+) -> int:
     """Check, and check again after each change, until Ctrl-C or a signal ends it.
 
     Args:
         target: Whose files count: all of Python in its file's folder or its package.
         check: Runs one check. What it raises is told, and the next one may mend it.
+        spares: Where tasks wait for the next check.
 
     Returns:
         The exit code of the last check, or that of the signal.
@@ -42,13 +46,17 @@ def check_on_save(target: TargetRef, check: Callable[[], int]) -> int:
             return code
         try:
             say(f"waiting for a change in {place}; Ctrl-C ends this")
-            _wait_for_change(place, before)
+            if spares is not None:
+                spares.fill()
+            _wait_for_change(place, before, spares)
         except KeyboardInterrupt:
             return code
 
 
-def _wait_for_change(place: Path, before: Stamp) -> None:
+def _wait_for_change(place: Path, before: Stamp, spares: Spares | None) -> None:
     while True:
+        if spares is not None:
+            spares.end_old()
         begin_s = time.perf_counter()
         if read_stamp(place) != before:
             return

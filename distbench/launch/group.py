@@ -124,6 +124,20 @@ class Group:
         return tuple(filter(self._events.injurer.has_taken, self.tasks))
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every task lives, and none is in trouble."""
+        if self.closed:
+            return False
+        self._events.pump(0.0)
+        return not self._events.broken and len(self._events.list_alive()) == len(
+            self.tasks
+        )
+
+    def obey(self, halt: Halt) -> None:
+        """From now on, end who waits for this group when others are ended."""
+        self._halt = halt
+
+    @property
     def closed(self) -> bool:
         """Whether the tasks have been ended."""
         return not self._finalizer.alive

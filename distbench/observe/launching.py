@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from distbench.launch.halt import Halt
 from distbench.launch.injury import Injury
 from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
+from distbench.launch.spares import Spares
 from distbench.launch.start import Job, start_group
 from distbench.launch.surroundings import Start
 from distbench.scenario import Scenario, scenario_to_json
@@ -55,6 +57,7 @@ class Launch:
         sharers: How many clusters there are at one time at most, which share the
             memory that the machine can spare.
         halt: Ends whoever waits for a cluster.
+        spares: Has tasks that were started before; None starts them when wanted.
     """
 
     directory: RunDirectory
@@ -68,6 +71,7 @@ class Launch:
     engine: Engine = field(default_factory=LocalEngine)
     sharers: int = 1
     halt: Halt = field(default_factory=Halt)
+    spares: Spares | None = None
 
     def start_cluster(self, spec: ClusterSpec, first: Job) -> Group:
         """Start the tasks of a cluster and run their first job."""
@@ -81,21 +85,32 @@ class Launch:
         if spec.device == "cpu":
             # Keeps TensorFlow from looking for a driver that nobody will use.
             environment["CUDA_VISIBLE_DEVICES"] = "-1"
-        return start_group(
+        start = partial(
+            start_group,
             spec,
-            run_directory=self.directory,
             entry=ENTRY,
             preload=PRELOADS,
             environment=environment,
             engine=self.engine,
             start=self.start,
-            first=first,
             memory_bytes=None
             if self.memory_gib is None
             else int(self.memory_gib * _GIB),
             sharers=self.sharers,
-            log=self.log,
-            halt=self.halt,
+        )
+        # Tasks that wait would keep GPUs from others.
+        if self.spares is not None and spec.device == "cpu":
+            ahead = replace(first, payload={**first.payload, "ahead": True})
+            spare = self.spares.take(
+                (str(spec), frozenset(environment.items()), self.sharers, repr(first)),
+                len(spec.tasks),
+                lambda directory: start(run_directory=directory, first=ahead),
+                self.halt,
+            )
+            if spare is not None:
+                return spare
+        return start(
+            run_directory=self.directory, first=first, log=self.log, halt=self.halt
         )
 
 

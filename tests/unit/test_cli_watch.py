@@ -10,6 +10,8 @@ import pytest
 from distbench.cli import watch
 from distbench.cli.watch import check_on_save, find_sources, read_stamp
 from distbench.errors import BadInputError
+from distbench.launch.local import LocalEngine
+from distbench.launch.spares import Spares
 from distbench.target import TargetRef, parse_target
 
 
@@ -85,6 +87,36 @@ def test_a_broken_file_is_told_and_may_be_mended(
     play_saves(monkeypatch, source.unlink)
     assert check_on_save(make_target(source), check) == 0
     assert "no such attribute" in capsys.readouterr().err
+
+
+class Told(Spares):
+    """Says what is asked of it."""
+
+    def __init__(self, told: list[str]) -> None:
+        super().__init__(LocalEngine())
+        self._told = told
+
+    def fill(self) -> None:
+        self._told.append("fill")
+
+    def end_old(self) -> None:
+        self._told.append("end old")
+
+
+def test_tasks_are_started_before_a_save_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, source: Path
+) -> None:
+    play_saves(monkeypatch, lambda: source.write_text("def make(): return 1\n"))
+    told: list[str] = []
+
+    def check() -> int:
+        told.append("check")
+        return 0
+
+    check_on_save(make_target(source), check, Told(told))
+    first, _, second = " ".join(told).partition(" check ")
+    assert first == "check fill end old end old"
+    assert second.startswith("fill end old")
 
 
 def test_ctrl_c_in_a_check_ends_all(source: Path) -> None:

@@ -272,6 +272,7 @@ ALLOWED: dict[str, set[str]] = {
         "environments",
         "faults",
         "history.quarantine",
+        "launch",
         "pattern",
         "repro",
         "selftest",

@@ -16,12 +16,14 @@ from distbench.launch.task import TaskContext
 from distbench.scenario import Scenario
 from distbench.target import load_target, target_from_json
 from distbench.trace.shelf import Shelf
+from distbench.worker.process.ahead import take_a_step
 from distbench.worker.process.collectives import give_up, watch_collectives
 from distbench.worker.process.environment import describe_environment
 from distbench.worker.process.strategies import (
     configure_runtime,
     draw_apart,
     make_strategy,
+    seed_chance,
     serve_forever,
 )
 from distbench.worker.state.partition import shard_variables
@@ -69,6 +71,9 @@ class Task:
                 self.spec,
                 payload.get("partitioner", ""),
             )
+            if payload.get("ahead") and self.spec.kind != "ps":
+                take_a_step(self._strategy)
+                seed_chance(payload["seed"])
         return {"environment": describe_environment()}
 
     def serve(self) -> bool:

@@ -1,0 +1,135 @@
+"""Groups that are started before they are wanted, by who has time to."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+
+from distbench.errors import ClusterError
+from distbench.launch.engine import Engine
+from distbench.launch.group import Group
+from distbench.launch.halt import Halt
+from distbench.launch.rundir import RunDirectory
+
+KEEP_S = 600.0
+"""How long a group may wait. It takes memory, and TensorFlow's workers ask each other
+every half minute whether they live."""
+
+StartAhead = Callable[[RunDirectory], Group]
+
+
+def read_clock_s() -> float:
+    """Seconds, also those in which the machine slept, where it can tell."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    key: Hashable
+    tasks: int
+    start: StartAhead
+
+
+class Spares:
+    """Groups that wait for who will want them: each serves one, and ends with it.
+
+    Any thread may take one; one alone fills up, while nobody takes.
+
+    What was taken since they were filled up the last time is what will be wanted next.
+
+    Args:
+        engine: Says for how many tasks there is room.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self, engine: Engine, *, clock: Callable[[], float] = read_clock_s
+    ) -> None:
+        self._lock = threading.Lock()
+        self._engine = engine
+        self._clock = clock
+        self._wanted: list[_Wanted] = []
+        self._ready: dict[Hashable, list[Group]] = defaultdict(list)
+        self._directory: RunDirectory | None = None
+        self._filled_s = 0.0
+
+    def take(
+        self, key: Hashable, tasks: int, start: StartAhead, halt: Halt
+    ) -> Group | None:
+        """A group that has been waiting, or None; it is remembered what was wanted.
+
+        Args:
+            key: Of all that makes one group differ from another.
+            tasks: How many it has.
+            start: Starts another one like it, whose files are in a given folder.
+            halt: Ends whoever waits for it from now on.
+        """
+        with self._lock:
+            self._wanted.append(_Wanted(key=key, tasks=tasks, start=start))
+            self.end_old()
+            while ready := self._ready[key]:
+                group = ready.pop()
+                if group.is_whole:
+                    group.obey(halt)
+                    return group
+                group.close()
+            return None
+
+    def fill(self) -> None:
+        """Start what will be wanted, as far as there is room for it."""
+        wanted = [*self._wanted]
+        self.clear()
+        self._filled_s = self._clock()
+        room = self._engine.find_room().tasks
+        # Whoever wants what does not start is told why when it is started again.
+        with suppress(ClusterError, OSError):
+            self._directory = RunDirectory()
+            for one in self._list_fitting(wanted, room):
+                self._ready[one.key].append(one.start(self._directory))
+
+    @staticmethod
+    def _list_fitting(wanted: list[_Wanted], room: int) -> Iterator[_Wanted]:
+        for one in wanted:
+            room -= one.tasks
+            if room >= 0:
+                yield one
+
+    def end_old(self) -> None:
+        """End those that have waited for too long."""
+        if self._directory and self._clock() - self._filled_s > KEEP_S:
+            self._end()
+
+    def clear(self) -> None:
+        """End all that wait, and forget what was wanted."""
+        self._wanted.clear()
+        self._end()
+
+    def list_waiting(self) -> Iterator[Group]:
+        """Those that nobody has taken yet."""
+        for groups in self._ready.values():
+            yield from groups
+
+    def _end(self) -> None:
+        for group in self.list_waiting():
+            group.close()
+        self._ready.clear()
+        if self._directory is not None:
+            self._directory.close()
+            self._directory = None
+
+    def __enter__(self) -> Spares:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.clear()
