@@ -8,14 +8,10 @@ from pathlib import Path
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Evidence, Tier
 from distbench.observe.deadline import Deadline
-from distbench.observe.launching import (
-    Launch,
-    list_trainers,
-    make_opening,
-    make_payload,
-)
+from distbench.observe.launching import Launch, make_payload
 from distbench.observe.reading import list_reads
 from distbench.observe.saved import SAVED
+from distbench.observe.trainers import start_trainers
 from distbench.scenario import Scenario
 from distbench.target import TargetRef
 from distbench.trace import STATE, Phase, Values, merge_traces
@@ -62,13 +58,12 @@ def observe_corrected(
     payload["reads"] = list_reads(payload, [tier])
     if scenario.restore_from:
         payload["restored"] = str(folder / SAVED)
-    opening = make_opening(scenario)
-    trainers = list_trainers(spec)
     deadline = Deadline(scenario.timeout_s)
-    with launch.start_cluster(spec, opening) as cluster:
+    with start_trainers(launch, scenario, spec, deadline) as trainers:
         for job in ("prepare", "train"):
-            cluster.call(job, payload, timeout_s=deadline.left_s, tasks=trainers)
-    parts = [read_trace(folder, f"corrected-{tier}-{task}") for task in trainers]
+            trainers.call(job, payload)
+    tasks = trainers.tasks
+    parts = [read_trace(folder, f"corrected-{tier}-{task}") for task in tasks]
     merged = merge_traces(str(spec), parts)
     left = Values(merged.values).keep(lambda key: key.phase in STATE)
     left_behind = replace(merged, values=left)

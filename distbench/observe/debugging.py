@@ -14,14 +14,10 @@ from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.terminal import Terminal
 from distbench.observe.deadline import Deadline
-from distbench.observe.launching import (
-    Launch,
-    list_trainers,
-    make_opening,
-    make_payload,
-)
+from distbench.observe.launching import Launch, make_opening, make_payload
 from distbench.observe.one_device import OneDevice
 from distbench.observe.preparing import prepare_both
+from distbench.observe.trainers import start_trainers
 from distbench.scenario import Scenario
 from distbench.stop import Stop, check_stoppable, stop_to_json
 from distbench.target import TargetRef
@@ -71,7 +67,6 @@ def observe_stopped(
     _check_stop(stop, spec)
     deadline = Deadline(scenario.timeout_s)
     folder = launch.directory.make_folder(f"stopped-{time.monotonic_ns()}")
-    trainers = list_trainers(spec)
     address = launch.directory.path / "terminal"
     payload = {
         **make_payload(target, scenario, spec, folder),
@@ -82,27 +77,16 @@ def observe_stopped(
         "stop": stop_to_json(stop),
         "terminal": str(address),
     }
-    opening = make_opening(scenario)
     with (
         closing(OneDevice(launch)) as one,
-        one.serve(opening),
-        launch.start_cluster(spec, opening) as cluster,
+        one.serve(make_opening(scenario)),
+        start_trainers(launch, scenario, spec, deadline) as trainers,
         Terminal(address, *streams),
     ):
         try:
-            _, wait_prepared = prepare_both(
-                one,
-                cluster,
-                scenario,
-                payload,
-                target=target,
-                tasks=trainers,
-                deadline=deadline,
-            )
+            _, wait_prepared = prepare_both(one, trainers, scenario, payload, target)
             wait_prepared()
-            answers = cluster.call(
-                "debug", payload, timeout_s=deadline.left_s, tasks=trainers
-            )
+            answers = trainers.call("debug", payload)
         except TaskFailedError as error:
             if error.exception == "BdbQuit":
                 return Stopped(left=True)

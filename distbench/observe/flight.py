@@ -17,13 +17,13 @@ from distbench.observe.deadline import Deadline
 from distbench.observe.launching import (
     Launch,
     list_injuries,
-    list_trainers,
     make_opening,
     make_payload,
 )
 from distbench.observe.observation import Observation, measure_disk, name_logs
 from distbench.observe.one_device import OneDevice
 from distbench.observe.subject import ask_one
+from distbench.observe.trainers import start_trainers
 from distbench.scenario import Scenario
 from distbench.target import TargetRef, target_from_json
 from distbench.trace.files import read_trace
@@ -54,23 +54,22 @@ def observe_flight(
     """
     deadline = Deadline(scenario.timeout_s)
     folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
-    trainers = list_trainers(spec)
     payload = {
         **make_payload(target, scenario, spec, folder),
         "replicas": spec.replicas,
     }
-    opening = make_opening(scenario)
     control: TargetRef | None = None
     tier: Tier = "bounded"
     injury = ""
 
-    with one.serve(opening) as alone, ExitStack() as clusters:
+    with one.serve(make_opening(scenario)) as alone, ExitStack() as clusters:
         environment = dict(next(iter(alone.first.values()))["environment"])
         try:
-            cluster = clusters.enter_context(launch.start_cluster(spec, opening))
-            wait_prepared = cluster.submit(
-                "prepare", payload, timeout_s=deadline.left_s, tasks=trainers
+            trainers = clusters.enter_context(
+                start_trainers(launch, scenario, spec, deadline)
             )
+            cluster = trainers.cluster
+            wait_prepared = trainers.submit("prepare", payload)
             answer = ask_one(
                 alone, "plan_rounds", payload, target=target, timeout_s=deadline.left_s
             )
@@ -80,7 +79,7 @@ def observe_flight(
             wait_prepared()
             cluster.injure(*list_injuries(scenario, launch))
             try:
-                cluster.call("fly", payload, timeout_s=deadline.left_s, tasks=trainers)
+                trainers.call("fly", payload)
             finally:
                 injury = cluster.injury
         except TaskFailedError as error:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from distbench.cluster import Task
-from distbench.launch.group import Group
-from distbench.observe.deadline import Deadline
 from distbench.observe.one_device import OneDevice
+from distbench.observe.trainers import Trainers
 from distbench.scenario import PIPELINE, Scenario
 from distbench.target import TargetRef
 
 
 def prepare_both(
     one: OneDevice,
-    cluster: Group,
+    trainers: Trainers,
     scenario: Scenario,
     payload: Mapping[str, Any],
-    *,
     target: TargetRef,
-    tasks: Sequence[Task],
-    deadline: Deadline,
 ) -> tuple[Mapping[str, Any], Callable[[], object]]:
     """Build a subject and trace its step on a cluster, and have its reference made.
 
@@ -30,12 +25,10 @@ def prepare_both(
 
     Args:
         one: Makes the reference, or has made it for another cluster.
-        cluster: The cluster.
+        trainers: The tasks of the cluster that train.
         scenario: What is run.
         payload: Of all of these jobs.
         target: The subject.
-        tasks: Those of the cluster that train.
-        deadline: Of all of these jobs.
 
     Returns:
         What the reference answers, and a function that waits for the cluster.
@@ -46,8 +39,7 @@ def prepare_both(
     """
     if scenario.workload == PIPELINE:
         # One device trains on what the replicas got.
-        cluster.call("read", payload, timeout_s=deadline.left_s, tasks=tasks)
-    wait_prepared = cluster.submit(
-        "prepare", payload, timeout_s=deadline.left_s, tasks=tasks
-    )
-    return one.make_reference(payload, target, timeout_s=deadline.left_s), wait_prepared
+        trainers.call("read", payload)
+    wait_prepared = trainers.submit("prepare", payload)
+    left_s = trainers.deadline.left_s
+    return one.make_reference(payload, target, timeout_s=left_s), wait_prepared

@@ -17,7 +17,6 @@ from distbench.observe.flight import observe_flight
 from distbench.observe.launching import (
     Launch,
     list_injuries,
-    list_trainers,
     make_opening,
     make_payload,
     tell_injuries,
@@ -27,6 +26,7 @@ from distbench.observe.one_device import OneDevice
 from distbench.observe.preparing import prepare_both
 from distbench.observe.reading import list_reads, read_evidence
 from distbench.observe.saved import train_before
+from distbench.observe.trainers import start_trainers
 from distbench.scenario import Scenario
 from distbench.target import TargetRef, target_from_json
 
@@ -62,7 +62,6 @@ def observe(
     deadline = Deadline(scenario.timeout_s)
     folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
     reference = one.find_folder(folder)
-    trainers = list_trainers(spec)
     payload = {
         **make_payload(target, scenario, spec, folder, reference),
         "replicas": spec.replicas,
@@ -70,26 +69,21 @@ def observe(
         "cluster": str(spec),
         "rerun": launch.rerun,
     }
-    opening = make_opening(scenario)
-
     control: TargetRef | None = None
     found: tuple[Tier, ...] = ()
     injury = ""
-    with one.serve(opening) as alone, ExitStack() as clusters:
+    with one.serve(make_opening(scenario)) as alone, ExitStack() as clusters:
         environment = dict(next(iter(alone.first.values()))["environment"])
         try:
             if scenario.restore_from:
                 saved = train_before(target, scenario, folder, launch, deadline)
                 payload = {**payload, **saved}
-            cluster = clusters.enter_context(launch.start_cluster(spec, opening))
+            trainers = clusters.enter_context(
+                start_trainers(launch, scenario, spec, deadline)
+            )
+            cluster = trainers.cluster
             answer, wait_prepared = prepare_both(
-                one,
-                cluster,
-                scenario,
-                payload,
-                target=target,
-                tasks=trainers,
-                deadline=deadline,
+                one, trainers, scenario, payload, target
             )
             if answer["control"] is not None:
                 control = target_from_json(answer["control"])
@@ -102,7 +96,7 @@ def observe(
             cluster.injure(*list_injuries(scenario, launch))
             reads = {**payload, "reads": list_reads(payload, found)}
             try:
-                cluster.call("train", reads, timeout_s=deadline.left_s, tasks=trainers)
+                trainers.call("train", reads)
             finally:
                 injury = tell_injuries(scenario, cluster.injury)
         except TaskFailedError as error:

@@ -8,12 +8,8 @@ from typing import Any
 
 from distbench.cluster import ClusterSpec
 from distbench.observe.deadline import Deadline
-from distbench.observe.launching import (
-    Launch,
-    list_trainers,
-    make_opening,
-    make_payload,
-)
+from distbench.observe.launching import Launch, make_payload
+from distbench.observe.trainers import start_trainers
 from distbench.scenario import PIPELINE, Scenario
 from distbench.target import TargetRef
 
@@ -39,7 +35,6 @@ def train_before(
         restore_after=0,
         split=(),
     )
-    trainers = list_trainers(spec)
     place = folder / SAVED
     place.mkdir(mode=0o700)
     payload = make_payload(target, before, spec, place)
@@ -48,7 +43,7 @@ def train_before(
         if scenario.workload == PIPELINE
         else ("prepare", "save")
     )
-    with launch.start_cluster(spec, make_opening(before)) as cluster:
+    with start_trainers(launch, before, spec, deadline) as trainers:
         for job in jobs:
-            cluster.call(job, payload, timeout_s=deadline.left_s, tasks=trainers)
-    return {"restored": str(place), "saved_by": str(trainers[0])}
+            trainers.call(job, payload)
+    return {"restored": str(place), "saved_by": str(trainers.tasks[0])}

@@ -1,0 +1,56 @@
+"""The cluster of a scenario, as who asks its program to train sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from distbench.cluster import ClusterSpec, Task
+from distbench.launch.group import Group
+from distbench.observe.deadline import Deadline
+from distbench.observe.launching import Launch, list_trainers, make_opening
+from distbench.scenario import Scenario
+
+Answers = Mapping[Task, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Trainers:
+    """The tasks of a cluster that run the program, with one deadline for all jobs.
+
+    Attributes:
+        cluster: All of its tasks.
+        tasks: Those that train.
+        deadline: That of the scenario.
+    """
+
+    cluster: Group
+    tasks: tuple[Task, ...]
+    deadline: Deadline
+
+    def call(self, job: str, payload: Mapping[str, Any]) -> Answers:
+        """Have them run a job, and wait for all of them; see `Group.call`."""
+        return self.submit(job, payload)()
+
+    def submit(self, job: str, payload: Mapping[str, Any]) -> Callable[[], Answers]:
+        """Have them run a job, and go on; see `Group.submit`."""
+        left_s = self.deadline.left_s
+        return self.cluster.submit(job, payload, timeout_s=left_s, tasks=self.tasks)
+
+
+@contextmanager
+def start_trainers(
+    launch: Launch, scenario: Scenario, spec: ClusterSpec, deadline: Deadline
+) -> Iterator[Trainers]:
+    """Start the cluster of a scenario; its tasks are ended behind it.
+
+    Args:
+        launch: How tasks are started.
+        scenario: What is to be run.
+        spec: Its resolved cluster spec.
+        deadline: For all jobs together.
+    """
+    with launch.start_cluster(spec, make_opening(scenario)) as cluster:
+        yield Trainers(cluster, list_trainers(spec), deadline)
