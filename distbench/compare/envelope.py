@@ -61,6 +61,23 @@ class Envelope:
         """How far that element may lie from there."""
         return self._measure_worst()[1]
 
+    @property
+    def error_over_bound(self) -> float:
+        """Their quotient, above 1 only where an element lies beyond the envelope."""
+        if self.bound:
+            return self.error / self.bound
+        return float("inf") if self.wrong.any() else 0.0
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """How bad it is: how far beyond; where all bits count, by the error."""
+        return self.error_over_bound, self.error
+
+    @property
+    def key(self) -> TraceKey:
+        """Where one device has the same after the round."""
+        return TraceKey(step=self.round, phase=self.phase, variable=self.variable)
+
     def _measure_worst(self) -> tuple[float, float]:
         """Error and bound of the element that is farthest off, relative to its own."""
         if not self.observed.size:

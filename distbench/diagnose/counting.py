@@ -40,9 +40,7 @@ def count_updates(flight: Flight, envelope: Envelope) -> Count:
     the count is exact. A step counts whose own elements mostly lie beyond the envelope:
     within it they tell of the order alone.
     """
-    key = TraceKey(
-        step=envelope.round, phase=envelope.phase, variable=envelope.variable
-    )
+    key = envelope.key
     base = find_end(flight.orders[0], key)
     left = np.where(envelope.wrong, envelope.observed - base, 0.0)
     whole = float(np.linalg.norm(left))

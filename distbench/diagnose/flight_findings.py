@@ -1,0 +1,238 @@
+"""What is said of updates that steps in flight lost, made again or miscounted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distbench.compare.envelope import Envelope
+from distbench.diagnose.counting import Count
+from distbench.diagnose.names import name_steps
+from distbench.flight import Flight
+from distbench.trace import WHOLE, Phase
+from distbench.verdict import Finding, Outcome
+
+AGAINST = {
+    "exact": "one device, where every order of the steps gives the same bits",
+    "bounded": "one device, in orders that the steps may have had",
+}
+"""What a round is held against, by tier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What a variable that came out wrong has of each step.
+
+    Attributes:
+        envelope: The variable after a round.
+        count: Which steps it lacks, or has again.
+    """
+
+    envelope: Envelope
+    count: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """All that one code says of one kind of state.
+
+    Attributes:
+        steps: By variable, the steps that it concerns, and how often beyond once.
+        counted: Where.
+    """
+
+    steps: dict[str, dict[int, int]] = field(default_factory=dict)
+    counted: list[Counted] = field(default_factory=list)
+
+
+def make_finding(flight: Flight, code: str, phase: Phase, item: Told) -> Finding:
+    """All that one code says of one kind of state, as one finding."""
+    steps = sorted(set().union(*map(set, item.steps.values())))
+    names = tuple(item.steps)
+    rounds = {counted.envelope.round for counted in item.counted}
+    worst = max((c.envelope for c in item.counted), key=lambda e: e.rank)
+    total = sum(sum(by_step.values()) for by_step in item.steps.values())
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    seen = (
+        f"seen in {len(rounds)} of {flight.observed.steps} rounds of "
+        f"{flight.in_flight} steps"
+    )
+    what, advice = (
+        _tell_lost(steps, item)
+        if code == "lost-update"
+        else _tell_extra(steps, item, flight)
+    )
+    return Finding(
+        code=code,
+        phase=phase,
+        step=steps[0],
+        variable=names[0],
+        replicas=(0,),
+        ratio=None,
+        error=worst.error,
+        bound=worst.bound,
+        explanation=(
+            f"Step {steps[0]}, {phase} of '{names[0]}'{more}: it {what} ({code}; "
+            f"{_count(total, 'update')} of {_count(len(names), phase)}, {seen}; error "
+            f"{worst.error:.3g}, allowed {worst.bound:.3g}, against "
+            f"{AGAINST[flight.tier]}). {advice}"
+        ),
+        confidence=min(counted.count.confidence for counted in item.counted),
+        variables=names,
+        outcome=_make_outcome(flight, worst),
+    )
+
+
+def _tell_lost(steps: Sequence[int], item: Told) -> tuple[str, str]:
+    """What state lacks, and what to do."""
+    return (
+        f"lacks the updates of {name_steps(steps)}{_tell_apart(item)}, which ended",
+        (
+            "Change variables in place, by assign_add, assign_sub or an Apply op: "
+            "what is read, changed and assigned undoes what others wrote meanwhile. "
+            "If the step skipped its update, let it not."
+        ),
+    )
+
+
+def _tell_extra(steps: Sequence[int], item: Told, flight: Flight) -> tuple[str, str]:
+    """What state has again, and what to do."""
+    times = {1 + n for by_step in item.steps.values() for n in by_step.values()}
+    often = "twice" if times == {2} else f"up to {max(times)} times"
+    what = f"has the updates of {name_steps(steps)} {often}{_tell_apart(item)}"
+    if again := [step for step in steps if step in flight.repeated]:
+        return what, (
+            f"TensorFlow ran {name_steps(again)} again, whose worker it had lost: "
+            "what `schedule` takes is run at least once. Keep in a variable, next "
+            "to what a step updates, that it has been applied."
+        )
+    return what, (
+        "A step that is run again has to find out whether it was applied: a "
+        "function that fails after its update must not be repeated."
+    )
+
+
+def _tell_apart(item: Told) -> str:
+    """Whether the steps are others in other variables."""
+    alike = len({tuple(by_step) for by_step in item.steps.values()}) == 1
+    return "" if alike else ", not all of them in each"
+
+
+def count_iterations(
+    flight: Flight,
+    envelopes: Sequence[Envelope],
+    told: Mapping[tuple[str, Phase], Told],
+) -> list[Finding]:
+    """A counter that differs by more than the steps that all variables lack or have.
+
+    A step that did not take place at all is not counted, and that is right.
+    """
+    wrong = [e for e in envelopes if e.phase == "iterations" and e.wrong.any()]
+    findings: dict[str, Finding] = {}
+    for envelope in wrong:
+        first = envelope.round * flight.in_flight
+        steps = range(first, first + flight.in_flight)
+        due = sum(_count_whole(envelopes, told, step) for step in steps)
+        missed = float(np.max(np.abs(envelope.observed - envelope.middle - due)))
+        if missed == 0 or envelope.variable in findings:
+            continue
+        counted = float(np.max(envelope.observed - envelope.start))
+        expected = float(np.max(envelope.middle - envelope.start)) + due
+        findings[envelope.variable] = Finding(
+            code="iterations-wrong",
+            phase="iterations",
+            step=first,
+            variable=envelope.variable,
+            replicas=(0,),
+            ratio=counted / expected if expected else None,
+            error=missed,
+            bound=0.0,
+            explanation=(
+                f"Step {first}, iterations of '{envelope.variable}': {counted:g} steps "
+                f"are counted where {expected:g} took place (iterations-wrong). Count "
+                "each scheduled step once, on a variable that all workers share, "
+                "where its update is."
+            ),
+            confidence=1.0,
+            variables=(envelope.variable,),
+            outcome=_make_outcome(flight, envelope),
+        )
+    return list(findings.values())
+
+
+def _count_whole(
+    envelopes: Sequence[Envelope],
+    told: Mapping[tuple[str, Phase], Told],
+    step: int,
+) -> int:
+    """-1 for a step that no variable has, n for one that all have n times more."""
+    trained = {
+        e.variable
+        for e in envelopes
+        if e.phase == "variable" and np.any(e.middle != e.start)
+    }
+    for code, sign in (("lost-update", -1), ("extra-update", 1)):
+        item = told.get((code, "variable"))
+        found = {} if item is None else item.steps
+        times = [found.get(variable, {}).get(step, 0) for variable in trained]
+        if times and min(times) > 0:
+            return sign * min(times)
+    return 0
+
+
+def make_unexplained(flight: Flight, envelopes: Sequence[Envelope]) -> Finding:
+    """State of which no count of whole steps says how it came about."""
+    worst = max(envelopes, key=lambda e: e.rank)
+    names = tuple(dict.fromkeys(e.variable for e in envelopes))
+    return Finding(
+        code="unexplained",
+        phase=worst.phase,
+        step=0,
+        variable=worst.variable,
+        replicas=(0,),
+        ratio=None,
+        error=worst.error,
+        bound=worst.bound,
+        explanation=(
+            f"Round {worst.round}, {worst.phase} of '{worst.variable}': no order of "
+            "whole steps leaves what the cluster has, and neither does one without "
+            f"some of them or with some twice (unexplained; error {worst.error:.3g}, "
+            f"allowed {worst.bound:.3g}). If one step at a time passes (without "
+            "--in-flight), a step reads what another one's rule has half written, "
+            "such as a slot between its assignment and its use."
+        ),
+        confidence=0.0,
+        variables=names,
+        outcome=_make_outcome(flight, worst),
+    )
+
+
+def _make_outcome(flight: Flight, envelope: Envelope) -> Outcome | None:
+    """The element that is farthest off; which one it is, is chance in the next run.
+
+    None where the order of the steps decides what is right.
+    """
+    if flight.tier != "exact":
+        return None
+    error = np.where(envelope.wrong, np.abs(envelope.observed - envelope.middle), -1.0)
+    element = np.unravel_index(int(np.argmax(np.nan_to_num(error))), error.shape)
+    models = [v.path for v in flight.observed.variables if v.role == "variable"]
+    is_model = envelope.phase == "variable"
+    return Outcome(
+        phase=envelope.phase,
+        step=envelope.round,
+        variable=envelope.variable,
+        index=models.index(envelope.variable) if is_model else -1,
+        element=tuple(int(number) for number in element),
+        replica=WHOLE,
+        expected=float(envelope.middle[element]),
+        observed=float(envelope.observed[element]),
+        bound=0.0,
+    )
+
+
+def _count(number: int, what: str) -> str:
+    """`1 update`, `3 updates`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
