@@ -18,7 +18,7 @@ from tensorflow.python.distribute import distribute_lib
 
 from distbench.trace import Phase, SparseRows, Value
 from distbench.worker.taps.digests import Digests
-from distbench.worker.taps.reach import is_in_reach
+from distbench.worker.taps.own_gradients import OwnGradients
 from distbench.worker.taps.sinks import (
     create_sink,
     empty_sink,
@@ -87,8 +87,7 @@ class TapBoard:
         self._feeds: dict[tuple[int, Phase, str], tuple[Any, ...]] = {}
         self._calls: dict[int, int] = {}
         self._depth: dict[int, int] = {}
-        self._seen: dict[tuple[int, str], list[Any]] = {}
-        self._claimed: set[tuple[int, str]] = set()
+        self._own = OwnGradients()
         self._targets: dict[int, list[Any]] = {}
         self.given: dict[int, list[Any]] = {}
         self.trained_by: dict[int, list[Any]] = {}
@@ -153,9 +152,7 @@ class TapBoard:
         self.trained_by.pop(replica, None)
         self.reduced.pop(replica, None)
         self._digests.forget(replica)
-        for key in [key for key in self._seen if key[0] == replica]:
-            del self._seen[key]
-            self._claimed.discard(key)
+        self._own.forget(replica)
 
     @contextmanager
     def enter_call(self) -> Iterator[bool]:
@@ -223,25 +220,11 @@ class TapBoard:
     def remember_gradient(self, variable: str, gradient: Any) -> None:
         """Keep a gradient that a tape gave, until its optimizer is called."""
         if gradient is not None and not self._is_between:
-            key = (self.find_replica(), variable)
-            if key in self._claimed:
-                # An update has taken the ones before; these are for the next.
-                self._claimed.remove(key)
-                self._seen[key] = []
-            self._seen.setdefault(key, []).append(gradient)
+            self._own.remember(self.find_replica(), variable, gradient)
 
     def recall_gradient(self, variable: str) -> Any:
-        """The gradient that a tape of this replica gave for a variable.
-
-        None where none did, or several: under gradient accumulation, say, no single
-        one is the replica's gradient. Nor is one told that a `tf.function` within the
-        step computed: what it returns is another tensor. Asking claims them: what tapes
-        give from then on is for another update.
-        """
-        key = (self.find_replica(), variable)
-        seen = self._seen.get(key, [])
-        self._claimed.add(key)
-        return seen[0] if len(seen) == 1 and is_in_reach(seen[0]) else None
+        """The gradient that a tape of this replica gave; see `OwnGradients.recall`."""
+        return self._own.recall(self.find_replica(), variable)
 
     def remember_target(self, target: Any, *, trains: bool) -> None:
         """Keep what a tape of this replica differentiated.
@@ -264,14 +247,14 @@ class TapBoard:
 
     def count_gradients(self) -> int:
         """How many gradients of one variable the tapes of a step gave, at most."""
-        return max((len(seen) for seen in self._seen.values()), default=0)
+        return self._own.count()
 
     def tap_unclaimed(self) -> None:
         """Record what the tapes gave in a step that called no optimizer."""
         replica = self.find_replica()
         if self._calls.get(replica, 0) == 0:
-            for number, variable in self._seen:
-                gradient = None if number != replica else self.recall_gradient(variable)
+            for variable in self._own.list_variables(replica):
+                gradient = self.recall_gradient(variable)
                 if gradient is not None:
                     self.tap("local_gradient", variable, gradient)
 

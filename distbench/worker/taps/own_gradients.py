@@ -1,0 +1,52 @@
+"""What the tapes of each replica gave, until an optimizer is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from distbench.worker.taps.reach import is_in_reach
+
+
+class OwnGradients:
+    """The gradients of a step by replica and variable, as far as it is traced."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, str], list[Any]] = {}
+        self._claimed: set[tuple[int, str]] = set()
+
+    def forget(self, replica: int) -> None:
+        """Drop what was seen while another graph was traced."""
+        for key in [key for key in self._seen if key[0] == replica]:
+            del self._seen[key]
+            self._claimed.discard(key)
+
+    def remember(self, replica: int, variable: str, gradient: Any) -> None:
+        """Keep a gradient that a tape gave."""
+        key = replica, variable
+        if key in self._claimed:
+            # An update has taken the ones before; these are for the next.
+            self._claimed.remove(key)
+            self._seen[key] = []
+        self._seen.setdefault(key, []).append(gradient)
+
+    def recall(self, replica: int, variable: str) -> Any:
+        """The gradient that a tape gave for a variable.
+
+        None where none did, or several: under gradient accumulation, say, no single
+        one is the replica's gradient. Nor is one told that a `tf.function` within the
+        step computed: what it returns is another tensor. Asking claims them: what tapes
+        give from then on is for another update.
+        """
+        key = replica, variable
+        seen = self._seen.get(key, [])
+        self._claimed.add(key)
+        return seen[0] if len(seen) == 1 and is_in_reach(seen[0]) else None
+
+    def list_variables(self, replica: int) -> Iterator[str]:
+        """Those for which a tape gave any."""
+        return (variable for number, variable in self._seen if number == replica)
+
+    def count(self) -> int:
+        """How many gradients of one variable a step has, at most."""
+        return max((len(seen) for seen in self._seen.values()), default=0)
