@@ -8,25 +8,27 @@ global batch on one device is not what the replicas have to add up to.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff, find_t_quantile
-from distbench.compare.noise import Noise, measure_noise
+from distbench.compare.bounds import find_roundoff
+from distbench.compare.doubled import (
+    Kind,
+    Margins,
+    Places,
+    find_kind,
+    find_pulls,
+    find_terms,
+    take_gradients,
+)
+from distbench.compare.noise import Noise
 from distbench.compare.parts import join_parts, split_parts
-from distbench.compare.pull import Pull, apply_pull, fit_pull
-from distbench.compare.values import Array, densify, measure_size
+from distbench.compare.pull import Pull
+from distbench.compare.values import Array, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey
-
-Kind = Literal["sum", "mean", "terms"]
-Places = Mapping[tuple[str, int], Array]
-"""Gradients by variable and call."""
-Margins = Mapping[tuple[str, int], float]
-"""How far equal gradients may lie apart, by variable and call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,19 +75,19 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     fine = _find_margins(noise, whole, 0)
     margins = _widen(fine, whole, lost)
     sizes = evidence.reference.shards
-    kind = _find_kind(evidence, noise, margins, shards)
+    kind = find_kind(evidence, noise, margins, shards)
     pulls = None
     if kind is None:
-        pulls = _find_pulls(evidence, margins, shards)
+        pulls = find_pulls(evidence, margins, shards)
     elif kind == "sum" and lost:
         # A penalty may be less than what is lost, and doubling loses nothing.
-        pulls = _find_pulls(evidence, fine, shards)
+        pulls = find_pulls(evidence, fine, shards)
     grouped = not (
         _is_free_of_groups(sizes, margins, whole, shards, others)
         or _is_of_parts(evidence, margins, whole)
     ) or _is_led_by_own(evidence, noise, regrouped, lost)
     if grouped and kind is None and pulls is None and not lost:
-        kind = _find_terms(evidence, margins, shards)
+        kind = find_terms(evidence, margins, shards)
     nature = Nature(
         grouped=grouped,
         lost=lost,
@@ -109,12 +111,6 @@ def _measure_lost(evidence: Evidence) -> float:
     u = find_roundoff(str(evidence.reference.notes.get("narrowest")))
     own = max((find_roundoff(v.dtype) for v in evidence.reference.variables), default=u)
     return math.sqrt(u) if u > own else 0.0
-
-
-def take_gradients(trace: Trace, replica: int, step: int = 0) -> Places:
-    """The local gradients of a replica, or of `WHOLE`, in a step."""
-    found = trace.select(step=step, phase="local_gradient", replica=replica)
-    return {(key.variable, key.call): densify(value) for key, value in found}
 
 
 def _take_parts(
@@ -241,152 +237,3 @@ def _fit(whole: Places, shards: list[Places]) -> list[float] | None:
         return None
     weights, *_ = np.linalg.lstsq(matrix, target, rcond=None)
     return [float(weight) for weight in weights]
-
-
-def _find_kind(
-    evidence: Evidence, noise: Noise, margins: Margins, shards: list[Places]
-) -> Kind | None:
-    """What a doubled shard tells: a sum doubles, a mean stays as it is."""
-    doubled = evidence.probes.get("doubled")
-    replica = int(np.argmax(evidence.reference.shards))
-    once = shards[replica]
-    twice = {} if doubled is None else take_gradients(doubled, replica)
-    if set(twice) != set(once):
-        return None
-    if "once" in evidence.probes:
-        doubles = _doubles_on_average(evidence, noise, margins, replica)
-    else:
-        doubles = _doubles(once, twice, margins)
-    return None if doubles is None else "sum" if doubles else "mean"
-
-
-def _doubles(once: Places, twice: Places, margins: Margins) -> bool | None:
-    """Whether all gradients double; None if they do not stay as they are either."""
-    rests: dict[int, float] = {}
-    for times in (1, 2):
-        errors = {p: measure_size(twice[p] - times * once[p]) for p in once}
-        if all(errors[p] <= 4 * margins[p] for p in once):
-            rests[times] = sum(errors.values())
-    return min(rests, key=lambda times: rests[times]) == 2 if rests else None
-
-
-def _find_terms(
-    evidence: Evidence, margins: Margins, shards: list[Places]
-) -> Kind | None:
-    """Whether terms that are sums, and others that are means, make up the gradients.
-
-    A shard with its examples k times then gives k s + m, the same again for each k.
-    """
-    replica = int(np.argmax(evidence.reference.shards))
-    found = [shards[replica]]
-    for name in ("doubled", "tripled"):
-        probe = evidence.probes.get(name)
-        found.append({} if probe is None else take_gradients(probe, replica))
-    once, twice, thrice = found
-    if "once" in evidence.probes or any(set(f) != set(once) for f in found):
-        return None
-    rests = {p: once[p] - 2 * twice[p] + thrice[p] for p in once}
-    fits = all(measure_size(rests[p]) <= 8 * margins[p] for p in once)
-    return "terms" if fits else None
-
-
-def _doubles_on_average(
-    evidence: Evidence, noise: Noise, margins: Margins, replica: int
-) -> bool | None:
-    """The same where each run draws other random numbers, for loss and gradients.
-
-    Random numbers fall to other examples in a doubled shard, but the mean over many
-    draws doubles, or stays as it is. The test is Student's: the scatter is known from
-    the draws alone. None unless one of the two fits and the other one does not.
-    """
-
-    def fits(times: int) -> bool:
-        return all(
-            _is_centred(gaps, 4 * max(margins.get((key.variable, key.call), 0), margin))
-            for key, gaps in _list_gaps(evidence, replica, times)
-            for margin in (noise.find_margin(key.at(WHOLE), gaps).widest,)
-        )
-
-    doubles = fits(2)
-    return None if doubles == fits(1) else doubles
-
-
-def _list_gaps(
-    evidence: Evidence, replica: int, times: int
-) -> Iterator[tuple[TraceKey, Array]]:
-    """By place, how far each draw of the double is from so many times the single."""
-    once, twice = evidence.probes["once"], evidence.probes["twice"]
-    for key, _ in once.select(step=0, replica=replica):
-        found = [
-            (once.get(place), twice.get(place))
-            for draw in range(once.steps)
-            for place in (replace(key, step=draw),)
-        ]
-        gaps = [
-            densify(right) - times * densify(left)
-            for left, right in found
-            if left is not None and right is not None
-        ]
-        if len(gaps) > 1:
-            yield key, np.stack(gaps)
-
-
-def _is_centred(gaps: Array, margin: float) -> bool:
-    """Whether samples may have mean 0, but for a margin: an array of [draws, ...]."""
-    count = len(gaps)
-    error = np.std(gaps, axis=0, ddof=1) / math.sqrt(count)
-    allowed = find_t_quantile(count - 1) * error + margin
-    return bool(np.all(np.abs(np.mean(gaps, axis=0)) <= allowed))
-
-
-def _find_pulls(
-    evidence: Evidence, margins: Margins, shards: list[Places]
-) -> Mapping[str, Pull] | None:
-    """The penalty of a program that sums: what a doubled shard does not double.
-
-    d + p and 2 d + p give p. None unless that is the gradient of a penalty on each
-    variable, a θ + b sign(θ) with one sign.
-    """
-    replica = int(np.argmax(evidence.reference.shards))
-    doubled = evidence.probes.get("doubled")
-    once = shards[replica]
-    twice = {} if doubled is None else take_gradients(doubled, replica)
-    if set(twice) != set(once):
-        return None
-    found: dict[str, Pull] = {}
-    for place, margin in margins.items():
-        rest = 2 * once[place] - twice[place]
-        if measure_size(rest) <= 4 * margin:
-            continue
-        state = evidence.get_before(0, "variable", place[0])
-        if state is None or densify(state).shape != rest.shape:
-            return None
-        theta = densify(state)
-        pull = fit_pull(theta, rest)
-        if pull is None or measure_size(rest - apply_pull(pull, theta)) > 4 * margin:
-            return None
-        found[place[0]] = pull
-    return found or None
-
-
-def find_row_sensitive(evidence: Evidence) -> tuple[str, ...]:
-    """Variables whose rule gives something else if repeated rows are added up first.
-
-    Replicas join their slices, and one device or a strategy may add up rows on the way:
-    such a rule depends on who does.
-    """
-    distinct = evidence.probes.get("distinct")
-    if distinct is None:
-        return ()
-    # In another order of the examples such a rule gives something else as well.
-    ordered = tuple(t for t in evidence.twins if not t.notes.get("permuted"))
-    noise = measure_noise(replace(evidence, twins=ordered))
-    found: dict[str, None] = {}
-    for key, value in distinct.select(step=0, replica=0):
-        expected = evidence.reference.get(replace(key, replica=WHOLE))
-        if expected is None or key.phase not in ("slot", "variable"):
-            continue
-        error = np.abs(densify(value) - densify(expected))
-        if np.any(error > noise.find_margin(key, densify(expected)).bound):
-            found[key.variable] = None
-    return tuple(found)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.doubled import Places, take_gradients
 from distbench.compare.factor import Factors
-from distbench.compare.nature import Nature, Places, take_gradients
+from distbench.compare.nature import Nature
 from distbench.compare.parts import split_parts
 from distbench.compare.past_sum import find_settled, measure_slack
 from distbench.compare.pull import apply_pull

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.nature import find_row_sensitive
 from distbench.compare.noise import Noise, measure_noise
+from distbench.compare.row_sensitive import find_row_sensitive
 from distbench.diagnose.averaged import read_averaged, tells_more
 from distbench.diagnose.examples import count_examples
 from distbench.diagnose.exchange import exchanges

@@ -1,0 +1,158 @@
+"""What a shard with all its examples several times tells of a program on one device.
+
+A sum doubles with its examples, and a mean stays as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from distbench.compare.bounds import find_t_quantile
+from distbench.compare.noise import Noise
+from distbench.compare.pull import Pull, apply_pull, fit_pull
+from distbench.compare.values import Array, densify, measure_size
+from distbench.evidence import Evidence
+from distbench.trace import WHOLE, Trace, TraceKey
+
+Kind = Literal["sum", "mean", "terms"]
+Places = Mapping[tuple[str, int], Array]
+"""Gradients by variable and call."""
+Margins = Mapping[tuple[str, int], float]
+"""How far equal gradients may lie apart, by variable and call."""
+
+
+def take_gradients(trace: Trace, replica: int, step: int = 0) -> Places:
+    """The local gradients of a replica, or of `WHOLE`, in a step."""
+    found = trace.select(step=step, phase="local_gradient", replica=replica)
+    return {(key.variable, key.call): densify(value) for key, value in found}
+
+
+def find_kind(
+    evidence: Evidence, noise: Noise, margins: Margins, shards: list[Places]
+) -> Kind | None:
+    """What a doubled shard tells: a sum doubles, a mean stays as it is."""
+    doubled = evidence.probes.get("doubled")
+    replica = int(np.argmax(evidence.reference.shards))
+    once = shards[replica]
+    twice = {} if doubled is None else take_gradients(doubled, replica)
+    if set(twice) != set(once):
+        return None
+    if "once" in evidence.probes:
+        doubles = _doubles_on_average(evidence, noise, margins, replica)
+    else:
+        doubles = _doubles(once, twice, margins)
+    return None if doubles is None else "sum" if doubles else "mean"
+
+
+def _doubles(once: Places, twice: Places, margins: Margins) -> bool | None:
+    """Whether all gradients double; None if they do not stay as they are either."""
+    rests: dict[int, float] = {}
+    for times in (1, 2):
+        errors = {p: measure_size(twice[p] - times * once[p]) for p in once}
+        if all(errors[p] <= 4 * margins[p] for p in once):
+            rests[times] = sum(errors.values())
+    return min(rests, key=lambda times: rests[times]) == 2 if rests else None
+
+
+def find_terms(
+    evidence: Evidence, margins: Margins, shards: list[Places]
+) -> Kind | None:
+    """Whether terms that are sums, and others that are means, make up the gradients.
+
+    A shard with its examples k times then gives k s + m, the same again for each k.
+    """
+    replica = int(np.argmax(evidence.reference.shards))
+    found = [shards[replica]]
+    for name in ("doubled", "tripled"):
+        probe = evidence.probes.get(name)
+        found.append({} if probe is None else take_gradients(probe, replica))
+    once, twice, thrice = found
+    if "once" in evidence.probes or any(set(f) != set(once) for f in found):
+        return None
+    rests = {p: once[p] - 2 * twice[p] + thrice[p] for p in once}
+    fits = all(measure_size(rests[p]) <= 8 * margins[p] for p in once)
+    return "terms" if fits else None
+
+
+def _doubles_on_average(
+    evidence: Evidence, noise: Noise, margins: Margins, replica: int
+) -> bool | None:
+    """The same where each run draws other random numbers, for loss and gradients.
+
+    Random numbers fall to other examples in a doubled shard, but the mean over many
+    draws doubles, or stays as it is. The test is Student's: the scatter is known from
+    the draws alone. None unless one of the two fits and the other one does not.
+    """
+
+    def fits(times: int) -> bool:
+        return all(
+            _is_centred(gaps, 4 * max(margins.get((key.variable, key.call), 0), margin))
+            for key, gaps in _list_gaps(evidence, replica, times)
+            for margin in (noise.find_margin(key.at(WHOLE), gaps).widest,)
+        )
+
+    doubles = fits(2)
+    return None if doubles == fits(1) else doubles
+
+
+def _list_gaps(
+    evidence: Evidence, replica: int, times: int
+) -> Iterator[tuple[TraceKey, Array]]:
+    """By place, how far each draw of the double is from so many times the single."""
+    once, twice = evidence.probes["once"], evidence.probes["twice"]
+    for key, _ in once.select(step=0, replica=replica):
+        found = [
+            (once.get(place), twice.get(place))
+            for draw in range(once.steps)
+            for place in (replace(key, step=draw),)
+        ]
+        gaps = [
+            densify(right) - times * densify(left)
+            for left, right in found
+            if left is not None and right is not None
+        ]
+        if len(gaps) > 1:
+            yield key, np.stack(gaps)
+
+
+def _is_centred(gaps: Array, margin: float) -> bool:
+    """Whether samples may have mean 0, but for a margin: an array of [draws, ...]."""
+    count = len(gaps)
+    error = np.std(gaps, axis=0, ddof=1) / math.sqrt(count)
+    allowed = find_t_quantile(count - 1) * error + margin
+    return bool(np.all(np.abs(np.mean(gaps, axis=0)) <= allowed))
+
+
+def find_pulls(
+    evidence: Evidence, margins: Margins, shards: list[Places]
+) -> Mapping[str, Pull] | None:
+    """The penalty of a program that sums: what a doubled shard does not double.
+
+    d + p and 2 d + p give p. None unless that is the gradient of a penalty on each
+    variable, a θ + b sign(θ) with one sign.
+    """
+    replica = int(np.argmax(evidence.reference.shards))
+    doubled = evidence.probes.get("doubled")
+    once = shards[replica]
+    twice = {} if doubled is None else take_gradients(doubled, replica)
+    if set(twice) != set(once):
+        return None
+    found: dict[str, Pull] = {}
+    for place, margin in margins.items():
+        rest = 2 * once[place] - twice[place]
+        if measure_size(rest) <= 4 * margin:
+            continue
+        state = evidence.get_before(0, "variable", place[0])
+        if state is None or densify(state).shape != rest.shape:
+            return None
+        theta = densify(state)
+        pull = fit_pull(theta, rest)
+        if pull is None or measure_size(rest - apply_pull(pull, theta)) > 4 * margin:
+            return None
+        found[place[0]] = pull
+    return found or None
