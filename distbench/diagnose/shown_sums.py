@@ -124,7 +124,7 @@ def _pool_kind(context: Context, shown: _Shown) -> Hashable:
     info = context.infos.get(shown.case.key.variable)
     if info is None or not info.of:
         return shown.case.key.variable == shown.key.variable
-    return info.path.replace(info.of, "*")
+    return info.kind
 
 
 def _pool_step(context: Context, shown: _Shown) -> Hashable:

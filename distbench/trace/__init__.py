@@ -159,6 +159,11 @@ class VariableInfo:
         """Path of the model variable that a slot belongs to, or else its own."""
         return self.of or self.path
 
+    @property
+    def kind(self) -> str:
+        """What an optimizer calls a slot: its path, with `*` for its variable's."""
+        return self.path.replace(self.of, "*") if self.of else self.path
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricInfo:

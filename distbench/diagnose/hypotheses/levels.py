@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.compare.bounds import find_roundoff
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_norm, measure_size
 from distbench.diagnose.addends import ADDED, Source, list_sources
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
@@ -119,8 +120,7 @@ def explain_by_other_unit(context: Context) -> Iterator[Hypothesis]:
     seen = [
         (source, unit)
         for source in sources
-        if source.arrived
-        and (unit := _find_unit(source.case.observed, find_roundoff(source.case.dtype)))
+        if source.arrived and (unit := _find_unit(source.case))
     ]
     ways = itertools.product(_list_readers(context.replicas), _SIZES, _ROUNDED)
     for (whose, read), (what, measure), (made, cut) in ways:
@@ -190,8 +190,7 @@ def explain_by_grid(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in ADDED:
         return
     sources = [source for source in list_sources(context) if source.arrived]
-    found = [_find_unit(s.case.observed, find_roundoff(s.case.dtype)) for s in sources]
-    units = sorted(unit for unit in found if unit is not None)
+    units = sorted(filter(None, (_find_unit(source.case) for source in sources)))
     if not units:
         return
     # A few values may lie on a coarser grid by chance, so the finest counts for all.
@@ -219,8 +218,9 @@ def _lies_on(values: Array, unit: float, tolerance: float) -> bool:
     return bool(np.all(np.abs(values - np.round(values / unit) * unit) <= tolerance))
 
 
-def _find_unit(values: Array, u: float) -> float | None:
-    """The largest step of which all values are integer multiples, if there is one."""
+def _find_unit(case: Pair) -> float | None:
+    """The largest step of which all numbers are integer multiples, if there is one."""
+    values, u = case.observed, find_roundoff(case.dtype)
     sizes = np.unique(np.abs(values[values != 0]))
     if len(sizes) < 3 or not u:
         return None

@@ -24,9 +24,7 @@ def group_by_kind(
     """
     kinds: dict[tuple[str, int], list[tuple[int, Pair]]] = {}
     for number, case in context.list_cases():
-        path = case.key.variable
-        owner = context.infos[path].of
-        kind = path.replace(owner, "*") if owner else path
+        kind = context.infos[case.key.variable].kind
         place = kind, case.key.step if by_step else 0
         kinds.setdefault(place, []).append((number, case))
     return list(kinds.values())

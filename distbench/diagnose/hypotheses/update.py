@@ -127,9 +127,7 @@ def explain_by_momentum(context: Context) -> Iterator[Hypothesis]:
     if context.phase != "variable":
         return
     kinds = {
-        info.path.replace(info.of, "*")
-        for info in context.infos.values()
-        if info.role == "slot" and info.of
+        info.kind for info in context.infos.values() if info.role == "slot" and info.of
     }
     for kind in sorted(kinds):
 
