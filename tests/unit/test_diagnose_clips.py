@@ -31,7 +31,7 @@ from distbench.compare.pair import SUM, Pair
 from distbench.diagnose.addends import Source
 from distbench.diagnose.hypotheses import limits
 from distbench.diagnose.hypotheses.limits import sum_clipped
-from distbench.diagnose.hypotheses.norms import ElementNorm
+from distbench.diagnose.hypotheses.norms import ELEMENTS
 from distbench.diagnose.judge import judge
 from distbench.trace import WHOLE, TraceKey
 
@@ -152,12 +152,11 @@ def test_no_other_limit_leaves_less(seed):
         dtype="float32",
     )
     source = Source(number=0, case=case, terms=terms, replicas=(0, 1, 2))
-    norm = ElementNorm()
 
     def measure_rest(limit):
-        return np.linalg.norm(case.observed - sum_clipped(source, norm, limit))
+        return np.linalg.norm(case.observed - sum_clipped(source, ELEMENTS, limit))
 
-    found = limits.fit_limit([source], norm)
+    found = limits.fit_limit([source], ELEMENTS)
     others = np.linspace(0, np.max(np.abs(terms)), 1000)
     least = min(measure_rest(limit) for limit in others)
     assert measure_rest(found) <= least * (1 + 1e-12)

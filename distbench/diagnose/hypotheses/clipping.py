@@ -20,13 +20,13 @@ from distbench.diagnose.addends import (
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.hypotheses.limits import find_share, fit_limit, sum_clipped
 from distbench.diagnose.hypotheses.norms import (
-    ElementNorm,
+    ELEMENTS,
+    TENSOR,
+    UNITS,
     JointNorm,
     Norm,
     Ratio,
     SliceNorm,
-    TensorNorm,
-    UnitNorm,
     list_global_norms,
     measure_units,
 )
@@ -62,7 +62,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
             limit = fit_limit(sources, norm, mean)
             if limit is None or _is_refuted(context, sources, norm, limit):
                 continue
-            if isinstance(norm, ElementNorm) and _leaves_signs(context, sources, limit):
+            if norm is ELEMENTS and _leaves_signs(context, sources, limit):
                 continue
             predicted = {s.number: sum_clipped(s, norm, limit, mean) for s in sources}
             yield Hypothesis(
@@ -89,7 +89,7 @@ def explain_by_joint_clip(context: Context) -> Iterator[Hypothesis]:
     if not all(_is_scaled_sum(context, source) for source in sources):
         return
     untouched = find_untouched(context)
-    norms: list[tuple[str, Norm]] = [("each variable's gradient", TensorNorm())]
+    norms: list[tuple[str, Norm]] = [("each variable's gradient", TENSOR)]
     norms += [("all gradients", norm) for norm in list_global_norms(context)]
     for (of_what, norm), (made, join) in itertools.product(norms, _JOINED):
         joint = JointNorm(norm, join)
@@ -125,10 +125,11 @@ def _are_apart(sources: Sequence[Source], norm: Norm, limit: float) -> bool:
 
 def _leaves_signs(context: Context, sources: Sequence[Source], limit: float) -> bool:
     """Whether all elements are cut, but for rounding: then the signs were taken."""
-    norm = ElementNorm()
     for source in sources:
         signs = np.asarray(sum(limit * np.sign(term) for term in source.terms))
-        if not context.are_near(source.case, sum_clipped(source, norm, limit), signs):
+        if not context.are_near(
+            source.case, sum_clipped(source, ELEMENTS, limit), signs
+        ):
             return False
     return True
 
@@ -277,7 +278,7 @@ def _list_norms(
         one is not other for one, other in zip(sources, slices, strict=True)
     )
     tensor = "the norm of each variable's gradient to {:.6g}"
-    yield tensor, TensorNorm(), sources
+    yield tensor, TENSOR, sources
     if is_sparse:
         yield tensor, SliceNorm(context), sources
     every = "the global norm of each replica's gradients to {:.6g}"
@@ -285,11 +286,11 @@ def _list_norms(
         yield every, norm, sources
     yield f"{tensor} times that of the variable", Ratio(context), sources
     element = "its gradient's elements to ±{:.6g}"
-    yield element, ElementNorm(), sources
+    yield element, ELEMENTS, sources
     if is_sparse:
-        yield f"{element}, slice by slice", ElementNorm(), slices
+        yield f"{element}, slice by slice", ELEMENTS, slices
     unit = "the norm of each unit's gradient to {:.6g}"
-    yield unit, UnitNorm(), sources
+    yield unit, UNITS, sources
     by_unit = Ratio(context, measure_units)
     yield f"{unit} times that of the unit's weights", by_unit, sources
 

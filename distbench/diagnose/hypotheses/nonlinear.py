@@ -16,10 +16,10 @@ from distbench.diagnose.context import (
     find_tolerance,
 )
 from distbench.diagnose.hypotheses.norms import (
+    TENSOR,
     Measure,
     Ratio,
     SliceNorm,
-    TensorNorm,
     list_global_norms,
 )
 
@@ -109,7 +109,7 @@ def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
 
 
 def _list_sizes(context: Context) -> Iterator[tuple[str, Measure]]:
-    yield "its gradient to a norm of {:.6g}", TensorNorm()
+    yield "its gradient to a norm of {:.6g}", TENSOR
     yield "its gradient to a norm of {:.6g}", SliceNorm(context)
     for norm in list_global_norms(context):
         yield "all its gradients to a global norm of {:.6g}", norm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -33,51 +33,38 @@ class Norm(Protocol):
         ...
 
 
-class TensorNorm:
-    """Norm of one addend, repeated rows added up."""
+@dataclass(frozen=True, slots=True)
+class OwnNorm:
+    """A norm that is made of a value alone, whatever there is beside it."""
 
-    def __call__(self, source: Source, place: int) -> float:
-        """That norm of the addend at a place."""
-        return measure_norm(source.terms[place])
+    measure: Callable[[Array], float | Array]
 
-    def relate(self, source: Source, value: Array) -> float:  # noqa: ARG002  # as `Norm`
-        """The value's norm."""
-        return measure_norm(value)
+    def __call__(self, source: Source, place: int) -> float | Array:
+        """That of the addend at a place."""
+        return self.measure(source.terms[place])
 
-
-class ElementNorm:
-    """The absolute value of each element."""
-
-    def __call__(self, source: Source, place: int) -> Array:
-        """Those of the addend at a place."""
-        return np.abs(source.terms[place])
-
-    def relate(self, source: Source, value: Array) -> Array:  # noqa: ARG002  # as `Norm`
-        """Those of the value."""
-        return np.abs(value)
-
-
-class UnitNorm:
-    """Norm of what leads to one unit of a layer: over all axes but the last.
-
-    Of a vector or a number it is that of all of it, as where gradients are clipped
-    adaptively (Brock et al. 2021, *High-Performance Large-Scale Image Recognition
-    Without Normalization*, §4).
-    """
-
-    def __call__(self, source: Source, place: int) -> Array:
-        """Those of the addend at a place."""
-        return measure_units(source.terms[place])
-
-    def relate(self, source: Source, value: Array) -> Array:  # noqa: ARG002  # as `Norm`
-        """Those of the value."""
-        return measure_units(value)
+    def relate(self, source: Source, value: Array) -> float | Array:  # noqa: ARG002  # as `Norm`
+        """That of the value."""
+        return self.measure(value)
 
 
 def measure_units(value: Array) -> Array:
     """Euclidean norm over all axes but the last, or over a vector; axes are kept."""
     axes = tuple(range(value.ndim - 1)) or None
     return np.asarray(np.sqrt(np.sum(value * value, axis=axes, keepdims=True)))
+
+
+TENSOR = OwnNorm(measure_norm)
+"""Norm of one addend, repeated rows added up."""
+ELEMENTS = OwnNorm(np.abs)
+"""The absolute value of each element."""
+UNITS = OwnNorm(measure_units)
+"""Norm of what leads to one unit of a layer: over all axes but the last.
+
+Of a vector or a number it is that of all of it, as where gradients are clipped
+adaptively (Brock et al. 2021, *High-Performance Large-Scale Image Recognition Without
+Normalization*, §4).
+"""
 
 
 class SliceNorm:
