@@ -31,7 +31,12 @@ Played = Callable[[TargetRef, CheckOptions, Progress], Verdict]
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[Played], None]:
     def install(check_target: Played) -> None:
-        monkeypatch.setattr("distbench.cli.checked.check_target", check_target)
+        monkeypatch.setattr(
+            "distbench.cli.checked.check_target",
+            lambda target, options, progress, _: check_target(
+                target, options, progress
+            ),
+        )
 
     return install
 
