@@ -102,26 +102,26 @@ class Spares:
 
     def end_old(self) -> None:
         """End those that have waited for too long."""
-        if self._directory and self._clock() - self._filled_s > KEEP_S:
-            self._end()
+        if self._clock() - self._filled_s > KEEP_S:
+            self._end_waiting()
 
     def clear(self) -> None:
-        """End all that wait, and forget what was wanted."""
+        """End all that wait, and forget what was wanted; nobody has one any more."""
         self._wanted.clear()
-        self._end()
+        self._end_waiting()
+        if self._directory is not None:
+            self._directory.close()
+            self._directory = None
 
     def list_waiting(self) -> Iterator[Group]:
         """Those that nobody has taken yet."""
         for groups in self._ready.values():
             yield from groups
 
-    def _end(self) -> None:
+    def _end_waiting(self) -> None:
         for group in self.list_waiting():
             group.close()
         self._ready.clear()
-        if self._directory is not None:
-            self._directory.close()
-            self._directory = None
 
     def __enter__(self) -> Spares:
         return self

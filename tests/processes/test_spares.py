@@ -47,9 +47,14 @@ class Bench:
         self.now_s = 0.0
         self.machine = Machine()
         self.spares = Spares(self.machine, clock=lambda: self.now_s)
+        self.places: list[Path] = []
 
     def take(self, key: str = "two", halt: Halt | None = None) -> Group | None:
-        return self.spares.take(key, 2, start_ahead, halt or Halt())
+        return self.spares.take(key, 2, self._start, halt or Halt())
+
+    def _start(self, directory: RunDirectory) -> Group:
+        self.places.append(directory.path)
+        return start_ahead(directory)
 
 
 @pytest.fixture
@@ -117,6 +122,21 @@ def test_those_that_wait_too_long_end(bench: Bench) -> None:
     bench.spares.end_old()
     assert group.closed
     assert bench.take() is None
+
+
+def test_who_has_taken_one_keeps_it_and_its_files(bench: Bench) -> None:
+    bench.take()
+    bench.take()
+    bench.spares.fill()
+    group = bench.take()
+    assert group is not None
+    with group:
+        bench.now_s = KEEP_S + 1.0
+        assert bench.take() is None
+        assert list(bench.spares.list_waiting()) == []
+        assert group.call("echo", {}, timeout_s=TIMEOUT_S).keys() == set(group.tasks)
+        assert group.read_logs().keys() == set(group.tasks)
+        assert all(place.is_dir() for place in bench.places)
 
 
 def test_there_are_as_many_as_the_machine_has_room_for(bench: Bench) -> None:
