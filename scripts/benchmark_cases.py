@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -112,7 +112,7 @@ def time_saved(spec: str, *, is_all: bool) -> float:
         spec: The cluster.
         is_all: Whether the time counts in which they were started.
     """
-    with Spares(LocalEngine()) as spares:
+    with closing(Spares(LocalEngine())) as spares:
         check_warm(spec, spares)  # what this one takes the next one will want
         filled = time_call(spares.fill)
         checked = time_call(partial(check_warm, spec, spares))

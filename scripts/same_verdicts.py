@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = json.loads(given.against.read_text("utf-8")) if given.against else {}
     found: dict[str, Any] = {}
     wrong = 0
-    with Spares(LocalEngine()) as spares:
+    with closing(Spares(LocalEngine())) as spares:
         for number, item in enumerate(items, 1):
             name = f"{item.sample.name} on {item.cluster}"
             found[name] = check(item, spares if given.ahead else None)

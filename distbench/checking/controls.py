@@ -44,7 +44,7 @@ class Controls:
         is_sparse: bool = False,
         overflows: bool = False,
     ) -> Control | None:
-        """The same, or None where the subject has no control or nothing was learnt."""
+        """What `ask` returns; None where there is no control or nothing was learnt."""
         if control is None:
             return None
         try:

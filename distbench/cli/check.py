@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -258,7 +259,7 @@ def check(
 
         if engine != "local":
             return check_on_save(ref, run)
-        with Spares(LocalEngine()) as spares:
+        with contextlib.closing(Spares(LocalEngine())) as spares:
             return check_on_save(ref, functools.partial(run, spares=spares), spares)
     return run()
 

@@ -129,9 +129,7 @@ class Group:
         if self.closed:
             return False
         self._events.pump(0.0)
-        return not self._events.broken and len(self._events.list_alive()) == len(
-            self.tasks
-        )
+        return not self._events.broken
 
     def obey(self, halt: Halt) -> None:
         """From now on, end who waits for this group when others are ended."""

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 
 from distbench.errors import ClusterError
 from distbench.launch.engine import Engine
@@ -84,7 +83,7 @@ class Spares:
     def fill(self) -> None:
         """Start what will be wanted, as far as there is room for it."""
         wanted = [*self._wanted]
-        self.clear()
+        self.close()
         self._filled_s = self._clock()
         room = self._engine.find_room().tasks
         # Whoever wants what does not start is told why when it is started again.
@@ -105,7 +104,7 @@ class Spares:
         if self._clock() - self._filled_s > KEEP_S:
             self._end_waiting()
 
-    def clear(self) -> None:
+    def close(self) -> None:
         """End all that wait, and forget what was wanted; nobody has one any more."""
         self._wanted.clear()
         self._end_waiting()
@@ -122,14 +121,3 @@ class Spares:
         for group in self.list_waiting():
             group.close()
         self._ready.clear()
-
-    def __enter__(self) -> Spares:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.clear()

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -60,7 +61,7 @@ class Bench:
 @pytest.fixture
 def bench() -> Iterator[Bench]:
     bench = Bench()
-    with bench.spares:
+    with closing(bench.spares):
         yield bench
 
 
@@ -175,7 +176,7 @@ def test_at_the_end_nothing_is_left() -> None:
         places.append(directory.path)
         return start_ahead(directory)
 
-    with Spares(Machine()) as spares:
+    with closing(Spares(Machine())) as spares:
         take = partial(spares.take, "two", 2, start, Halt())
         take()
         spares.fill()
