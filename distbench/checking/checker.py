@@ -10,7 +10,7 @@ from functools import partial
 from itertools import groupby
 
 from distbench.checking.judging import Judging
-from distbench.checking.lanes import Lanes, Piece, measure_needs
+from distbench.checking.lanes import Lanes, Piece
 from distbench.checking.launches import make_launch
 from distbench.checking.plan import (
     Planned,
@@ -24,6 +24,7 @@ from distbench.checking.telling import Telling
 from distbench.engines import open_engine
 from distbench.errors import BadInputError, ClusterError
 from distbench.expect import apply_expectations
+from distbench.launch.engine import Room
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.spares import Spares
@@ -104,7 +105,7 @@ class Checker:
         runs = self._lanes.run(
             [
                 Piece(
-                    needs=measure_needs(spec for item in items for spec in item.specs),
+                    needs=_measure_needs(items),
                     work=partial(self._tell_all, items, None if place else group),
                 )
                 for place, items in enumerate(alike)
@@ -181,6 +182,15 @@ class Checker:
     def _run_again(self, item: Planned) -> tuple[Run, ...]:
         with closing(OneDevice(self._launch)) as one:
             return tuple(self._run_one(item, one))
+
+
+def _measure_needs(items: Sequence[Planned]) -> Room:
+    """What scenarios take while they run: their clusters come one after the other."""
+    specs = [spec for item in items for spec in item.specs]
+    return Room(
+        tasks=max(len(spec.tasks) for spec in specs),
+        gpu_tasks=max(spec.workers if spec.gpus_needed else 0 for spec in specs),
+    )
 
 
 def check_target(

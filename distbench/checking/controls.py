@@ -44,45 +44,20 @@ class Controls:
         is_sparse: bool = False,
         overflows: bool = False,
     ) -> Control | None:
-        """What `ask` returns; None where there is no control or nothing was learnt."""
-        if control is None:
-            return None
-        try:
-            return self.ask(
-                self._launch,
-                scenario,
-                spec,
-                control,
-                is_sparse=is_sparse,
-                overflows=overflows,
-            )
-        except ClusterError as error:
-            self._launch.log(f"{name_control(scenario)} failed: {error}")
-            return None
-
-    def ask(
-        self,
-        launch: Launch,
-        scenario: Scenario,
-        spec: ClusterSpec,
-        control: TargetRef,
-        *,
-        is_sparse: bool = False,
-        overflows: bool = False,
-    ) -> Control:
         """What the stock optimizer shows in the place of the subject.
 
         Args:
-            launch: How its tasks are started.
             scenario: That of the subject.
             spec: Its resolved cluster spec.
-            control: The stock optimizer.
+            control: The stock optimizer; None where the subject has none.
             is_sparse: See `distbench.checking.origin.plan_control`.
             overflows: See there.
 
-        Raises:
-            ClusterError: The bench's own part failed.
+        Returns:
+            None where there is no control or nothing was learnt.
         """
+        if control is None:
+            return None
         planned = plan_control(
             scenario, control, is_sparse=is_sparse, overflows=overflows
         )
@@ -92,24 +67,21 @@ class Controls:
             scenario_to_json(planned),
             str(spec),
             self._tiers,
-            launch.injury,
+            self._launch.injury,
         )
         with _ASKED.setdefault(key, threading.Lock()):
             if key in _KNOWN:
                 return _KNOWN[key]
             try:
-                found = _judge(observe(control, planned, spec, self._tiers, launch))
-            except BadInputError as error:
-                launch.log(f"{name_control(scenario)} failed: {error}")
-                found = Control()
+                found = _judge(
+                    observe(control, planned, spec, self._tiers, self._launch)
+                )
+            except (BadInputError, ClusterError) as error:
+                self._launch.log(f"The control of {scenario.id} failed: {error}")
+                return None
             if found.failure is None or found.failure.kind in _LASTING:
                 _KNOWN[key] = found
             return found
-
-
-def name_control(scenario: Scenario) -> str:
-    """What the control of a scenario is called."""
-    return f"The control of {scenario.id}"
 
 
 def _judge(seen: Observation) -> Control:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from distbench.checking.beside import run_beside
 from distbench.checking.confirm import confirm_first, find_correction
-from distbench.checking.controls import Controls, name_control
+from distbench.checking.controls import Controls
 from distbench.checking.detailing import keep_details
 from distbench.checking.failing import Failing
 from distbench.checking.flights import Flights
 from distbench.checking.kept import keep_traces
-from distbench.checking.lanes import measure_needs
 from distbench.checking.origin import (
     find_origins,
     has_sparse_gradients,
@@ -24,6 +22,7 @@ from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
+from distbench.errors import ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
 from distbench.observe import Launch, Observation, observe_corrected
@@ -31,9 +30,6 @@ from distbench.options import CheckOptions
 from distbench.target import TargetRef
 from distbench.trace.shelf import Shelf
 from distbench.verdict import Finding, Run, Status
-
-_Ask = Callable[[Launch], tuple[Finding, ...]]
-"""Makes a run that is asked about findings; returns what is known of them then."""
 
 
 class Judging:
@@ -67,7 +63,7 @@ class Judging:
         self._controls = Controls(launch, tiers)
         self._failing = Failing(tiers, self._controls)
         self._flights = Flights(target, tiers, launch, self._controls)
-        self._shown: dict[str, tuple[int, Tier]] = {}
+        self._tried: set[str] = set()
 
     def judge(self, item: Planned, seen: Observation) -> Iterator[Run]:
         """The runs of a scenario, one for each tier.
@@ -109,7 +105,8 @@ class Judging:
                 continue
             findings = judgement.findings
             if judgement.status is Status.FAIL:
-                findings = self._ask_more(item, seen, tier, findings)
+                findings = self._find_origins(item, seen, tier, findings)
+                findings = self._confirm(item, seen, tier, findings)
             yield make_run(
                 item,
                 tier,
@@ -155,7 +152,7 @@ class Judging:
             reference=seen.evidence[tier].reference,
             checked=found.checked,
             worst=found.worst,
-            findings=self._ask_more(item, seen, tier, [shown]),
+            findings=self._find_origins(item, seen, tier, [shown]),
             references=found.references,
             details=self._keep(seen, seen.evidence[tier], found.compared),
         )
@@ -188,73 +185,48 @@ class Judging:
             return None
         return keep_details(evidence, compared, seen.logs)
 
-    def _ask_more(
+    def _find_origins(
+        self,
+        item: Planned,
+        seen: Observation,
+        tier: Tier,
+        findings: Sequence[Finding],
+    ) -> tuple[Finding, ...]:
+        if not may_be_framework(item.scenario, findings):
+            return tuple(findings)
+        is_sparse = has_sparse_gradients(seen.evidence[tier])
+        overflows = any(finding.code == "nonfinite" for finding in findings)
+        control = self._controls.run(
+            item.scenario,
+            item.spec,
+            seen.control,
+            is_sparse=is_sparse,
+            overflows=overflows,
+        )
+        if control is None:
+            return tuple(findings)
+        if control.failure is not None:
+            name = item.scenario.id
+            self._launch.log(f"The control of {name} failed: {control.failure}")
+        return find_origins(findings, control.findings.get(tier, ()))
+
+    def _confirm(
         self, item: Planned, seen: Observation, tier: Tier, findings: Sequence[Finding]
     ) -> tuple[Finding, ...]:
-        """Whose fault the findings are, and whether the first one is all of it."""
-        plans = {
-            name_control(item.scenario): self._plan_control,
-            f"The corrected run of {item.scenario.id}": self._plan_corrected,
-        }
-        known = tuple(findings)
-        asks = {name: plan(item, seen, tier, known) for name, plan in plans.items()}
-        needed = {name: ask for name, ask in asks.items() if ask is not None}
-        learnt = run_beside(needed, measure_needs(item.specs), self._launch)
-        told, confirmed = (learnt.get(name, known) for name in plans)
-        # What the first one hid comes after those that were known.
-        named = zip(confirmed, told, strict=False)
-        return (
-            *(replace(found, origin=same.origin) for found, same in named),
-            *confirmed[len(told) :],
-        )
-
-    def _plan_control(
-        self,
-        item: Planned,
-        seen: Observation,
-        tier: Tier,
-        findings: tuple[Finding, ...],
-    ) -> _Ask | None:
-        """Says of each finding whose fault it is."""
-        target = seen.control
-        if target is None or not may_be_framework(item.scenario, findings):
-            return None
-
-        def ask(launch: Launch) -> tuple[Finding, ...]:
-            control = self._controls.ask(
-                launch,
-                item.scenario,
-                item.spec,
-                target,
-                is_sparse=has_sparse_gradients(seen.evidence[tier]),
-                overflows=any(finding.code == "nonfinite" for finding in findings),
-            )
-            if control.failure is not None:
-                raise control.failure
-            return find_origins(findings, control.findings.get(tier, ()))
-
-        return ask
-
-    def _plan_corrected(
-        self,
-        item: Planned,
-        seen: Observation,
-        tier: Tier,
-        findings: tuple[Finding, ...],
-    ) -> _Ask | None:
-        """Confirms a cause, once: each code in the first run that shows it."""
-        folder, reference, code = seen.folder, seen.reference, findings[0].code
+        """Confirm a cause once: each code in the first run that shows it."""
+        folder, reference, first = seen.folder, seen.reference, findings[0]
         if folder is None or reference is None or tier == "free":
-            return None
+            return tuple(findings)
+        # The first one in the plan, and not in time.
+        self._wait_for_earlier(item.number)
+        if first.code in self._tried:
+            return tuple(findings)
+        self._tried.add(first.code)
         evidence = seen.evidence[tier]
         phase = find_correction(findings, evidence)
-
-        def ask(launch: Launch) -> tuple[Finding, ...]:
-            # The first one in the plan, and not in time.
-            self._wait_for_earlier(item.number)
-            here = item.number, tier
-            if self._shown.setdefault(code, here) != here or phase is None:
-                return findings
+        if phase is None:
+            return tuple(findings)
+        try:
             corrected = observe_corrected(
                 self._target,
                 item.scenario,
@@ -264,8 +236,9 @@ class Judging:
                 evidence,
                 folder,
                 reference,
-                launch,
+                self._launch,
             )
-            return confirm_first(findings, phase, corrected)
-
-        return ask
+        except ClusterError as error:
+            self._launch.log(f"The corrected run of {item.scenario.id} failed: {error}")
+            return tuple(findings)
+        return confirm_first(findings, phase, corrected)

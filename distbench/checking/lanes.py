@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from distbench.cluster import ClusterSpec
 from distbench.launch.engine import Room
 from distbench.launch.halt import Halt
 
@@ -133,15 +132,6 @@ class Lanes(Generic[Result]):
         return _fits(needs.tasks, tasks, self._room.tasks) and _fits(
             needs.gpu_tasks, gpu_tasks, self._room.gpu_tasks
         )
-
-
-def measure_needs(specs: Iterable[ClusterSpec]) -> Room:
-    """What clusters take that run one after the other."""
-    specs = tuple(specs)
-    return Room(
-        tasks=max(len(spec.tasks) for spec in specs),
-        gpu_tasks=max(spec.workers if spec.gpus_needed else 0 for spec in specs),
-    )
 
 
 def _fits(needed: int, taken: int, room: int) -> bool:
