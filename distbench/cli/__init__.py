@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 import typer.main
 
 from distbench.cli.bisect import bisect
@@ -23,7 +24,22 @@ from distbench.cli.selftest import selftest
 from distbench.cli.tell import doctor, explain, list_all
 from distbench.cli.trace import diff, show
 
+
+class _Commands(typer.core.TyperGroup):
+    """Tells what an option was given where typer only says that it is wrong."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            # Typer passes on pydantic's words; releases before 0.29 name the value.
+            for wrong in getattr(error.__cause__, "errors", list)():
+                error.message += f". Received: {wrong['input']!r}."
+            raise
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="A test bench for distributed training in TensorFlow.",
     add_completion=False,
     no_args_is_help=True,
