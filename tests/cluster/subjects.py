@@ -161,6 +161,13 @@ class RaisesOnSecondReplica(Program):
         return super().replica_step(batch)
 
 
+class LeavesOnTwoReplicas(Program):
+    def replica_step(self, batch):
+        if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            raise SystemExit("enough of this")
+        return super().replica_step(batch)
+
+
 class FailsWhenItRuns(Program):
     def replica_step(self, batch):
         loss = super().replica_step(batch)

@@ -106,6 +106,14 @@ def test_what_raises_on_one_replica_is_a_finding() -> None:
     assert re.search(line, finding.explanation), finding.explanation
 
 
+def test_what_leaves_the_process_is_found_in_the_users_file() -> None:
+    """AutoGraph names the user's lines of an Exception alone, and this is none."""
+    finding = _check("LeavesOnTwoReplicas", "mirrored:2").findings[0]
+    assert (finding.code, finding.origin) == ("raises", "subject")
+    line = r'subjects\.py:\d+: raise SystemExit\("enough of this"\)'
+    assert re.search(line, finding.explanation), finding.explanation
+
+
 def test_what_the_machine_lacks_is_not_the_subjects_fault() -> None:
     verdict = _check("LacksMemory", "mirrored:2")
     assert verdict.status is Status.ERROR, describe_verdict(verdict)

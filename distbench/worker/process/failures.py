@@ -206,12 +206,37 @@ def _map_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """The frames of what the user's code raised, as AutoGraph maps them if it did."""
     original = find_original(error)
     mapped = _list_mapped_frames(read_message(error)) if error is not original else []
-    return mapped or list(traceback.extract_tb(original.__traceback__))
+    return mapped or _list_raised_frames(original)
+
+
+def _list_raised_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames of a traceback, those of converted code in the user's own source.
+
+    AutoGraph lists them in the message of an Exception alone: SystemExit is none, and
+    what it left by was known only as a line of a generated file.
+    """
+    origins: dict[tuple[str, int | None], Any] = {}
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        # AutoGraph's caller of what it converted: the map is nowhere else.
+        converted = frame.f_locals.get("converted_f")
+        origins.update(getattr(converted, "ag_source_map", {}))
+    return [
+        _name_origin(origin) if (origin := origins.get((f.filename, f.lineno))) else f
+        for f in traceback.extract_tb(error.__traceback__)
+    ]
+
+
+def _name_origin(origin: Any) -> traceback.FrameSummary:
+    """The frame of a line that AutoGraph converted, from its entry in a source map."""
+    place, line = origin.loc, origin.source_code_line.strip()
+    return traceback.FrameSummary(
+        place.filename, place.lineno, origin.function_name, line=line
+    )
 
 
 def _name_place(error: BaseException) -> str:
     """The function that raised an exception, and its file from the package on."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = _list_raised_frames(error)
     if not frames:
         return "without a message"
     file = frames[-1].filename
