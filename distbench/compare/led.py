@@ -82,10 +82,25 @@ def list_led(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
                 for step in range(steps)
             ]
             found = [_find_led(evidence, noise, key) for key in keys]
-            leds = [led for led in found if led is not None]
+            leds = [led for led in found if led and not _follows(evidence, led)]
             may_lead = _lead_alike(evidence, leds)
             for led in leds:
                 yield from _pair_led(evidence, led, info.dtype, may_lead=may_lead)
+
+
+def _follows(evidence: Evidence, led: Led) -> bool:
+    """Whether one device, fed with the replicas' gradients, comes to what they hold.
+
+    An average of the weights after the step is wrong with these, and led by nobody.
+    """
+    replay = evidence.replays.get("reduced_gradient")
+    if replay is None:
+        return False
+    due = {r: replay.get(led.key.at(r)) for r, _ in led.copies}
+    return all(
+        (value := due[r]) is not None and led.is_near(copy, densify(value))
+        for r, copy in led.copies
+    )
 
 
 def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:

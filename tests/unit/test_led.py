@@ -210,6 +210,31 @@ def test_a_wrong_loss_is_reported_beside_it() -> None:
     assert codes == ["loss-not-scaled", "statistics-not-synchronized"]
 
 
+@pytest.mark.parametrize("follows", [True, False])
+def test_what_one_device_makes_of_wrong_gradients_is_led_by_nobody(
+    follows: bool,
+) -> None:
+    """As an average of the weights after the step."""
+    fault = Fault(scale=lambda r, setup: setup.replicas)
+    evidence = make_run((0.5, 0.5, 0.0), known=True, fault=fault)
+    place = TraceKey(step=0, phase="variable", variable="moving", replica=0)
+    held = evidence.observed if follows else evidence.reference
+    made = {
+        key: held.values[key]
+        for key in (
+            replace(place, step=step, replica=replica)
+            for step in (0, 1)
+            for replica in ALL
+        )
+    }
+    replay = evidence.replays["reduced_gradient"]
+    replay = replace(replay, values={**replay.values, **made})
+    replays = {**evidence.replays, "reduced_gradient": replay}
+    codes = [f.code for f in judge(replace(evidence, replays=replays)).findings]
+    own = [] if follows else ["statistics-not-synchronized"]
+    assert codes == ["loss-not-scaled", *own]
+
+
 def test_an_odd_loss_of_the_others_follows_from_it() -> None:
     """Replica 0 computes what its shard alone gives; the others have its statistic."""
     fault = Fault(scale=lambda r, setup: 1.0 if r == 0 else 1.5)
