@@ -162,8 +162,12 @@ def _find_best(context: Context) -> Ranked | None:
 
 
 def _is_named(context: Context, best: Ranked) -> bool:
-    """Whether to name a cause: one that leaves something yields to what leaves none."""
-    return best.accepted and (best.full or not describe_constraint(context))
+    """Whether to name a cause: one that leaves something yields to what leaves none.
+
+    A mistake in what replicas exchange bends all of a loss, which comes near a factor.
+    """
+    open_to_all = describe_constraint(context) or describe_exchange(context)
+    return best.accepted and (best.full or not open_to_all)
 
 
 def _adopt(context: Context, best: Ranked) -> Explained:
@@ -189,7 +193,9 @@ def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
         or describe_exchange(context)
         or describe_untouched(context)
     )
-    words = told or f"no known cause explains what is wrong{nearest}"
+    words = told or "no known cause explains what is wrong"
+    if not told or (best is not None and best.accepted):
+        words += nearest
     return explain_all(context, "unexplained", words, confidence=0.0)
 
 
@@ -210,8 +216,15 @@ def _join(parts: Sequence[Explained]) -> Explained:
 
 def _join_details(parts: Sequence[Explained]) -> str:
     """What happened to all, or to the first ones if it differs."""
-    if len({part.detail for part in parts}) == 1:
+    owners: dict[str, list[str]] = {}
+    for part in parts:
+        owners.setdefault(part.detail, []).append(part.cases[0].key.variable)
+    if len(owners) == 1:
         return parts[0].detail
-    told = [f"of '{part.cases[0].key.variable}' {part.detail}" for part in parts]
-    more = len(told) - _TOLD_APART
-    return "; ".join(told[:_TOLD_APART]) + f"; and {more} more" * (more > 0)
+    told = []
+    for detail, names in owners.items():
+        others = len(set(names)) - 1
+        more = f" (and {others} more)" if others else ""
+        told.append(f"of '{names[0]}'{more} {detail}")
+    left = len(told) - _TOLD_APART
+    return "; ".join(told[:_TOLD_APART]) + f"; and {left} more" * (left > 0)

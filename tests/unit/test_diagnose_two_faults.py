@@ -80,6 +80,14 @@ def test_two_factors_are_told_apart() -> None:
     assert f"of '{BIAS}' it is 0.75 times" in finding.explanation
 
 
+def test_what_is_alike_is_told_once() -> None:
+    parts = {KERNEL: times(1.37), HEAD: times(1.37), BIAS: times(0.75)}
+    (finding,) = judge(observe(make_fault(parts), replicas=2)).findings
+    assert f"of '{KERNEL}' (and 1 more) it is 1.37 times" in finding.explanation
+    assert f"of '{BIAS}' it is 0.75 times" in finding.explanation
+    assert finding.explanation.count("1.37 times") == 1
+
+
 def test_a_wrong_loss_hides_no_wrong_sum() -> None:
     fault = make_fault({KERNEL: lose_last}, scale=lambda r, setup: setup.replicas)
     findings = judge(observe(fault, replicas=2)).findings

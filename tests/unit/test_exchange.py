@@ -45,12 +45,23 @@ class Exchanging(Simulator):
     Args:
         scale: Factor of every replica's loss and gradient.
         bent: Which elements of the gradient get a wrong factor.
+        least: The smallest of these factors; the largest is 0.9.
+        off: Factor of the loss in the first step, and of each step's to the next one.
     """
 
-    def __init__(self, *, scale: float = 1.0, bent: slice = slice(0)) -> None:
+    def __init__(
+        self,
+        *,
+        scale: float = 1.0,
+        bent: slice = slice(0),
+        least: float = 0.5,
+        off: float = 1.0,
+    ) -> None:
         super().__init__(against_the_others)
         self.scale = scale
         self.bent = bent
+        self.least = least
+        self.off = off
 
     def put_cluster(
         self,
@@ -62,7 +73,8 @@ class Exchanging(Simulator):
     ) -> None:
         """See `Simulator`."""
         loss, gradient = self.run(batch, theta)
-        gradient[self.bent] *= np.linspace(0.5, 0.9, WIDTH)[self.bent]
+        gradient[self.bent] *= np.linspace(self.least, 0.9, WIDTH)[self.bent]
+        loss *= np.float32(self.off) ** (step + 1)
         parts = [np.float32(self.scale * by_share(r, SHARDS)) for r in range(3)]
         reduced = np.float32(sum(part * gradient for part in parts))
         for replica, part in enumerate(parts):
@@ -169,6 +181,16 @@ def test_a_known_mistake_in_the_global_batch_is_told_of_those_who_count() -> Non
     for exchange in ("data", "features"):
         first = judge(note(evidence, exchange)).findings[0]
         assert (first.code, first.phase) == ("loss-scaled-twice", "loss")
+
+
+def test_what_nearly_has_a_factor_has_another_cause() -> None:
+    evidence = Exchanging(
+        scale=3.0, bent=slice(None), least=1.0, off=1.02
+    ).make_evidence()
+    (found,) = judge(note(evidence, "features")).findings
+    assert (found.code, found.phase) == ("unexplained", "loss")
+    assert "made of what the others computed" in found.explanation
+    assert "nearest is loss-not-scaled, which explains 9" in found.explanation
 
 
 def test_right_losses_with_wrong_gradients_tell_what_the_tape_lost() -> None:
