@@ -117,6 +117,12 @@ def test_blocks_that_do_not_run_are_counted() -> None:
 
 
 @EVERY_PAGE
+def test_no_page_has_what_a_merge_left_open(page: Path) -> None:
+    lines = page.read_text("utf-8").splitlines()
+    assert not [line for line in lines if line.startswith(("<<<<<<< ", ">>>>>>> "))]
+
+
+@EVERY_PAGE
 def test_links_lead_somewhere(page: Path) -> None:
     """Files and anchors; the tests know no network, so addresses are only addresses."""
     for link in list_links(page.read_text("utf-8")):
