@@ -34,15 +34,17 @@ def explain_by_rows(context: Context) -> Iterator[Hypothesis]:
         slices = _find_slices(context, case)
         if slices:
             combined = list(_combine_wrongly(slices))
+            picked = [("of slices for the same row only one counts", slices)]
+            if len(slices) > 1:
+                added = tuple(_add_rows(one) for one in slices)
+                picked.append(
+                    ("of the replicas that have a row only one counts", added)
+                )
             if len(slices) == context.replicas > 1:
                 combined += _keep_indices(slices, case.key.replica)
             for code, words, dense in combined:
                 found.setdefault((code, words), {})[number] = take_rows(dense, case)
-            added = [_add_rows(one) for one in slices]
-            for words, parts in (
-                ("of slices for the same row only one counts", slices),
-                ("of the replicas that have a row only one counts", added),
-            ):
+            for words, parts in picked:
                 one = _pick_slices(parts, case)
                 found.setdefault(("sparse-duplicates", words), {})[number] = one
     for (code, words), predicted in found.items():
@@ -73,9 +75,9 @@ def explain_by_shifted_replica(context: Context) -> Iterator[Hypothesis]:
 
 
 def _find_slices(context: Context, case: Pair) -> tuple[SparseRows, ...]:
-    if context.phase == "local_gradient" and case.key.replica != WHOLE:
-        value = context.evidence.reference.get(case.key)
-        return (value,) if isinstance(value, SparseRows) else ()
+    if context.phase == "local_gradient":
+        # Of what was seen, with each row but once, any of them would be just that.
+        return _find_due(context, case)
     if context.phase == "applied_gradient":
         value = context.evidence.observed.get(
             replace(case.key, phase="reduced_gradient")
@@ -83,6 +85,27 @@ def _find_slices(context: Context, case: Pair) -> tuple[SparseRows, ...]:
         if isinstance(value, SparseRows):
             return (value,)
     return context.find_slices(case)
+
+
+def _find_due(context: Context, case: Pair) -> tuple[SparseRows, ...]:
+    """What one device computes: of the shards, where they make up the whole batch."""
+    reference = context.evidence.reference
+    whole = reference.get(case.key)
+    if not isinstance(whole, SparseRows):
+        return ()
+    shards = reference.get_replicas(case.key) if case.key.replica == WHOLE else ()
+    sizes = context.get_shards(case)
+    # Each alone is its share of a sum, or a mean of its own.
+    for weights in ([1.0] * len(sizes), [n / max(1, sum(sizes)) for n in sizes]):
+        parts = tuple(
+            replace(shard, values=weight * np.asarray(shard.values, np.float64))
+            for shard, weight in zip(shards, weights, strict=False)
+            if isinstance(shard, SparseRows)
+        )
+        total = np.asarray(sum(part.to_dense() for part in parts))
+        if parts and context.are_near(case, case.expected, take_rows(total, case)):
+            return parts
+    return (whole,)
 
 
 def _combine_wrongly(slices: Sequence[SparseRows]) -> Iterator[Combined]:

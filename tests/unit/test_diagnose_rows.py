@@ -1,0 +1,58 @@
+"""Rows of sparse gradients that each replica computes, held against those due."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from training_simulator import TABLE, Fault, Gradients, observe
+from wrong_steps import add_rows, overwrite
+
+from distbench.diagnose.judge import judge
+from distbench.trace import SparseRows
+
+REPLICAS = pytest.mark.parametrize("replicas", [1, 2])
+
+
+def change_table(gradients: Gradients, table: SparseRows) -> Gradients:
+    return {k: table if k == TABLE else v for k, v in gradients.items()}
+
+
+@REPLICAS
+def test_each_row_once_is_no_sign_of_rows_that_were_lost(replicas: int) -> None:
+    """What one replica computes is never what one of several replicas has."""
+
+    def disturb(gradients: Gradients, replica: int, step: int) -> Gradients:
+        rows = add_rows(gradients[TABLE])
+        rng = np.random.default_rng((replica, step))
+        factors = 1 + 0.3 * rng.normal(size=rows.values.shape)
+        values = (rows.values * factors).astype(rows.values.dtype)
+        return change_table(gradients, replace(rows, values=values))
+
+    evidence = observe(Fault(local=disturb), replicas=replicas, shards_known=False)
+    first = judge(evidence).findings[0]
+    assert (first.phase, first.variable) == ("local_gradient", TABLE)
+    assert not first.code.startswith("sparse"), first.explanation
+
+
+@REPLICAS
+@pytest.mark.parametrize("known", [True, False], ids=["optimizer", "program"])
+def test_a_replica_that_overwrites_its_rows_is_told(replicas: int, known: bool) -> None:
+    def overwrite_own(gradients: Gradients, replica: int, step: int) -> Gradients:
+        return change_table(gradients, overwrite([gradients[TABLE]]))
+
+    fault = Fault(local=overwrite_own)
+    first = judge(observe(fault, replicas=replicas, shards_known=known)).findings[0]
+    told = (first.code, first.phase, first.variable)
+    assert told == ("sparse-duplicates", "local_gradient", TABLE), first.explanation
+    assert first.confidence > 0.99
+
+
+@REPLICAS
+def test_rows_that_were_added_up_before_are_right(replicas: int) -> None:
+    def add_own(gradients: Gradients, replica: int, step: int) -> Gradients:
+        return change_table(gradients, add_rows(gradients[TABLE]))
+
+    evidence = observe(Fault(local=add_own), replicas=replicas, shards_known=False)
+    assert judge(evidence).findings == ()
