@@ -121,6 +121,7 @@ def _compare_replicas(examples: Examples) -> Iterator[Finding]:
                 (),
                 f"{lost} of {len(expected)} examples reach no replica",
             )
+    yield from _compare_shares(examples)
     first, *others = examples.seen
     if examples.apart:
         return  # each trains by itself, and none counts on another to read the rest
@@ -137,6 +138,41 @@ def _compare_replicas(examples: Examples) -> Iterator[Finding]:
         tuple(range(len(examples.seen))),
         f"all {len(examples.seen)} replicas read the same examples in the same order",
     )
+
+
+def _compare_shares(examples: Examples) -> Iterator[Finding]:
+    """Of an endless data set: whether the shares that replicas read overlap.
+
+    Each may have a share of its own, or all but a remainder; what comes round evenly is
+    all that a replica ever reads. Shares that overlap let some examples count more.
+    """
+    shares = [Counter(e for batch in own for e in batch) for own in examples.seen]
+    if not all(shares) or not all(map(_came_round, shares)):
+        return
+    readers = Counter(e for share in shares for e in share)
+    often = max(readers.values())
+    if often == min(readers.values()) or all(
+        len(readers) - len(share) < len(own[0])
+        for share, own in zip(shares, examples.seen, strict=True)
+    ):
+        return
+    most = {e for e, count in readers.items() if count == often}
+    who = "workers" if examples.apart else "replicas"
+    yield _make_finding(
+        "examples-repeated",
+        readers.total() - len(readers),
+        len(readers),
+        readers.total() / len(readers),
+        tuple(n for n, share in enumerate(shares) if most & share.keys()),
+        f"{len(most)} of {len(readers)} examples are read over and over by {often} "
+        f"{who}, the others by fewer",
+        apart=examples.apart,
+    )
+
+
+def _came_round(share: Counter[str]) -> bool:
+    """Whether each of these examples was read as often as the others, and again."""
+    return max(share.values()) - 1 <= min(share.values()) > 1
 
 
 def _make_finding(

@@ -160,3 +160,41 @@ def test_parts_of_an_endless_data_set_that_come_round_unevenly_are_told(
         assert words in describe_pipeline(endless)[0]
     whole = Examples(expected=EPOCH, seen=(own, other), is_whole=True)
     assert not describe_pipeline(whole)
+
+
+def go_round(*share: str, times: int = 3) -> tuple[tuple[str, ...], ...]:
+    """Batches of two of a share that comes round so often."""
+    read = share * times
+    return tuple(read[i : i + 2] for i in range(0, len(read), 2))
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["apart", "together"])
+@pytest.mark.parametrize(
+    ("shares", "names"),
+    [
+        (("abcd", "cdef"), (0, 1)),
+        (("abcdef", "abc"), (0, 1)),
+        (("abcd", "de", "f"), (0, 1)),
+    ],
+    ids=["overlap", "one-reads-all", "two-of-three"],
+)
+def test_shares_of_an_endless_data_set_must_not_overlap(shares, names, apart) -> None:
+    [found] = find(*(go_round(*s) for s in shares), is_whole=False, apart=apart)
+    read = sum(map(len, shares))
+    assert found == ("examples-repeated", read / 6, () if apart else names)
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["apart", "together"])
+@pytest.mark.parametrize(
+    "seen",
+    [
+        (go_round(*"abcd"), go_round(*"ef")),
+        (go_round(*"abcde"), go_round(*"bcdef")),  # another remainder is dropped
+        (go_round(*"abc"), go_round(*"abc"[::-1]), go_round(*"def"), go_round(*"fde")),
+        (go_round(*"abcd", times=1), go_round(*"cdef", times=1)),  # it may go on
+        ((*go_round(*"abcd"), ("a", "b"), ("a", "b")), go_round(*"cdef")),  # at random
+    ],
+    ids=["own-shares", "remainders", "shared-twice", "one-round", "drawn"],
+)
+def test_shares_of_an_endless_data_set_that_are_right(seen, apart) -> None:
+    assert not find(*seen, is_whole=False, apart=apart)
