@@ -7,6 +7,7 @@ from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import TRAINED, OwnReduction, Program
 from distbench.samples.replicas import all_reduce, count_replicas, gather
+from distbench.unusual.stepping import InTurn
 
 _NONLINEAR = "nonlinear-before-reduction"
 _PHASE = "reduced_gradient"
@@ -123,6 +124,14 @@ class FlattenedBeforeSum(Program):
         return [
             tf.atan(50.0 * tf.convert_to_tensor(gradient)) for gradient in gradients
         ]
+
+
+@fault(_NONLINEAR, _PHASE, TRAINED[-1:], like="horovod/horovod#3786")
+class FlattenedInTheSecondTurn(InTurn):
+    """Of two networks in turn, the second one's gradient is changed by a rule."""
+
+    def transform_again(self, gradients):
+        return FlattenedBeforeSum.transform(self, gradients)
 
 
 @fault(

@@ -73,8 +73,13 @@ class InTurn(Program):
         with tf.GradientTape() as tape:
             loss = reduce(self.compute_losses(batch), batch)
         gradients = tape.gradient(loss, variables)
+        if optimizer is self.optimizer()[1]:
+            gradients = self.transform_again(gradients)
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
+
+    def transform_again(self, gradients):
+        return gradients
 
     def reduce_again(self, losses, batch):
         return super().reduce_losses(losses, batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
+from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.grouping import BatchStatistics, BatchStatisticsUnderMean
 from distbench.unusual.program import unusual
 from distbench.unusual.stepping import InTurn
@@ -16,6 +17,16 @@ class TwoTurnsOfTheFirst(InTurn):
         body, optimizer = self.trained()[:-1], self.optimizer()[0]
         loss = self.take_turn(body, optimizer, batch, self.reduce_losses)
         return loss + super().replica_step(batch)
+
+
+@unusual()
+class FlattenedByTheSecondTurn(InTurn):
+    """Of two networks in turn the sum of the second one is changed by a rule."""
+
+    def transform_again(self, gradients):
+        # What the optimizer sums once more is a share for each replica.
+        count = count_replicas()
+        return [tf.atan(50.0 * g) / count for g in all_reduce("sum", gradients)]
 
 
 @unusual()

@@ -212,10 +212,20 @@ class TapBoard:
         return self.corruption.change(self.find_replica(), gradient)
 
     def feed_gradient(self, variable: str, gradient: Any) -> Any:
-        """What a tape gives where local gradients are fed: that of the first call."""
+        """What a tape gives where local gradients are fed: that of the next call.
+
+        A step may update a variable first, or again, in a later call than the first.
+        """
         if gradient is None or self._is_between:
             return gradient
-        return self._feed((0, "local_gradient", variable), gradient)
+        begun = self._calls.get(self.find_replica(), 0)
+        calls = [
+            call
+            for call, phase, path in self.fed
+            if (phase, path) == ("local_gradient", variable) and call >= begun
+        ]
+        call = min(calls, default=begun)
+        return self._feed((call, "local_gradient", variable), gradient)
 
     def remember_gradient(self, variable: str, gradient: Any) -> None:
         """Keep a gradient that a tape gave, until its optimizer is called."""
