@@ -86,6 +86,15 @@ def make_late() -> Any:
     return model
 
 
+def make_several_steps() -> Any:
+    """Steps that Keras 2 is to take several of at once."""
+    import tf_keras as keras
+
+    model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.1), "mse", steps_per_execution=3)
+    return model
+
+
 def make_rate_of_workers() -> Any:
     """The learning rate grows with the workers, each of which trains by itself."""
     import tf_keras as keras

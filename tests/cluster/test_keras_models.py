@@ -31,6 +31,8 @@ def _check(name: str, cluster: str):
         ("many_inputs_keras3", "mirrored:2"),
         ("make_share_of_mean", "mwms:2"),
         ("make_dense", "ps:2+1"),
+        ("make_several_steps", "mirrored:2"),
+        pytest.param("make_several_steps", "ps:2+1", marks=LONG),
         ("make_keras3_share_of_mean", "mirrored:2"),
         pytest.param("make_synchronised", "mwms:2", marks=LONG),
         pytest.param("make_keras3_synchronised", "mirrored:2", marks=LONG),

@@ -19,7 +19,7 @@ def _count_traces(name: str) -> tuple[int, int]:
     from distbench.target import load_target, parse_target
     from distbench.worker.process.strategies import configure_runtime, make_strategy
     from distbench.worker.stepping.session import Session
-    from distbench.worker.subjects.keras_model import _find_traced
+    from distbench.worker.subjects.fit_steps import find_traced
     from distbench.worker.subjects.kinds import make_program
     from distbench.worker.subjects.sizes import find_sizes
 
@@ -32,7 +32,7 @@ def _count_traces(name: str) -> tuple[int, int]:
     shards = list(find_sizes(program, scenario, 2).cut(0, program.data(0)))
     step = session.make_step()
     session.prepare(step, shards)
-    traced = _find_traced(step._function)
+    traced = find_traced(step._function)
     prepared = traced.experimental_get_tracing_count()
     session.run(step, shards)
     return prepared, traced.experimental_get_tracing_count()
@@ -126,7 +126,7 @@ def _count_fit_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
     from distbench.scenario import MODEL, Scenario
     from distbench.worker.process.strategies import configure_runtime, make_strategy
     from distbench.worker.stepping.session import Session
-    from distbench.worker.subjects.keras_model import _find_traced
+    from distbench.worker.subjects.fit_steps import find_traced
     from distbench.worker.subjects.kinds import make_program
     from distbench.worker.subjects.sizes import find_sizes
 
@@ -162,7 +162,7 @@ def _count_fit_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
         step = session.make_step()
         session.prepare(step, shards)
         session.run(step, shards)
-        traced = _find_traced(step._function)
+        traced = find_traced(step._function)
         counts[name] = traced.experimental_get_tracing_count(), list(seen)
     return counts
 

@@ -87,10 +87,25 @@ def call_converted(function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     conversion (`if tensor:` then raises), so the status of the caller is passed on.
     Op by op there is nothing to convert, and a debugger shows the user's own lines.
     """
+    return convert(function)(*args, **kwargs)
+
+
+def convert(function: Callable[..., Any], *, asked: bool = False) -> Callable[..., Any]:
+    """A function as the framework would call it; see `call_converted`.
+
+    Args:
+        function: The function.
+        asked: Whether it is what a `tf.function` was made of, which is converted even
+            if it is Keras' own.
+    """
     if tf.executing_eagerly():
-        return function(*args, **kwargs)
-    status = tf.__internal__.autograph.control_status_ctx()
-    return tf.__internal__.autograph.tf_convert(function, status)(*args, **kwargs)
+        return function
+    autograph = tf.__internal__.autograph
+    status = autograph.control_status_ctx()
+    converted: Callable[..., Any] = autograph.tf_convert(
+        function, status, user_requested=asked
+    )
+    return converted
 
 
 def hide_from_autograph(function: Any) -> None:

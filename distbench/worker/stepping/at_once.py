@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from distbench.worker.process.intercept import call_converted, hide_from_autograph
+from distbench.worker.process.intercept import convert, hide_from_autograph
 
 _OWN = ("tensorflow", "tf_keras", "keras", *sys.stdlib_module_names)
 """Packages whose code does the same whether it is traced for the first time or not."""
@@ -39,7 +39,7 @@ def trace_at_once(function: Any) -> None:
         @functools.wraps(body)
         def step(*args: Any, **kwargs: Any) -> Any:
             with tf.variable_creator_scope(create):
-                return call_converted(body, *args, **kwargs)
+                return convert(body, asked=True)(*args, **kwargs)
 
         def create(make: Callable[..., Any], **options: Any) -> Any:
             frames = _list_frames(getattr(step, "__code__", None))

@@ -11,7 +11,8 @@ from distbench.scenario import MODEL, PIPELINE, PROGRAM, WORKLOADS, Scenario
 from distbench.worker.families import name_family
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.stepping.program import METHODS, Program, name_subject
-from distbench.worker.subjects.keras_model import KerasModelProgram, name_keras
+from distbench.worker.subjects.fit_steps import name_keras
+from distbench.worker.subjects.keras_model import KerasModelProgram
 from distbench.worker.subjects.optimizer_program import OptimizerProgram
 from distbench.worker.subjects.pipeline_program import PipelineProgram
 from distbench.worker.subjects.user_program import UserProgram

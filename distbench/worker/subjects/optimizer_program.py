@@ -17,7 +17,7 @@ from distbench.worker.stepping.program import (
     Program,
     name_subject,
 )
-from distbench.worker.subjects.keras_model import name_keras
+from distbench.worker.subjects.fit_steps import name_keras
 from distbench.worker.subjects.paths import AGGREGATION_PATHS
 from distbench.worker.workloads import find_workload
 
