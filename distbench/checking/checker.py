@@ -12,6 +12,7 @@ from itertools import groupby
 from distbench.checking.judging import Judging
 from distbench.checking.lanes import Lanes, Piece
 from distbench.checking.launches import make_launch
+from distbench.checking.own_keras import follow_target
 from distbench.checking.plan import (
     Planned,
     expect_machine,
@@ -211,15 +212,26 @@ def check_target(
         BadInputError: The subject or an option cannot be used; names the thing.
         ClusterError: The machine cannot start tasks at all.
     """
-    with _open_checker(target, options, progress, spares) as checker:
-        return checker.run()
+    return _check(target, options, progress, spares)[1]
 
 
 def check_each(target: TargetRef, options: CheckOptions) -> Mapping[str, Verdict]:
     """The same, as a verdict for each cluster spec of the options."""
-    with _open_checker(target, options) as checker:
-        verdict = checker.run()
-        return {spec: verdict.on(checker.name(spec)) for spec in options.clusters}
+    checker, verdict = _check(target, options)
+    return {spec: verdict.on(checker.name(spec)) for spec in options.clusters}
+
+
+def _check(
+    target: TargetRef,
+    options: CheckOptions,
+    progress: Progress | None = None,
+    spares: Spares | None = None,
+) -> tuple[Checker, Verdict]:
+    def attempt(options: CheckOptions) -> tuple[Checker, Verdict]:
+        with _open_checker(target, options, progress, spares) as checker:
+            return checker, checker.run()
+
+    return follow_target(options, attempt)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TextIO
 
 from distbench.checking.launches import make_launch
+from distbench.checking.own_keras import follow_target
 from distbench.checking.plan import plan_scenarios
 from distbench.errors import BadInputError
 from distbench.launch.rundir import RunDirectory
@@ -36,6 +37,19 @@ def debug_target(
         ClusterError: A task failed.
     """
     options = replace(options, steps=stop.step + 1)
+
+    def attempt(options: CheckOptions) -> Stopped:
+        return _debug(target, options, stop, streams)
+
+    return follow_target(options, attempt)
+
+
+def _debug(
+    target: TargetRef,
+    options: CheckOptions,
+    stop: Stop,
+    streams: tuple[TextIO, TextIO],
+) -> Stopped:
     machine = inspect_machine()
     with RunDirectory() as directory:
         launch = make_launch(directory, options)

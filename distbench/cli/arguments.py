@@ -17,5 +17,6 @@ DTYPE: Any = typer.Option(metavar="D", help="Dtype of the workloads.")
 SEED: Any = typer.Option(metavar="N", help="Seed of data and initial values.")
 KERAS: Any = typer.Option(
     metavar="legacy|3",
-    help="Which Keras tf.keras is. [default: as TF_USE_LEGACY_KERAS says]",
+    help="Which Keras tf.keras is. [default: as TF_USE_LEGACY_KERAS says, in the "
+    "environment or set by the target]",
 )

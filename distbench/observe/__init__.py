@@ -6,4 +6,5 @@ from distbench.observe.launching import start_one as start_one
 from distbench.observe.observation import Observation as Observation
 from distbench.observe.one_device import OneDevice as OneDevice
 from distbench.observe.run import observe as observe
+from distbench.observe.subject import OtherKerasError as OtherKerasError
 from distbench.observe.subject import describe_subject as describe_subject

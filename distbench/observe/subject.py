@@ -11,6 +11,18 @@ from distbench.launch.group import Group
 from distbench.target import TargetRef, target_to_json
 
 
+class OtherKerasError(Exception):
+    """The target sets another Keras, as it is imported, than tasks were started with.
+
+    Attributes:
+        keras: Which one: `legacy` or `3`.
+    """
+
+    def __init__(self, keras: str) -> None:
+        super().__init__(keras)
+        self.keras = keras
+
+
 def describe_subject(
     target: TargetRef, one: Group, timeout_s: float
 ) -> tuple[str, bool]:
@@ -24,6 +36,9 @@ def describe_subject(
     Returns:
         The kind, and whether the task has run nothing of the subject but its import,
         so that a reference may be computed in it.
+
+    Raises:
+        OtherKerasError: It wants tasks that have imported TensorFlow otherwise.
     """
     answer = ask_one(
         one,
@@ -32,6 +47,8 @@ def describe_subject(
         target=target,
         timeout_s=timeout_s,
     )
+    if "keras" in answer:
+        raise OtherKerasError(answer["keras"])
     return str(answer["kind"]), bool(answer["is_fresh"])
 
 

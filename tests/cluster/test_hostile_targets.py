@@ -96,3 +96,31 @@ def test_an_import_has_the_time_that_is_given(tmp_path: Path) -> None:
     words = "Job 'describe' of 'one@cpu' passed its deadline of 2 s"
     with pytest.raises(ClusterError, match=words):
         check(tmp_path, "import threading; threading.Event().wait()\n", timeout_s=2.0)
+
+
+_CHOOSES = """
+import os
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+import tensorflow as tf
+from tensorflow.keras import optimizers
+
+def make():
+    return optimizers.legacy.SGD(0.5)
+
+"""
+
+
+def test_an_import_may_choose_its_keras(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a script does; the tasks had imported TensorFlow without the setting."""
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    target = tmp_path / "target.py"
+    target.write_text(_CHOOSES)
+    options = {"workload": "linear", "tier": "exact", "steps": 1}
+    verdict = distbench.check(f"{target}:make", "mirrored:2", **options)
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    (run,) = verdict.runs
+    assert run.setup["keras"] == "legacy"
+    with pytest.raises(BadInputError, match=r"sets TF_USE_LEGACY_KERAS to 1.*'3'"):
+        distbench.check(f"{target}:make", "mirrored:2", keras="3", **options)

@@ -216,7 +216,14 @@ ALLOWED: dict[str, set[str]] = {
     "checking.lanes": {"launch"},
     "checking.launches": {"errors", "launch", "observe", "options"},
     "checking.telling": {"options", "scenario", "verdict"},
-    "checking.debugging": {*_TOP, "checking.launches", "checking.plan", "stop"},
+    "checking.own_keras": {"errors", "observe", "options"},
+    "checking.debugging": {
+        *_TOP,
+        "checking.launches",
+        "checking.own_keras",
+        "checking.plan",
+        "stop",
+    },
     "checking.judging": {
         *_TOP,
         "checking.confirm",
@@ -234,6 +241,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.judging",
         "checking.lanes",
         "checking.launches",
+        "checking.own_keras",
         "checking.plan",
         "checking.runs",
         "checking.telling",

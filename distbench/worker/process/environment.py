@@ -39,6 +39,16 @@ _VERSIONS = {
 """Looked up where this is imported: by the fork server, once for all of its tasks."""
 
 
+def name_keras() -> str:
+    """Which Keras `tf.keras` is by the environment now: `legacy` or `3`.
+
+    TensorFlow reads the same variable as it is imported, for where the packages below
+    `tensorflow.keras` lie, and as `tf.keras` is first used (lazy_loader.py).
+    """
+    is_legacy = os.environ.get("TF_USE_LEGACY_KERAS") in ("true", "True", "1")
+    return "legacy" if is_legacy else "3"
+
+
 def describe_environment() -> Mapping[str, Any]:
     """Versions, devices and settings that a result depends on, and where it listens."""
     return {
