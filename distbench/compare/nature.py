@@ -109,7 +109,8 @@ def _measure_lost(evidence: Evidence) -> float:
     own do not show it. 0 where all is computed in the variables' dtype.
     """
     u = find_roundoff(str(evidence.reference.notes.get("narrowest")))
-    own = max((find_roundoff(v.dtype) for v in evidence.reference.variables), default=u)
+    kept = [v.dtype for v in evidence.reference.variables if v.role == "variable"]
+    own = max(map(find_roundoff, kept), default=u)
     return math.sqrt(u) if u > own else 0.0
 
 

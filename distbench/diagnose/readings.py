@@ -54,14 +54,7 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     """
     nature = find_nature(evidence, noise)
     if means_whole(evidence, nature):
-        own = find_own_statistic(evidence, noise)
-        if own is not None:
-            yield Reading(
-                evidence=replace(evidence, known=()),
-                decides=True,
-                first_known=False,
-                undecided=describe_own_statistic(own),
-            )
+        yield from _leave_open(evidence, find_own_statistic(evidence, noise))
         return
     if exchanges(evidence, "features") and nature.lost:
         yield from _round_whole(evidence, nature, noise)
@@ -92,21 +85,31 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
         )
 
 
+def _leave_open(evidence: Evidence, own: str | None) -> Iterator[Reading]:
+    """Nothing, where a statistic of the own examples comes before what is exchanged."""
+    if own is not None:
+        yield Reading(
+            evidence=replace(evidence, known=()),
+            decides=True,
+            first_known=False,
+            undecided=describe_own_statistic(own),
+        )
+
+
 def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[Reading]:
     """The global batch, as far as the narrow dtype of the step leaves it a measure.
 
     Features of other replicas make a loss that no shard has, so a replica cannot be
     held against its own. How far rounding moves the global batch's is measured.
     """
+    if evidence.reference.notes.get("draws"):
+        return
     own = find_own_statistic(replace(evidence, lost=nature.lost), noise)
+    yield from _leave_open(evidence, own)
     rounded = measure_rounded(evidence)
-    if (
-        own is None
-        and rounded is not None
-        and not evidence.reference.notes.get("draws")
-    ):
+    if own is None and rounded is not None:
         yield Reading(
-            evidence=replace(evidence, known=COMPUTED),
+            evidence=replace(evidence, known=COMPUTED, lost=nature.lost),
             note="note: the step computes in a narrower dtype than that of its "
             "variables; losses and gradients are compared with one device's as far as "
             "a rounding of the variables to that dtype leaves them alone",

@@ -13,6 +13,7 @@ from distbench.unusual.exchange import (
     NegativesOfAll,
     StatisticsOfAll,
     StatisticsOfAllInBfloat16,
+    StatisticsSentInSingle,
     TwoCounts,
 )
 from distbench.unusual.grouping import BatchStatistics
@@ -39,6 +40,16 @@ class VariancesAveraged(StatisticsOfAll):
 )
 class VariancesAveragedInBfloat16(VariancesAveraged, StatisticsOfAllInBfloat16):
     """The same where all but the statistics is computed in a narrower dtype."""
+
+
+@fault("unexplained", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
+class VariancesAveragedInSingle(StatisticsSentInSingle):
+    """The same where all is float64, and the statistics travel in float32."""
+
+    def measure(self, x):
+        own = tf.cast(tf.math.reduce_variance(x, axis=0), tf.float32)
+        mean, _ = super().measure(x)
+        return mean, tf.cast(all_reduce("mean", own), self.dtype)
 
 
 @fault(

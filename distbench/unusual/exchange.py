@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distbench.samples.lazy import tf
+from distbench.samples.lazy import keras, tf
 from distbench.samples.program import HIDDEN, OUTPUTS, OwnReduction, Program
 from distbench.samples.replicas import (
     all_reduce,
@@ -59,6 +59,40 @@ class StatisticsOfAllInBfloat16(StatisticsOfAll):
         mean, variance = self.measure(hidden)
         normal = (hidden - mean) / tf.sqrt(variance + 1e-3)
         return tf.cast(tf.tanh(narrow(normal)) @ narrow(self.head), self.dtype)
+
+
+@unusual(clusters=ALIKE)
+class StatisticsSentInSingle(StatisticsOfAll):
+    """All is float64 but the statistics on their way, and what the optimizer holds."""
+
+    dtype = "float64"
+
+    def make_optimizer(self):
+        return keras.optimizers.SGD(0.05, momentum=0.9)
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.moving = tf.Variable(
+            tf.zeros(self.bias.shape, self.dtype),
+            name="moving",
+            trainable=False,
+            aggregation=tf.VariableAggregation.MEAN,
+        )
+
+    def variables(self):
+        return [*self.trained(), self.moving]
+
+    def measure(self, x):
+        self.mean, variance = super().measure(x)
+        return self.mean, variance
+
+    def add_up(self, parts):
+        sent = [tf.cast(part, tf.float32) for part in parts]
+        return [tf.cast(total, self.dtype) for total in super().add_up(sent)]
+
+    def report(self, loss):
+        self.moving.assign(0.9 * self.moving + 0.1 * self.mean)
+        return loss
 
 
 @unusual(clusters=ALIKE)

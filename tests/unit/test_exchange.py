@@ -297,6 +297,13 @@ def test_features_of_others_are_judged_as_far_as_a_narrow_dtype_tells() -> None:
     assert (finding.code, finding.phase) == ("unexplained", "loss")
 
 
+def test_statistics_of_the_own_examples_leave_narrow_features_no_measure() -> None:
+    evidence = round_whole(Simulator(by_statistics).make_evidence(), share=1e-3)
+    judgement = judge(keep_statistic(evidence, (3.0, 3.0, 3.0)))
+    assert judgement.status is Status.UNDECIDABLE
+    assert judge(keep_statistic(evidence, (4.0, 4.0, 4.0))).status is Status.FAIL
+
+
 def test_what_rounding_hides_of_features_is_not_judged() -> None:
     evidence = round_whole(Simulator(by_statistics).make_evidence(), share=0.9)
     judgement = judge(evidence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -74,11 +74,17 @@ class Reference:
         self.shard_step = (
             session.make_step(function) if program.shards_known else self._whole
         )
-        self.narrowest, self.draws = find_narrowest(graph), find_draws(graph)
+        self.narrowest = find_narrowest(graph, self.list_dtypes())
+        self.draws = find_draws(graph)
         self.torn = find_torn(graph, session.table)
         self.initial = session.read_state()
         self._left_out = LeftOut(session, scenario.injected, function)
         self.repeats = program.shards_known or self._find_repeats(batch)
+
+    def list_dtypes(self) -> frozenset[str]:
+        """The dtypes of the model's variables."""
+        own = self.session.variables
+        return frozenset(v.dtype for v in own if v.role == "variable")
 
     def _find_repeats(self, batch: Any) -> bool:
         """Whether a step that is run again repeats its loss and gradients."""
@@ -305,17 +311,33 @@ class Reference:
         )
 
 
-def find_narrowest(graph: Any) -> str:
-    """The floating-point dtype with the fewest digits in which a step computes."""
+def find_narrowest(graph: Any, own: Collection[str]) -> str:
+    """The floating-point dtype with the fewest digits in which a step computes.
+
+    A float32 beside float64 is often a hyperparameter of Keras, of which no digit is
+    lost: in a model of wider variables it counts if something is rounded to it.
+
+    Args:
+        graph: That of a step.
+        own: The dtypes of the model's variables.
+    """
     definition = graph.as_graph_def()
     nodes = [
         *definition.node,
         *(n for f in definition.library.function for n in f.node_def),
     ]
     seen = {attribute.type for node in nodes for attribute in node.attr.values()}
-    for dtype in (tf.bfloat16, tf.float16, tf.float32):
+    for dtype in (tf.bfloat16, tf.float16):
         if dtype.as_datatype_enum in seen:
             return str(dtype.name)
+    wide, narrow = (d.as_datatype_enum for d in (tf.float64, tf.float32))
+    rounds = any(
+        node.op == "Cast"
+        and (node.attr["SrcT"].type, node.attr["DstT"].type) == (wide, narrow)
+        for node in nodes
+    )
+    if rounds or (narrow in seen and (wide not in seen or "float32" in own)):
+        return "float32"
     return "float64"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, WHOLE, Recorded, Trace
 from distbench.worker.one_device.reference import Reference
-from distbench.worker.state.values import perturb
+from distbench.worker.state.values import count_digits, perturb
 from distbench.worker.stepping.program import count_batch, take_examples
 from distbench.worker.taps.collect import State
 
@@ -17,8 +17,6 @@ _TWINS = 4
 _TWINS_OF_CHANCE = 16
 """Twins of a step that draws random numbers: its noise is large, and few samples of it
 would give a limit beyond any error that matters."""
-_NARROW = frozenset({"bfloat16", "float16"})
-"""Dtypes in which a step computes, and variables seldom are."""
 
 
 class Twins:
@@ -61,8 +59,8 @@ class Twins:
         """
         reference = self._reference
         session = reference.session
-        own = {v.dtype for v in session.variables}
-        loses_more = reference.narrowest in _NARROW and own.isdisjoint(_NARROW)
+        kept = [count_digits(d) for d in reference.list_dtypes() if "float" in d]
+        loses_more = bool(kept) and count_digits(reference.narrowest) < min(kept)
         is_open = not session.program.shards_known and reference.repeats
         if tier != "bounded" or not (loses_more and is_open):
             return ()

@@ -15,7 +15,8 @@ _DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24}
 """Significand bits of the formats that are narrower than float64, hidden one too."""
 
 
-def _count_digits(dtype: str) -> int:
+def count_digits(dtype: str) -> int:
+    """Significand bits of a floating-point dtype."""
     return _DIGITS.get(dtype, 53)
 
 
@@ -47,7 +48,7 @@ def are_near(
     if wide[0].shape != wide[1].shape:
         return False
     kept = left.values if isinstance(left, SparseRows) else left
-    digits = _count_digits(dtype or kept.dtype.name)
+    digits = count_digits(dtype or kept.dtype.name)
     with np.errstate(invalid="ignore"):
         error = float(np.max(np.abs(wide[1] - wide[0]), initial=0.0))
     size = float(np.max(np.abs(wide[0]), initial=0.0))
@@ -92,7 +93,7 @@ def make_alike(value: Value, seen: Value | None) -> Value:
 def leaves_digits(value: Value, bits: int) -> bool:
     """Whether the last digits of every number of a value are zeros."""
     array = value.values if isinstance(value, SparseRows) else value
-    digits = _count_digits(array.dtype.name)
+    digits = count_digits(array.dtype.name)
     wide = np.asarray(array, np.float64)
     top = float(np.max(np.abs(wide), initial=0.0))
     if top == 0 or not math.isfinite(top):
@@ -112,9 +113,9 @@ def perturb(array: Any, rng: np.random.Generator, narrow: str | None) -> Any:
     name = array.dtype.name
     if array.dtype.kind != "f" and name != "bfloat16":
         return array
-    digits = _count_digits(name)
+    digits = count_digits(name)
     if narrow is not None:
-        digits = min(digits, _count_digits(narrow))
+        digits = min(digits, count_digits(narrow))
     signs = rng.choice([-0.5, 0.5], size=array.shape)
     moved = array.astype(np.float64) * (1 + signs * 2.0 ** (1 - digits))
     return moved.astype(array.dtype)
