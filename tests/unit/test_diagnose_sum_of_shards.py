@@ -47,6 +47,25 @@ def test_shards_that_weigh_other_than_their_examples_are_no_measure() -> None:
     assert (finding.code, finding.phase) == ("mean-of-means", "loss")
 
 
+@pytest.mark.parametrize(
+    ("times", "codes"),
+    [(1, []), (len(SHARDS), []), (2, ["loss-misreported"])],
+    ids=["added-up", "averaged", "neither"],
+)
+def test_of_losses_that_nobody_declared_a_sum_or_a_mean_is_right(
+    times: int, codes: list[str]
+) -> None:
+    """Averaged losses are N times what adds up, beside the same gradients."""
+    evidence = Simulator(by_statistics).make_evidence()
+    values = {
+        key: np.float32(value * times) if key.phase == "loss" else value
+        for key, value in evidence.observed.values.items()
+    }
+    observed = replace(evidence.observed, values=values)
+    judgement = judge(replace(evidence, observed=observed, loss_reduction=None))
+    assert [finding.code for finding in judgement.findings] == codes, judgement
+
+
 def clip(total: Batch) -> Batch:
     """A clip by the norm."""
     return total * np.float32(0.25 / max(np.linalg.norm(total), 0.25))

@@ -200,6 +200,34 @@ def test_a_largest_value_that_is_shown_as_on_one_device_passes() -> None:
     assert judge(evidence).status is Status.PASS
 
 
+def share_out(evidence: Evidence) -> Evidence:
+    """The same where every replica holds its part, 1/N, of the largest value of all."""
+    values = dict(evidence.observed.values)
+    n = F(evidence.observed.replicas)
+    for key in evidence.observed.values:
+        if key.variable == "worst" and key.step != INITIAL:
+            values[key] = np.asarray(evidence.reference.values[key.at(WHOLE)] / n)
+    return replace(evidence, observed=replace(evidence.observed, values=values))
+
+
+@pytest.mark.parametrize(
+    ("factor", "status"),
+    [(1.0, Status.PASS), (2.0, Status.FAIL)],
+    ids=["right", "twice"],
+)
+def test_a_largest_value_that_the_copies_make_up_is_compared(
+    factor: float, status: Status
+) -> None:
+    run = share_out(make_run(WORST, keep_largest))
+    shown = {"worst_error": lambda s: s["worst"]}
+    evidence = show(run, shown, factor=factor, state=("worst",))
+    judgement = judge(evidence)
+    assert judgement.status is status, judgement
+    assert len(list_results(evidence)) == 3
+    codes = [finding.code for finding in judgement.findings]
+    assert codes == ["metric-wrong"] * (status is Status.FAIL)
+
+
 def test_a_metric_that_starts_from_more_than_nothing_is_left_alone() -> None:
     evidence = show(make_run(METRIC, meter), {"loss": divide}, factor=3.0)
     values = dict(evidence.observed.values)
