@@ -1,10 +1,10 @@
-"""A mistake in what decides when a copy follows what trains."""
+"""Mistakes in how, and when, a copy follows what trains."""
 
 from __future__ import annotations
 
 from distbench.faults.fault import fault
-from distbench.samples.replicas import count_replicas
-from distbench.unusual.target import FollowsEverySecondStep
+from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.unusual.target import AveragesWhatItLeaves, FollowsEverySecondStep
 
 
 @fault("update-repeated", "variable", ("taken",), like="larq/larq#629")
@@ -13,3 +13,20 @@ class StepsOfAllReplicasCounted(FollowsEverySecondStep):
 
     def count_steps(self):
         return count_replicas()
+
+
+@fault("update-repeated", "variable", ("average",), like="larq/larq#629")
+class AverageFollowsForEachReplica(AveragesWhatItLeaves):
+    """The average goes its part of the way once for each replica, after the update."""
+
+    def move(self, copy, value):
+        for _ in range(count_replicas()):
+            super().move(copy, value)
+
+
+@fault("scale-error", "variable", ("average",), like="keras-team/keras#18972")
+class AverageOfSummedCopies(AveragesWhatItLeaves):
+    """The replicas' copies of the head, which are equal, are added up on the way."""
+
+    def read_head(self):
+        return all_reduce("sum", super().read_head())

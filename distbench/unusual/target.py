@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import tf
 from distbench.samples.program import Program
+from distbench.samples.replicas import update
 from distbench.samples.teacher import Taught
 from distbench.unusual.program import unusual
 
@@ -37,3 +38,26 @@ class FollowsEverySecondStep(Program):
 @unusual()
 class TaughtByItsAverage(Taught):
     """The step begins with a teacher that goes a part of the way to the head."""
+
+
+@unusual()
+class AveragesWhatItLeaves(Program):
+    """An average goes a part of the way to the head, once the head has its update."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        start = tf.identity(self.head)
+        self.average = tf.Variable(start, name="average", trainable=False)
+
+    def variables(self):
+        return [*self.trained(), self.average]
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        update(self.average, self.move, self.read_head())
+
+    def read_head(self):
+        return tf.identity(self.head)
+
+    def move(self, copy, value):
+        copy.assign(0.9 * copy + 0.1 * value)

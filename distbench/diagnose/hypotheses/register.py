@@ -14,6 +14,7 @@ from distbench.diagnose.hypotheses import (
     clipping,
     decay,
     denominator,
+    followed,
     generic,
     late,
     levels,
@@ -77,7 +78,8 @@ CAUSES: tuple[Explain, ...] = (
     update.explain_by_stillness,
     update.explain_by_statistics,
     update.explain_by_unseen_sum,
-    repeated.explain_by_repeated_average,
+    followed.explain_by_repeated_average,
+    followed.explain_by_summed_copies,
     repeated.explain_by_repeated_update,
     # Of a rule that is linear N updates are one of N times the sum.
     by_hand.explain_by_sum,

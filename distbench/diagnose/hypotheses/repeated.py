@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.led import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_base
@@ -208,64 +207,6 @@ def explain_by_slot_of_each(context: Context) -> Iterator[Hypothesis]:
                 detail=f"the slot is applied {n} times in one step, to {words}",
                 ratio=float(n),
             )
-
-
-def explain_by_repeated_average(context: Context) -> Iterator[Hypothesis]:
-    """A variable goes k times a part of the way to another one, as averages do.
-
-    One device tells the part: expected - before = (1 - β) (other - before). After k
-    times β^k of the way is left.
-    """
-    if context.phase != "variable":
-        return
-    ways: dict[str, tuple[str, float]] = {}
-    for path in dict.fromkeys(case.key.variable for case in context.cases):
-        if has_gradient(context.evidence, path):
-            continue
-        found = _find_followed(context, path)
-        if found is not None:
-            ways[path] = found
-    for count in sorted({*range(2, 9), context.replicas}) if ways else ():
-        predicted: dict[int, Array] = {}
-        for number, case in context.list_cases():
-            if case.key.variable in ways:
-                other, left = ways[case.key.variable]
-                end = _find_start(context, case, other)
-                predicted[number] = end + left**count * (find_base(case) - end)
-        yield Hypothesis(
-            code="update-repeated",
-            predicted=predicted,
-            detail=f"it goes {count} times in one step its part of the way to another "
-            "variable",
-            ratio=float(count),
-        )
-
-
-def _find_followed(context: Context, path: str) -> tuple[str, float] | None:
-    """The variable that another one follows, and the share of the way that is left."""
-    shape = context.infos[path].shape
-    for other, info in context.infos.items():
-        if info.role != "variable" or info.shape != shape or other == path:
-            continue
-        rows = [
-            Row(
-                number=number,
-                target=case.expected - find_base(case),
-                features=(_find_start(context, case, other) - find_base(case),),
-            )
-            for number, case in context.list_cases()
-            if case.key.variable == path
-        ]
-        weights = fit_weights(rows)
-        if weights is not None and 0 < weights[0] < 1 and leaves_nothing(rows, weights):
-            return other, 1 - float(weights[0])
-    return None
-
-
-def _find_start(context: Context, case: Pair, variable: str) -> Array:
-    """Another variable as it was before the step of a case."""
-    value = context.evidence.get_before(case.key.step, "variable", variable)
-    return find_base(case) if value is None else densify(value)
 
 
 def explain_by_repeated_update(context: Context) -> Iterator[Hypothesis]:

@@ -1,0 +1,158 @@
+"""Variables that follow others, as moving averages and slow weights do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from distbench.compare.led import has_gradient
+from distbench.compare.pair import Pair
+from distbench.compare.values import Array, densify
+from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.fit import Row, fit_weights, leaves_nothing
+
+_LEAST = 1e-3
+"""Of a share of an old value that is no larger nothing is known: it may be rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Way:
+    """A variable's way to another one.
+
+    Attributes:
+        find_end: Where the other one is.
+        left: Share of the way that one device leaves, 0 to 1.
+    """
+
+    find_end: Callable[[Pair], Array]
+    left: float
+
+
+def explain_by_repeated_average(context: Context) -> Iterator[Hypothesis]:
+    """A variable goes k times a part of the way to another one, as averages do.
+
+    One device tells the part: expected - before = (1 - β) (other - before). After k
+    times β^k of the way is left. The other one is as it was before the step, or as the
+    step left it.
+    """
+    if context.phase != "variable":
+        return
+    ways: dict[str, _Way] = {}
+    for path in dict.fromkeys(case.key.variable for case in context.cases):
+        if not has_gradient(context.evidence, path):
+            way = _find_way(context, path)
+            if way is not None:
+                ways[path] = way
+    for count in sorted({*range(2, 9), context.replicas}) if ways else ():
+        predicted: dict[int, Array] = {}
+        for number, case in context.list_cases():
+            if way := ways.get(case.key.variable):
+                end = way.find_end(case)
+                predicted[number] = end + way.left**count * (find_base(case) - end)
+        yield Hypothesis(
+            code="update-repeated",
+            predicted=predicted,
+            detail=f"it goes {count} times in one step its part of the way to another "
+            "variable",
+            ratio=float(count),
+        )
+
+
+def _find_way(context: Context, path: str) -> _Way | None:
+    """The way that explains all that one device does to a variable."""
+    shape = context.infos[path].shape
+    cases = [item for item in context.list_cases() if item[1].key.variable == path]
+    for other, info in context.infos.items():
+        if info.role != "variable" or info.shape != shape or other == path:
+            continue
+        for find_end in _list_ends(context, other):
+            rows = [
+                Row(
+                    number=number,
+                    target=case.expected - find_base(case),
+                    features=(find_end(case) - find_base(case),),
+                )
+                for number, case in cases
+            ]
+            share = fit_weights(rows)
+            if share is not None and 0 < share[0] < 1 and leaves_nothing(rows, share):
+                return _Way(find_end=find_end, left=1 - float(share[0]))
+    return None
+
+
+def _list_ends(context: Context, variable: str) -> Iterator[Callable[[Pair], Array]]:
+    """Where another variable is: before the step of a case, and after it."""
+    evidence = context.evidence
+
+    def find_before(case: Pair) -> Array:
+        value = evidence.get_before(case.key.step, "variable", variable)
+        return find_base(case) if value is None else densify(value)
+
+    def find_after(case: Pair) -> Array:
+        value = evidence.observed.get(replace(case.key, variable=variable))
+        return find_base(case) if value is None else densify(value)
+
+    yield find_before
+    yield find_after
+
+
+def explain_by_summed_copies(context: Context) -> Iterator[Hypothesis]:
+    """What a variable goes to is N times what it should be: a sum of equal copies.
+
+    One device leaves e = κ b + x, where b is the variable before the step and x what
+    it follows; the cluster leaves κ b + N x = N e - (N - 1) κ b. What is followed need
+    not be seen: κ alone is fitted. A trained variable that is set to what came out, as
+    Lookahead does, has it as well.
+    """
+    n = context.replicas
+    if context.phase != "variable" or n == 1:
+        return
+    predicted: dict[int, Array] = {}
+    for path in dict.fromkeys(case.key.variable for case in context.cases):
+        if has_gradient(context.evidence, path):
+            continue
+        cases = [item for item in context.list_cases() if item[1].key.variable == path]
+        rows = [
+            Row(
+                number=number,
+                target=case.observed - n * case.expected,
+                features=(-(n - 1) * find_base(case),),
+            )
+            for number, case in cases
+        ]
+        kept = fit_weights(rows)
+        if kept is None or not _LEAST < kept[0] < 1 - _LEAST:
+            continue
+        for number, case in cases:
+            due = n * case.expected - (n - 1) * float(kept[0]) * find_base(case)
+            predicted[number] = due
+    if not predicted:
+        return
+    for number, case in context.list_cases():
+        if number not in predicted:
+            source = _find_source(context, case, predicted)
+            if source is not None:
+                predicted[number] = predicted[source]
+    yield Hypothesis(
+        code="scale-error",
+        predicted=predicted,
+        detail=f"what it goes a part of the way to is {n} times as large: the "
+        "replicas' copies, which are equal, are added up",
+        ratio=float(n),
+    )
+
+
+def _find_source(context: Context, case: Pair, numbers: dict[int, Array]) -> int | None:
+    """The one of some cases whose value another variable was set to."""
+    for number in numbers:
+        other = context.cases[number]
+        if other.key != replace(case.key, variable=other.key.variable):
+            continue
+        # What is due is known from two runs of one device, which round otherwise.
+        if np.array_equal(other.observed, case.observed) and context.are_near(
+            case, other.expected, case.expected
+        ):
+            return number
+    return None

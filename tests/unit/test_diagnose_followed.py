@@ -1,0 +1,115 @@
+"""What is said of averages and slow weights that follow other variables wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from training_simulator import observe
+
+from distbench.compare.measure import BITWISE
+from distbench.compare.pair import GLOBAL, Pair
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypotheses.register import list_hypotheses
+from distbench.diagnose.rank import find_best
+from distbench.trace import WHOLE, Phase, TraceKey, VariableInfo
+
+N, KEPT = 2, 0.9
+BEFORE = np.array([1.0, -2.0, 4.0])
+HEAD_BEFORE, HEAD = np.array([2.0, 0.5, 3.0]), np.array([2.5, 0.25, 2.0])
+Move = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def go(value: np.ndarray, end: np.ndarray) -> np.ndarray:
+    return KEPT * value + (1 - KEPT) * end
+
+
+def go_twice(value: np.ndarray, end: np.ndarray) -> np.ndarray:
+    return go(go(value, end), end)
+
+
+def go_to_sum(value: np.ndarray, end: np.ndarray) -> np.ndarray:
+    return go(value, N * end)
+
+
+def go_for_each(value: np.ndarray, end: np.ndarray) -> np.ndarray:
+    return N * KEPT * value + (1 - KEPT) * end
+
+
+def make_context(move: Move, end: np.ndarray, *, copied: bool = False) -> Context:
+    """A wrong average of the head, which the head is set to if it is `copied`."""
+    evidence = observe()
+    values = dict(evidence.observed.values)
+    phase: Phase = "variable"
+    state = {"average": move(BEFORE, end), "head": HEAD}
+    if copied:
+        state["head"] = state["average"]
+    for name, value in state.items():
+        values[TraceKey(step=0, phase=phase, variable=name, replica=0)] = value
+    values[TraceKey(step=0, phase="local_gradient", variable="head", replica=0)] = HEAD
+    infos = [
+        VariableInfo(path=name, role=phase, shape=HEAD.shape, dtype="float64")
+        for name in ("average", "head")
+    ]
+    observed = replace(
+        evidence.observed,
+        values=values,
+        variables=(*evidence.observed.variables, *infos),
+    )
+    start = {
+        TraceKey(step=-1, phase=phase, variable="head"): HEAD_BEFORE,
+        TraceKey(step=-1, phase=phase, variable="average"): BEFORE,
+    }
+    # No example leads it: shards alone leave what the whole batch does.
+    for replica in (WHOLE, *range(N)):
+        key = TraceKey(step=0, phase=phase, variable="average", replica=replica)
+        start[key] = go(BEFORE, end)
+    reference = replace(
+        evidence.reference, values={**evidence.reference.values, **start}
+    )
+    cases = [
+        Pair(
+            key=TraceKey(step=0, phase=phase, variable=name, replica=0),
+            relation="reference",
+            against=GLOBAL,
+            observed=state[name],
+            expected=go(BEFORE, end),
+            margin=BITWISE,
+            dtype="float64",
+            base=BEFORE if name == "average" else HEAD_BEFORE,
+        )
+        for name in (("average", "head") if copied else ("average",))
+    ]
+    return Context(
+        evidence=replace(evidence, observed=observed, reference=reference),
+        phase=phase,
+        cases=tuple(cases),
+    )
+
+
+def name_cause(context: Context) -> tuple[str, float | None] | None:
+    best = find_best(context, list_hypotheses(context))
+    if best is None or not best.full:
+        return None
+    return best.hypothesis.code, best.hypothesis.ratio
+
+
+@pytest.mark.parametrize("end", [HEAD_BEFORE, HEAD], ids=["before", "after"])
+def test_an_average_that_goes_twice_to_what_it_follows_is_told(end: np.ndarray) -> None:
+    assert name_cause(make_context(go_twice, end)) == ("update-repeated", 2.0)
+
+
+@pytest.mark.parametrize("end", [HEAD_BEFORE, HEAD], ids=["before", "after"])
+def test_an_average_of_summed_copies_is_told(end: np.ndarray) -> None:
+    assert name_cause(make_context(go_to_sum, end)) == ("scale-error", 2.0)
+
+
+def test_a_variable_that_is_set_to_what_follows_it_wrongly_is_told_with_it() -> None:
+    context = make_context(go_to_sum, HEAD, copied=True)
+    assert name_cause(context) == ("scale-error", 2.0)
+
+
+def test_an_average_whose_old_value_is_added_up_is_no_sum_of_what_it_follows() -> None:
+    assert name_cause(make_context(go_for_each, HEAD)) != ("scale-error", 2.0)
