@@ -194,3 +194,19 @@ def test_how_a_slot_that_the_first_step_makes_started_is_told(start, codes) -> N
     assert [f.code for f in findings] == codes
     assert all((f.phase, f.step) == ("slot", 0) for f in findings)
     assert all(len(f.variables) == len(TRAINED) for f in findings)
+
+
+def test_a_slot_that_keeps_the_mean_of_one_step_is_not_said_to_be_repeated():
+    """N times an N-th of the gradient, of which the last time alone is kept."""
+
+    def keep_mean(new, old, gradients, run):
+        changed = dict(new)
+        for path in TRAINED:
+            kept = new[f"momentum/{path}"]
+            changed[f"momentum/{path}"] = kept / kept.dtype.type(2)
+        return changed
+
+    rule = Rule(name="momentum", beta=0.0)
+    (finding,) = judge(observe(Fault(update=keep_mean), rule=rule)).findings
+    assert finding.phase == "slot"
+    assert finding.code != "slot-repeated"

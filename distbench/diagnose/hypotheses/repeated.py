@@ -184,6 +184,9 @@ def explain_by_slot_of_each(context: Context) -> Iterator[Hypothesis]:
         return
     n = context.replicas
     kinds = [(cases, _fit_rule(context, cases)) for cases in group_by_kind(context)]
+    # What keeps nothing of its old value, as a gradient that is kept for the next step,
+    # shows no repetition.
+    kinds = [k for k in kinds if k[1] is not None and abs(k[1][0]) > _SAME]
     for words, shares in (
         ("an N-th of the gradient each time", lambda terms: n * [sum(terms) / n]),
         ("the replicas' own gradients one after the other", list),
