@@ -85,6 +85,12 @@ class Context:
         found = [trace.notes.get("draws") for trace in traces]
         return all(draws is not None and not draws for draws in found)
 
+    @property
+    def drawn_at(self) -> str:
+        """Where a step of one device draws random numbers first; empty if not known."""
+        draws = self.evidence.reference.notes.get("draws")
+        return min(draws, default="") if isinstance(draws, Mapping) else ""
+
     def select(self, cases: tuple[Pair, ...]) -> Context:
         """The same for some of the wrong values."""
         return replace(self, cases=cases)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
+from distbench.compare.bounds import find_roundoff
 from distbench.compare.comparison import Judged
 from distbench.compare.copies import are_recorded_alike
+from distbench.compare.values import densify, measure_size
 from distbench.diagnose.context import is_number
 from distbench.diagnose.links import Chain
 from distbench.diagnose.reporting import report_all
 from distbench.evidence import Evidence
-from distbench.trace import INITIAL, PHASES, Phase, Value, VariableInfo
+from distbench.trace import INITIAL, PHASES, Phase, SparseRows, Value, VariableInfo
 from distbench.verdict import Finding
 
 
@@ -72,6 +75,11 @@ def explain_apart(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
             "the replicas' sums of the gradients differ by a rounding, as where each "
             "adds up in an order of its own, so their state goes apart"
         )
+        if not all(_are_near(evidence, link) for link in trained):
+            words = (
+                "what the replicas make of the sum of the gradients differs, as where "
+                "each draws random numbers of its own, so their state goes apart"
+            )
         yield report_all(evidence, chain, "reduced_gradient", trained, code, words)
         return
     for code, links in (
@@ -87,12 +95,27 @@ def explain_apart(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
 
 def _has_sums_apart(evidence: Evidence, link: Judged) -> bool:
     """Whether the replicas updated what is apart with sums that were so before."""
+    return any(not are_recorded_alike(*pair) for pair in _list_sums(evidence, link))
+
+
+def _are_near(evidence: Evidence, link: Judged) -> bool:
+    """Whether these sums have half of their digits in common, which rounding leaves."""
+    for left, right in _list_sums(evidence, link):
+        dtype = str((left.values if isinstance(left, SparseRows) else left).dtype)
+        first, other = densify(left), densify(right)
+        if measure_size(first - other) > math.sqrt(find_roundoff(dtype)) * measure_size(
+            first
+        ):
+            return False
+    return True
+
+
+def _list_sums(evidence: Evidence, link: Judged) -> Iterator[tuple[Value, Value]]:
+    """The sum that a replica had for a variable that is apart, with the first one's."""
     c, observed = link.comparison, evidence.observed
     info = {v.path: v for v in observed.variables}.get(c.variable)
     owner = c.variable if info is None else info.owner
     found = observed.select(step=c.step, phase="reduced_gradient", variable=owner)
     first: dict[int, Value] = {}
-    return any(
-        not are_recorded_alike(first.setdefault(key.call, value), value)
-        for key, value in found
-    )
+    for key, value in found:
+        yield first.setdefault(key.call, value), value

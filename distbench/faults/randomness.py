@@ -6,7 +6,8 @@ from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.masked import mask_gradients
 from distbench.samples.program import TRAINED, ByHand, Program
-from distbench.samples.replicas import find_replica
+from distbench.samples.replicas import all_reduce, find_replica
+from distbench.unusual.reducing import ClippedByExample
 
 
 @fault("randomness-shared", "loss", ("",), like="tensorflow/tensorflow#58433")
@@ -68,3 +69,19 @@ class GradientMaskOfOwnSeedByHand(ByHand):
 
     def apply(self, gradients):
         super().apply(mask_gradients(gradients, 3 + find_replica()))
+
+
+@fault(
+    "replicas-diverged",
+    "reduced_gradient",
+    TRAINED,
+    like="tensorflow/tensorflow#58433",
+)
+class OwnNoiseBehindTheSum(ClippedByExample):
+    """Each replica adds noise to the sum, with a seed of its own."""
+
+    def reduce(self, gradients):
+        return [
+            total + 0.01 * tf.random.stateless_normal(total.shape, [3, find_replica()])
+            for total in all_reduce("sum", gradients)
+        ]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from gradient_values import scale
 from training_simulator import TRAINED, Fault, Rule, add_up, observe
 
+from distbench.compare.comparison import compare_evidence
 from distbench.diagnose.judge import judge
+from distbench.diagnose.links import judge_chain
+from distbench.diagnose.state import explain_apart
 
 
 def add_in_turn(locals_, step):
@@ -36,3 +40,25 @@ def test_an_order_that_all_share_passes():
         return [add_up(locals_[::-1])] * len(locals_)
 
     assert not judge(observe(Fault(reduce=add_backwards), replicas=3)).findings
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [(1 + 2.0**-22, "by a rounding"), (1.25, "random numbers of its own")],
+    ids=["rounding", "more"],
+)
+def test_sums_that_are_farther_apart_than_by_a_rounding_are_not_said_to_be(
+    factor, words
+):
+    """Where nothing but the copies can be compared, as where steps draw numbers."""
+
+    def reduce(locals_, step):
+        total = add_up(locals_)
+        last = {path: scale(value, factor) for path, value in total.items()}
+        return [total, last]
+
+    evidence = observe(Fault(reduce=reduce))
+    infos = {v.path: v for v in evidence.observed.variables}
+    chain = judge_chain(compare_evidence(evidence), infos, free=False)
+    [finding] = explain_apart(evidence, chain)
+    assert words in finding.explanation

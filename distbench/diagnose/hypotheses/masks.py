@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -104,8 +103,7 @@ def explain_by_own_draws(context: Context) -> Iterator[Hypothesis]:
     factor = _find_factor(context, known)
     if not factor:
         return
-    draws = cast(Mapping[str, str], context.evidence.reference.notes.get("draws", {}))
-    where = f", at {min(draws)}" if draws else ""
+    where = f", at {context.drawn_at}" if context.drawn_at else ""
     for code, summed, words in (
         ("replicas-diverged", True, "leaves out other elements of the sum"),
         (_CODE, False, "leaves out other elements of its gradient before the sum"),

@@ -8,12 +8,13 @@ import numpy as np
 
 from distbench.compare.pair import DIRECTION
 from distbench.compare.ratio import fit_common_ratio, fit_ratio
-from distbench.compare.values import Array, measure_size
+from distbench.compare.values import Array, measure_norm, measure_size
 from distbench.diagnose.addends import ADDED, list_sources
 from distbench.diagnose.context import (
     Context,
     Hypothesis,
     find_tolerance,
+    take_rows,
 )
 from distbench.diagnose.hypotheses.norms import (
     TENSOR,
@@ -142,6 +143,42 @@ def explain_by_own_change(context: Context) -> Iterator[Hypothesis]:
         code=CODE,
         predicted=predicted,
         detail="every replica does to its own gradient what one device does to the sum",
+    )
+
+
+def explain_by_own_noise(context: Context) -> Iterator[Hypothesis]:
+    """Each replica adds numbers of its own to the sum, so what they hold is not equal.
+
+    Whatever the numbers are: the step draws some, and what the replicas differ by has
+    nothing to do with their own gradients, at four standard errors. Before the sum
+    they would be in that of all.
+    """
+    if context.phase != "reduced_gradient" or not context.drawn_at:
+        return
+    related: list[float] = []
+    predicted: dict[int, Array] = {}
+    for number, case in context.list_cases():
+        held = context.evidence.observed.get_replicas(case.key)
+        seen = [take_rows(value, case) for value in held]
+        if all(context.matches(case, value) for value in seen):
+            return
+        predicted[number] = case.observed
+        terms = context.find_terms(case)
+        if len(terms) == len(seen):
+            own = terms[case.key.replica] - np.mean(terms, axis=0)
+            added = case.observed - np.mean(seen, axis=0)
+            size = measure_norm(own) * measure_norm(added)
+            related.append(float(np.sum(own * added)) / size if size else 0.0)
+        elif not any(context.are_near(case, value, case.expected) for value in seen):
+            return  # no replica shows that the sum itself is right
+    numbers = sum(value.size for value in predicted.values())
+    if numbers < _FEW or abs(sum(related)) * np.sqrt(numbers) > 4 * len(related):
+        return
+    yield Hypothesis(
+        code="replicas-diverged",
+        predicted=predicted,
+        detail="each replica adds other numbers to the sum, which have nothing to do "
+        f"with its gradient, as where it draws its own at {context.drawn_at}",
     )
 
 

@@ -119,6 +119,7 @@ CAUSES: tuple[Explain, ...] = (
     masks.explain_by_parts,
     masks.explain_by_mask,
     levels.explain_by_grid,
+    nonlinear.explain_by_own_noise,
     nonlinear.explain_by_noise,
     slots.explain_by_own_way,
     slots.explain_by_number,
