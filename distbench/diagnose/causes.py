@@ -13,7 +13,11 @@ from distbench.diagnose.context import Context, is_number
 from distbench.diagnose.drift import name_drift
 from distbench.diagnose.exchange import describe_exchange
 from distbench.diagnose.explain import Explained, explain_all
-from distbench.diagnose.hypotheses.register import list_hypotheses, list_last
+from distbench.diagnose.hypotheses.register import (
+    list_hypotheses,
+    list_last,
+    list_least,
+)
 from distbench.diagnose.own_shard import describe_alone
 from distbench.diagnose.rank import ALL, Ranked, find_best
 from distbench.diagnose.shown_sums import read_sums
@@ -37,12 +41,15 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     of_start = _explain_start(context)
     if of_start is not None:
         return (of_start,)
+    of_kept = _explain_kept(context)
+    if of_kept:
+        return of_kept
     causes = _explain_narrowly(context, best)
     if all(cause.confidence >= ALL for cause in causes):
         return causes
     last = find_best(context, list_last(context))
     if last is None or not last.full:
-        last = _find_shown(context)
+        last = _find_shown(context) or find_best(context, list_least(context))
     return (_adopt(context, last),) if last is not None and last.full else causes
 
 
@@ -115,7 +122,9 @@ def _explain_start(context: Context) -> Explained | None:
     first = min(case.key.step for case in context.cases)
     start = context.select(tuple(c for c in context.cases if c.key.step == first))
     keeps = any(
-        info.role == "slot" and not info.synchronised for info in context.infos.values()
+        (info.role == "slot" or info.path in context.evidence.kept)
+        and not info.synchronised
+        for info in context.infos.values()
     )
     if not keeps or len(start.cases) == len(context.cases):
         return None
@@ -125,6 +134,20 @@ def _explain_start(context: Context) -> Explained | None:
     told = _adopt(start, best)
     words = f"{told.detail}; what it keeps back is in its later steps"
     return replace(told, cases=context.cases, detail=words)
+
+
+def _explain_kept(context: Context) -> tuple[Explained, ...]:
+    """What leaves nothing of the state by which a program by hand takes its steps.
+
+    As of slots, what trains follows from it.
+    """
+    kept = tuple(c for c in context.cases if c.key.variable in context.evidence.kept)
+    if not 0 < len(kept) < len(context.cases):
+        return ()
+    part = context.select(kept)
+    causes = _explain_narrowly(part, _find_best(part))
+    is_told = all(c.confidence >= ALL and c.code != "unexplained" for c in causes)
+    return causes if is_told else ()
 
 
 def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explained, ...]:

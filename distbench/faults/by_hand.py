@@ -6,6 +6,7 @@ from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import TRAINED, AdamByHand, ByHand, MomentumByHand
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+from distbench.unusual.by_hand import FactoredByHand, SignsByHand
 
 _BUFFERS = tuple(f"moved{place}" for place in range(len(TRAINED)))
 _MOMENTS = tuple(f"moment{place}" for place in range(len(TRAINED)))
@@ -218,3 +219,24 @@ class OwnMomentsAveraged(ByHand):
         ):
             own.assign(0.75 * own + gradient)
             self.update(variable, all_reduce("mean", tf.identity(own)))
+
+
+@fault(
+    "slot-from-local-gradient",
+    "variable",
+    ("rows", "columns"),
+    like="keras-team/keras#20703",
+)
+class FactoredSquaresAddedUp(FactoredByHand):
+    """Rows and columns keep the replicas' own squares, added up."""
+
+    def square(self, own, total):
+        return all_reduce("sum", own**2)
+
+
+@fault("nonlinear-before-reduction", "variable", TRAINED, like="horovod/horovod#3786")
+class SignsOutvotedByHand(SignsByHand):
+    """The replicas vote on each element's sign."""
+
+    def choose(self, gradient):
+        return tf.sign(self.reduce(tf.sign(gradient)))

@@ -6,11 +6,13 @@ it. Whatever the rule is that takes a sum: one device was fed with several.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
+import numpy as np
+
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows
 from distbench.diagnose.hypotheses.overflow import find_overflowing
 from distbench.diagnose.names import name_replicas
 from distbench.trace import Phase, Trace
@@ -54,6 +56,49 @@ def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
             phase=phase,
             replicas=lost or None,
             ratio=None if factor == 1 or code == "lower-precision" else factor,
+        )
+
+
+def explain_by_own_steps(context: Context) -> Iterator[Hypothesis]:
+    """Each replica makes a step of its own gradient, and these steps are put together.
+
+    What the step would be, one device says. Signs are outvoted: where all steps are as
+    long, the sign of their sum is what most replicas want.
+    """
+    if context.phase != "variable":
+        return
+    alone = [
+        trace
+        for replica in range(context.replicas)
+        for trace in context.evidence.sums
+        if list(cast(Sequence[int], trace.notes["kept"])) == [replica]
+    ]
+    steps = {
+        number: [
+            take_rows(value, case) - find_base(case)
+            for trace in alone
+            if (value := trace.get(case.key.at(0))) is not None
+        ]
+        for number, case in context.list_cases()
+    }
+    ways: tuple[tuple[str, Callable[[list[Array]], Array]], ...] = (
+        ("are added up", lambda own: np.sum(own, axis=0)),
+        ("are averaged", lambda own: np.mean(own, axis=0)),
+        (
+            "are outvoted, element by element",
+            lambda own: np.sign(np.sum(np.sign(own), axis=0)) * np.max(np.abs(own)),
+        ),
+    )
+    for words, put_together in ways:
+        yield Hypothesis(
+            code="nonlinear-before-reduction",
+            predicted={
+                number: find_base(context.cases[number]) + put_together(own)
+                for number, own in steps.items()
+                if len(own) == context.replicas
+            },
+            detail="every replica makes of its own gradient the step that one device "
+            f"makes of the sum, and these steps {words}",
         )
 
 

@@ -138,6 +138,10 @@ LAST: tuple[Explain, ...] = (scaled.explain_by_numbers_of_each,)
 """Fits with numbers for each value apart, which any narrower cause has as well, and so
 has what a led statistic scales."""
 
+LEAST: tuple[Explain, ...] = (by_hand.explain_by_own_steps,)
+"""What is done to each replica's gradient, whatever it is: of a rule that shows the sum
+that it took, that sum tells more."""
+
 
 def list_hypotheses(context: Context) -> Iterator[Hypothesis]:
     """Ask every cause what the wrong values would be under it, in order."""
@@ -151,3 +155,9 @@ def list_last(context: Context) -> Iterator[Hypothesis]:
     if not context.led:
         for explain in LAST:
             yield from explain(context)
+
+
+def list_least(context: Context) -> Iterator[Hypothesis]:
+    """The same of what is asked where nothing else explains all of it."""
+    for explain in LEAST:
+        yield from explain(context)

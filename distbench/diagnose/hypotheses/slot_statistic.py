@@ -57,7 +57,7 @@ def explain_by_local_statistic(context: Context) -> Iterator[Hypothesis]:
     that of the sum. One device tells the slot's rule, β before + c s(Σ g); with s of
     the replicas' own gradients in it there is nothing left to fit.
     """
-    if context.phase != "slot" or context.replicas == 1:
+    if context.replicas == 1 or not _keep_gradients(context):
         return
     paths = tuple(dict.fromkeys(case.key.variable for case in context.cases))
     for statistic in (*_list_statistics(), *_list_products(context)):
@@ -73,16 +73,11 @@ def explain_by_local_statistic(context: Context) -> Iterator[Hypothesis]:
 def explain_by_unknown_statistic(context: Context) -> Iterator[Hypothesis]:
     """A slot keeps something of each replica's own gradients, whatever that is.
 
-    So may a variable of the model that follows from the gradients of others.
-
     One device is fed with them. Where it keeps something of the sum as well, nothing
     changes with what it is fed.
     """
     apart = context.evidence.apart
-    if context.replicas == 1 or apart is None:
-        return
-    wrong = {case.key.variable for case in context.cases}
-    if context.phase != "slot" and not wrong <= set(context.evidence.kept):
+    if context.replicas == 1 or apart is None or not _keep_gradients(context):
         return
     for who, combine in _list_weighted(context.replicas):
         predicted = {}
@@ -97,6 +92,15 @@ def explain_by_unknown_statistic(context: Context) -> Iterator[Hypothesis]:
             detail=f"it keeps what one device makes of {who}, not of the reduced "
             "gradient",
         )
+
+
+def _keep_gradients(context: Context) -> bool:
+    """Whether all that is wrong follows from gradients of others: slots, and the like.
+
+    Variables of the model may do so too, where a program updates by hand.
+    """
+    wrong = {case.key.variable for case in context.cases}
+    return context.phase == "slot" or wrong <= set(context.evidence.kept)
 
 
 def _feed_own(
@@ -245,8 +249,8 @@ def _fit_rule(context: Context, path: str, statistic: Statistic) -> SlotRule | N
     evidence = context.evidence
     taken, start, right = [], [], []
     for step in range(evidence.reference.steps):
-        before = evidence.get_before(step, "slot", path)
-        key = TraceKey(step=step, phase="slot", variable=path, replica=WHOLE)
+        before = evidence.get_before(step, context.phase, path)
+        key = TraceKey(step=step, phase=context.phase, variable=path, replica=WHOLE)
         after = evidence.reference.get(key)
         found = _take_gradients(context, path, step, WHOLE, statistic)
         if before is None or after is None or not found:

@@ -1,0 +1,56 @@
+"""Correct steps that a program makes by hand, with rules of other shapes."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import tf
+from distbench.samples.program import ByHand
+from distbench.samples.replicas import update
+from distbench.unusual.program import unusual
+
+
+@unusual()
+class FactoredByHand(ByHand):
+    """Mean squares of a kernel's rows and columns divide its step, as in Adafactor."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        rows, columns = self.second.shape
+        self.rows = tf.Variable(tf.ones(rows), trainable=False, name="rows")
+        self.columns = tf.Variable(tf.ones(columns), trainable=False, name="columns")
+
+    def variables(self):
+        return [*self.trained(), self.rows, self.columns]
+
+    def apply(self, gradients):
+        own = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        total = [self.reduce(gradient) for gradient in own]
+        squares = self.square(own[2], total[2])
+        update(self.rows, self.move, tf.reduce_mean(squares, axis=1))
+        update(self.columns, self.move, tf.reduce_mean(squares, axis=0))
+        rows, columns = tf.identity(self.rows), tf.identity(self.columns)
+        below = rows[:, tf.newaxis] * columns / tf.reduce_mean(rows)
+        total[2] /= tf.sqrt(below)
+        for variable, gradient in zip(self.trained(), total, strict=True):
+            self.update(variable, gradient)
+
+    def square(self, own, total):
+        """The squares that are kept: of the reduced gradient."""
+        del own
+        return total**2
+
+    def move(self, copy, taken):
+        """One copy's mean squares."""
+        copy.assign(0.9 * copy + 0.1 * taken)
+
+
+@unusual()
+class SignsByHand(ByHand):
+    """Every step goes by the sign of the sum."""
+
+    def apply(self, gradients):
+        for gradient, variable in zip(gradients, self.trained(), strict=True):
+            self.update(variable, self.choose(tf.convert_to_tensor(gradient)))
+
+    def choose(self, gradient):
+        """The sign of the reduced gradient."""
+        return tf.sign(self.reduce(gradient))

@@ -1,0 +1,153 @@
+"""What replicas do each for themselves: steps, state and noise behind the sum."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from training_simulator import observe
+
+from distbench.compare.measure import BITWISE
+from distbench.compare.pair import GLOBAL, Pair
+from distbench.diagnose.causes import explain_cases
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypotheses.by_hand import explain_by_own_steps
+from distbench.diagnose.hypotheses.nonlinear import explain_by_own_noise
+from distbench.diagnose.rank import find_best
+from distbench.evidence import Evidence
+from distbench.trace import Phase, Trace, TraceKey, VariableInfo
+
+N, RATE = 2, 0.125
+RNG = np.random.default_rng(5)
+BASE = RNG.normal(size=40)
+OWN = [RNG.normal(size=40) for _ in range(N)]
+TOTAL = OWN[0] + OWN[1]
+
+
+def make_key(variable: str, replica: int, phase: Phase = "variable") -> TraceKey:
+    return TraceKey(step=0, phase=phase, variable=variable, replica=replica)
+
+
+def make_cases(
+    variable: str,
+    observed: list[np.ndarray],
+    expected: np.ndarray,
+    phase: Phase = "variable",
+) -> tuple[Pair, ...]:
+    return tuple(
+        Pair(
+            key=make_key(variable, replica, phase),
+            relation="reference",
+            against=GLOBAL,
+            observed=value,
+            expected=expected,
+            margin=BITWISE,
+            dtype="float64",
+            base=BASE if phase == "variable" else 0.0,
+        )
+        for replica, value in enumerate(observed)
+    )
+
+
+def feed(evidence: Evidence, value: np.ndarray, replica: int) -> Trace:
+    """One device with the gradient of a replica alone."""
+    return replace(
+        evidence.observed,
+        values={make_key("w", 0): value},
+        notes={"kept": (replica,), "factor": 1.0, "narrow": ""},
+    )
+
+
+@pytest.mark.parametrize("way", ["added up", "averaged", "outvoted"])
+def test_steps_of_own_signs_are_told_with_how_they_are_put_together(way: str) -> None:
+    evidence = observe()
+    steps = [-RATE * np.sign(own) for own in OWN]
+    made = {"added up": sum(steps), "averaged": sum(steps) / N}
+    if way == "outvoted":
+        steps.append(-RATE * np.sign(OWN[0] + 2 * OWN[1]))
+    made["outvoted"] = RATE * np.sign(sum(np.sign(step) for step in steps))
+    replicas = len(steps)
+    evidence = replace(
+        evidence,
+        observed=replace(evidence.observed, replicas=replicas),
+        sums=tuple(feed(evidence, BASE + s, r) for r, s in enumerate(steps)),
+    )
+    due = BASE - RATE * np.sign(TOTAL)
+    context = Context(
+        evidence=evidence,
+        phase="variable",
+        cases=make_cases("w", [BASE + made[way]], due),
+    )
+    best = find_best(context, explain_by_own_steps(context))
+    assert best is not None
+    assert best.full
+    assert best.hypothesis.code == "nonlinear-before-reduction"
+    assert way in best.hypothesis.detail
+
+
+def make_kept(rows: list[np.ndarray]) -> Context:
+    """A wrong kernel whose step is divided by rows, which hold what is given."""
+    evidence = observe()
+    apart = {make_key("rows", r): own**2 for r, own in enumerate(OWN)}
+    infos = tuple(
+        VariableInfo(path=path, role="variable", shape=(40,), dtype="float64")
+        for path in ("w", "rows")
+    )
+    evidence = replace(
+        evidence,
+        observed=replace(evidence.observed, variables=infos),
+        reference=replace(evidence.reference, variables=infos),
+        apart=replace(evidence.observed, values=apart),
+        kept=("rows",),
+    )
+    steps = [BASE - RATE * TOTAL / np.sqrt(row) for row in rows]
+    cases = (
+        *make_cases("rows", rows, TOTAL**2),
+        *make_cases("w", steps, BASE - RATE * np.sign(TOTAL)),
+    )
+    return Context(evidence=evidence, phase="variable", cases=cases)
+
+
+def test_a_kernel_follows_from_state_that_keeps_own_gradients() -> None:
+    [cause] = explain_cases(make_kept([own**2 for own in OWN]))
+    assert cause.code == "slot-from-local-gradient"
+    assert {case.key.variable for case in cause.cases} == {"rows"}
+
+
+def test_state_that_nothing_explains_takes_no_kernel_along() -> None:
+    causes = explain_cases(make_kept([np.exp(own) for own in OWN]))
+    assert {case.key.variable for c in causes for case in c.cases} == {"rows", "w"}
+
+
+def add_up(added: list[np.ndarray]) -> Context:
+    """Sums to which each replica adds something, in a step that draws numbers."""
+    evidence = observe()
+    seen = [TOTAL + more for more in added]
+    values = {make_key("w", r, "reduced_gradient"): v for r, v in enumerate(seen)}
+    values |= {make_key("w", r, "local_gradient"): v for r, v in enumerate(OWN)}
+    evidence = replace(
+        evidence,
+        observed=replace(evidence.observed, values=values),
+        reference=replace(evidence.reference, notes={"draws": {"a.py:7": "subject"}}),
+    )
+    cases = make_cases("w", seen, TOTAL, "reduced_gradient")
+    return Context(evidence=evidence, phase="reduced_gradient", cases=cases)
+
+
+def test_noise_of_each_replica_behind_the_sum_is_told_with_its_line() -> None:
+    context = add_up([0.1 * RNG.normal(size=40) for _ in range(N)])
+    [cause] = explain_by_own_noise(context)
+    assert cause.code == "replicas-diverged"
+    assert "a.py:7" in cause.detail
+
+
+@pytest.mark.parametrize(
+    "added",
+    [[0.1 * RNG.normal(size=40)] * N, [0.5 * own for own in OWN]],
+    ids=["equal", "own-gradient"],
+)
+def test_what_is_equal_or_of_the_own_gradient_is_no_own_noise(
+    added: list[np.ndarray],
+) -> None:
+    assert not list(explain_by_own_noise(add_up(added)))
