@@ -216,9 +216,7 @@ def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
         or describe_exchange(context)
         or describe_untouched(context)
     )
-    words = told or "no known cause explains what is wrong"
-    if not told or (best is not None and best.accepted):
-        words += nearest
+    words = told or f"no known cause explains what is wrong{nearest}"
     return explain_all(context, "unexplained", words, confidence=0.0)
 
 

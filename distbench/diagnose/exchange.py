@@ -59,7 +59,8 @@ def describe_exchange(context: Context) -> str:
         "have to give what one device gives for the global batch, and they do not: "
         "look at what is exchanged before the gradient (means of uneven or squared "
         "values), how it is used (positions that count from the own first example), "
-        "and what is taken of the own examples alone beside it (their statistics)"
+        "and what is taken of the own examples alone beside it (their statistics, or a "
+        "count)"
     )
 
 

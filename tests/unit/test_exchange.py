@@ -189,8 +189,7 @@ def test_what_nearly_has_a_factor_has_another_cause() -> None:
     ).make_evidence()
     (found,) = judge(note(evidence, "features")).findings
     assert (found.code, found.phase) == ("unexplained", "loss")
-    assert "made of what the others computed" in found.explanation
-    assert "nearest is loss-not-scaled, which explains 9" in found.explanation
+    assert found.explanation.count("made of what the others computed") == 1
 
 
 def test_right_losses_with_wrong_gradients_tell_what_the_tape_lost() -> None:
