@@ -1,14 +1,19 @@
-"""Sums of gradients that one device leaves out of its update."""
+"""Gradients that one device leaves out of its update, or divides by what it counts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from gradient_values import to_array
-from training_simulator import Fault, Gradients, observe
+from planted_case import check_passed
+from training_simulator import TABLE, Fault, Gradients, observe
+from wrong_steps import divide_rows, divide_rows_each, on, reduce_some
 
 from distbench.diagnose.judge import judge
+from distbench.trace import SparseRows
 
 
 def clear(gradients: Gradients) -> Gradients:
@@ -34,3 +39,30 @@ def test_slices_that_one_device_does_not_hand_on_are_no_addends() -> None:
     findings = judge(replace(evidence, apart=apart)).findings
     assert findings[0].phase == "reduced_gradient"
     assert not any(finding.code.startswith("sparse") for finding in findings)
+
+
+@pytest.mark.parametrize("divide", [divide_rows, divide_rows_each])
+def test_rows_may_be_divided_by_the_number_of_all_slices(divide: Callable) -> None:
+    alone = on([TABLE], lambda value: divide_rows([value]))
+    evidence = observe(
+        Fault(reduce=reduce_some([TABLE], divide)), alone=alone, sparse=True, replicas=3
+    )
+    own = dict(evidence.observed.select(phase="local_gradient"))
+    rows = {k: v for k, v in own.items() if isinstance(v, SparseRows)}
+    counts = {
+        step: sum(v.count_rows() for k, v in rows.items() if k.step == step)
+        for step in range(evidence.observed.steps)
+    }
+    handed = {
+        replace(key, phase="reduced_gradient"): to_array(value)
+        / (np.maximum(1, counts[key.step])[:, None] if key in rows else 1)
+        for key, value in own.items()
+    }
+    apart = replace(evidence.observed, values=handed)
+    judgement = judge(replace(evidence, apart=apart))
+    if divide is divide_rows:
+        check_passed(judgement)
+        return
+    (found,) = judgement.findings
+    assert (found.code, found.phase) == ("sparse-averaged", "reduced_gradient")
+    assert "by that of all examples" in found.explanation

@@ -214,6 +214,10 @@ def divide_rows(values):
     return replace(rows, values=(rows.values / counts[:, None]).astype(np.float32))
 
 
+def divide_rows_each(values):
+    return add_values([divide_rows([value]) for value in values])
+
+
 def divide_by_replicas(values):
     rows = add_values(values)
     counts = sum((v.count_rows() > 0).astype(int) for v in values)[rows.indices]

@@ -59,6 +59,7 @@ CAUSES: tuple[Explain, ...] = (
     # Where one replica has all rows, "its rows count" is "the others are dropped": of a
     # sparse variable alone the former is likelier.
     sparse.explain_by_rows,
+    sparse.explain_by_own_count,
     reduction.explain_by_subset,
     sparse.explain_by_shifted_replica,
     reduction.explain_by_pairing,

@@ -51,6 +51,35 @@ def explain_by_rows(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(code=code, predicted=predicted, detail=words)
 
 
+def explain_by_own_count(context: Context) -> Iterator[Hypothesis]:
+    """Each replica divides a row by how often it has that row itself.
+
+    Of the slices' sums g_r and numbers c_r of a row, Σ g_r / Σ c_r is due where one
+    device divides by the number as well, and Σ g_r / c_r came.
+    """
+    if context.phase != "reduced_gradient" or context.replicas == 1:
+        return
+    predicted = {}
+    for number, case in context.list_cases():
+        key = replace(case.key, phase="local_gradient")
+        found = context.evidence.observed.get_replicas(key)
+        slices = [value for value in found if isinstance(value, SparseRows)]
+        if len(slices) != context.replicas:
+            continue
+        dense = [s.to_dense() for s in slices]
+        counts = [_column(s.count_rows(), s.shape) for s in slices]
+        due = np.sum(dense, axis=0) / np.maximum(1, np.sum(counts, axis=0))
+        parts = [d / np.maximum(1, c) for d, c in zip(dense, counts, strict=True)]
+        excess = take_rows(np.asarray(np.sum(parts, axis=0) - due), case)
+        predicted[number] = case.expected + excess
+    yield Hypothesis(
+        code="sparse-averaged",
+        predicted=predicted,
+        detail="every replica divides a row by the number of its own slices for it, "
+        "where one device divides by that of all examples, which all_reduce gives",
+    )
+
+
 def explain_by_shifted_replica(context: Context) -> Iterator[Hypothesis]:
     """All rows of one replica lie one too far, the others' where they belong."""
     if context.phase != "reduced_gradient" or context.replicas == 1:
