@@ -18,7 +18,10 @@ from distbench.target import load_target, target_from_json
 from distbench.trace.shelf import Shelf
 from distbench.worker.process.ahead import take_a_step
 from distbench.worker.process.collectives import give_up, watch_collectives
-from distbench.worker.process.environment import describe_environment, name_keras
+from distbench.worker.process.environment import (
+    describe_environment,
+    find_keras_setting,
+)
 from distbench.worker.process.strategies import (
     configure_runtime,
     draw_apart,
@@ -85,16 +88,16 @@ class Task:
 
     def describe(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Say what kind of subject a target is, and which Keras it wants."""
-        before = name_keras()
+        before = find_keras_setting()
         try:
             subject = _load_subject(payload)
             kind = recognise_subject(subject)
         except Exception:
             # A module that finds half of one Keras and half of the other may raise.
-            if name_keras() == before:
+            if find_keras_setting() == before:
                 raise
-        if name_keras() != before:
-            return {"keras": name_keras()}
+        if find_keras_setting() != before:
+            return {"keras": find_keras_setting()}
         # Only what a callable returns tells whether it makes a model; it was called.
         return {"kind": kind, "is_fresh": find_data(subject) is None}
 

@@ -39,7 +39,7 @@ _VERSIONS = {
 """Looked up where this is imported: by the fork server, once for all of its tasks."""
 
 
-def name_keras() -> str:
+def find_keras_setting() -> str:
     """Which Keras `tf.keras` is by the environment now: `legacy` or `3`.
 
     TensorFlow reads the same variable as it is imported, for where the packages below
