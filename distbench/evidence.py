@@ -73,6 +73,9 @@ class Evidence:
             XLA joins, and so which results it does not round, depends on all that it
             compiles together, which differs between a cluster and one device. None
             where XLA is off, or where the state is what follows bit for bit.
+        resumed: Loss and local gradients of the reference's shards in steps that update
+            several times, where each update takes what the cluster reduced: a later
+            gradient follows from the updates before it. None of other steps.
         twins: The reference again, mathematically equal (examples permuted, split in
             another way, variables perturbed by one rounding): what they differ by is
             noise. Only `WHOLE` values.
@@ -135,6 +138,7 @@ class Evidence:
     sums: tuple[Trace, ...] = ()
     kept: tuple[str, ...] = ()
     op_by_op: Trace | None = None
+    resumed: Trace | None = None
     twins: tuple[Trace, ...] = ()
     reruns: tuple[Trace, ...] = ()
     earlier: tuple[Trace, ...] = ()
@@ -164,6 +168,7 @@ class Evidence:
             turns=None if self.turns is None else change(self.turns),
             apart=None if self.apart is None else change(self.apart),
             sums=tuple(map(change, self.sums)),
+            resumed=None if self.resumed is None else change(self.resumed),
             twins=tuple(map(change, self.twins)),
             reruns=tuple(map(change, self.reruns)),
         )

@@ -36,7 +36,8 @@ class Nature:
     """How the values of shards, each computed alone, relate to the whole batch's.
 
     Attributes:
-        grouped: Whether the result depends on which examples are in a shard together.
+        grouped: Whether the result depends on which examples are in a shard together,
+            or on how many: then it draws as many random numbers.
         kind: What the program takes of the examples that it gets: a `sum`, which it may
             divide by a constant, their `mean`, or `terms` of both kinds. None where
             that is unknown, as of a mean over something else than examples.
@@ -95,9 +96,14 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         pulls=pulls or {},
     )
     if not grouped and kind is not None:
-        # A mean over words or by weights: shards count what no number of examples says.
         counted = _add(shards, list(nature.weigh(sizes)))
         if not _agree(whole, counted, margins, len(shards)):
+            if "once" in evidence.probes:
+                # The global batch draws other numbers than its shards, however these
+                # are made up.
+                return replace(nature, grouped=True)
+            # A mean over words or by weights: shards count what no number of examples
+            # says.
             return replace(nature, kind=None)
     return nature
 

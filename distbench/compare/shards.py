@@ -52,6 +52,9 @@ def weigh_shards(
     alone = Values(reference.values).keep(
         lambda key: key.phase in COMPUTED and key.replica != WHOLE
     )
+    if evidence.resumed is not None:
+        # After an update that the shards lead, and not the global batch.
+        alone.update(evidence.resumed.values)
     for key, value in alone.items():
         sizes = reference.get_shards(key.step)
         counted = shares[key.step] if shares else nature.weigh(sizes)

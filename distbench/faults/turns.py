@@ -5,7 +5,12 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import TRAINED
-from distbench.unusual.turns import TwoLossesUnderStatistics, TwoTurnsOfTheFirst
+from distbench.samples.replicas import count_replicas
+from distbench.unusual.turns import (
+    InTurnUnderStatistics,
+    TwoLossesUnderStatistics,
+    TwoTurnsOfTheFirst,
+)
 
 
 @fault(
@@ -37,3 +42,24 @@ class OwnMeanOfSecondLossUnderStatistics(TwoLossesUnderStatistics):
     def reduce_again(self, losses, batch):
         del batch
         return tf.reduce_mean(losses)
+
+
+@fault(
+    "loss-not-scaled",
+    "local_gradient",
+    TRAINED[-1:],
+    like="keras-team/keras#19891",
+    clusters=WIDE,
+)
+class SecondTurnNotScaledUnderStatistics(InTurnUnderStatistics):
+    """Of two networks in turn under batch statistics the second counts N times."""
+
+    def take_turn(self, variables, optimizer, batch, reduce):
+        if optimizer is self.optimizer()[0]:
+            return super().take_turn(variables, optimizer, batch, reduce)
+        with tf.GradientTape() as tape:
+            loss = reduce(self.compute_losses(batch), batch)
+            trains = loss * count_replicas()
+        gradients = tape.gradient(trains, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss

@@ -56,6 +56,7 @@ def read_evidence(
         sums=read_all("sums"),
         kept=tuple(replied["kept"]),
         op_by_op=next(iter(read_all("op_by_op")), None),
+        resumed=next(iter(read_all("resumed")), None),
         twins=tuple(
             read_trace(reference, f"twin-{tier}-{number}")
             for number in range(answer["twins"][tier])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distbench.samples.lazy import tf
+from distbench.samples.lazy import legacy, tf
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.grouping import BatchStatistics, BatchStatisticsUnderMean
 from distbench.unusual.program import unusual
@@ -27,6 +27,14 @@ class FlattenedByTheSecondTurn(InTurn):
         # What the optimizer sums once more is a share for each replica.
         count = count_replicas()
         return [tf.atan(50.0 * g) / count for g in all_reduce("sum", gradients)]
+
+
+@unusual()
+class InTurnUnderStatistics(InTurn, BatchStatistics):
+    """Two networks in turn under batch statistics, by rules that hide a scale."""
+
+    def make_optimizer(self):
+        return [legacy.Adam(0.001), legacy.Adam(0.001)]
 
 
 @unusual()

@@ -54,6 +54,18 @@ def test_of_several_losses_in_a_step_none_is_taken_for_the_replicas(name: str) -
     assert "loss" not in verdict.runs[0].references
 
 
+def test_a_later_update_of_a_step_goes_on_from_where_noise_led_the_first() -> None:
+    """The global batch draws other noise, and its first update leads elsewhere."""
+    gan = MODELS.with_name("keras_gan.py")
+    right = distbench.check(f"{gan}:make_gan", "mirrored:2")
+    assert right.status is Status.PASS, describe_verdict(right)
+    assert "local_gradient" in right.runs[0].references
+    wrong = distbench.check(f"{gan}:make_scaled_again", "mirrored:2")
+    (finding,) = wrong.runs[0].findings
+    assert (finding.code, finding.phase) == ("loss-scaled-twice", "local_gradient")
+    assert len(finding.variables) == 8
+
+
 @pytest.mark.parametrize(
     ("name", "cluster", "code", "phase", "variable", "origin"),
     [

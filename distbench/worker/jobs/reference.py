@@ -143,6 +143,9 @@ class ReferenceJobs:
         folder = Path(payload["folder"])
         observed = read_observed(payload, tier)
         recorded = read_reference(payload, tier)
+        resumed = None
+        if reference.updates_often and feeder.takes(tier):
+            resumed = feeder.resume_shards(tier, observed)
         followed = follow(feeder, tier, observed)
         for phase, trace in followed.fed.items():
             write_trace(trace, folder, f"replay-{tier}-{phase}")
@@ -175,6 +178,7 @@ class ReferenceJobs:
             ],
             "sums": summed.tried,
             "op_by_op": [followed.op_by_op],
+            "resumed": [resumed],
             "reruns": reruns,
             "earlier": rerun_earlier(reference, tier, observed, recorded),
         }

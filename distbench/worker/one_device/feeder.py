@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.evidence import Tier
-from distbench.trace import Phase, Trace
+from distbench.trace import COMPUTED, Phase, Trace
 from distbench.worker.one_device.fed import FedStep
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import make_alike
 from distbench.worker.stepping.steps import Step
+from distbench.worker.taps.board import Fed
 from distbench.worker.taps.collect import State
 
 
@@ -100,6 +101,35 @@ class Feeder:
             for number, values in enumerate(found, 1)
         ]
 
+    def resume_shards(self, tier: Tier, observed: Trace) -> Trace | None:
+        """Losses and local gradients of shards that go on from the cluster's updates.
+
+        Of a step that updates several times, with what was reduced on the cluster. None
+        where the program takes no batch of another size.
+        """
+        reference, session = self.reference, self.reference.session
+        board = session.board
+        values = session.make_values()
+        phase: Phase = "reduced_gradient"
+        board.feeding = phase
+        try:
+            for step in range(len(reference.starts[tier])):
+                shards = reference.sizes.cut(step, reference.draw(step))
+                for replica, shard in enumerate(shards):
+                    board.fed = _find_fed(observed, step, phase, replica)
+                    if not board.fed:
+                        continue
+                    fed_step = self._fed.find(phase)
+                    reference.restore_shard(tier, step, replica)
+                    session.begin_step(step)
+                    self._run_fed(fed_step, shard)
+                    session.collect_taps(step, values, replica=replica, phases=COMPUTED)
+        except SubjectError:
+            return None
+        finally:
+            board.feeding, board.fed = None, {}
+        return reference.make_trace("resumed", tier, values)
+
     def take_turns(self, tier: Tier, observed: Trace) -> Trace | None:
         """Apply the update once for each replica in a step, with its own gradient."""
         session = self.reference.session
@@ -112,12 +142,7 @@ class Feeder:
                 batch = self.reference.draw(step)
                 session.restore_state(before)
                 for replica in range(observed.replicas):
-                    board.fed = {
-                        (key.call, phase, key.variable): value
-                        for key, value in observed.select(
-                            step=step, phase=phase, replica=replica
-                        )
-                    }
+                    board.fed = _find_fed(observed, step, phase, replica)
                     if not board.fed:
                         break
                     self._run_fed(self._fed.find(phase), batch)
@@ -152,6 +177,12 @@ class Feeder:
             step.trace([batch])
             session.board.set_feeds()
             step.run([batch])
+
+
+def _find_fed(observed: Trace, step: int, phase: Phase, replica: int) -> Fed:
+    """What a replica had at a phase of a step, by the place where it is fed."""
+    found = observed.select(step=step, phase=phase, replica=replica)
+    return {(key.call, phase, key.variable): value for key, value in found}
 
 
 def _went_on_by_one(

@@ -192,8 +192,9 @@ class KerasModelProgram(Program):
         return find_held(list(self._model.metrics), is_metric)
 
     def optimizers(self) -> Sequence[Any]:
-        """The compiled one, and others that the model holds as attributes."""
-        held = [v for v in vars(self._model).values() if name_family(v) is not None]
+        """The compiled one, and others that the model holds, in a list maybe."""
+        held = [v for value in vars(self._model).values() for v in _list_items(value)]
+        held = [v for v in held if name_family(v) is not None]
         found = [self._model.optimizer, *held]
         return list({id(optimizer): optimizer for optimizer in found}.values())
 
@@ -260,6 +261,13 @@ class KerasModelProgram(Program):
             compiled=self.is_compiled,
             at_once=int(getattr(model, "steps_per_execution", None) or 1),
         )
+
+
+def _list_items(value: Any) -> list[Any]:
+    """What a list or a mapping holds; anything else is itself."""
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def check_model(model: Any, name: str) -> None:
