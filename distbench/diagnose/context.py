@@ -186,7 +186,6 @@ class Context:
 
         None where one device hands on something else than its own.
         """
-        key = replace(case.key, phase="local_gradient")
         handed = self.find_changed(case)
         if handed and any(
             np.any(np.abs(own - seen) > find_rounding(case, handed))
@@ -195,6 +194,11 @@ class Context:
             )
         ):
             return ()
+        return self.find_own_slices(case)
+
+    def find_own_slices(self, case: Pair) -> tuple[SparseRows, ...]:
+        """The same whatever one device makes of its own."""
+        key = replace(case.key, phase="local_gradient")
         for trace in (self.evidence.observed, self.evidence.reference):
             found = trace.get_replicas(key)
             values = tuple(value for value in found if isinstance(value, SparseRows))

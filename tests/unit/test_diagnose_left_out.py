@@ -10,7 +10,14 @@ import pytest
 from gradient_values import to_array
 from planted_case import check_passed
 from training_simulator import TABLE, Fault, Gradients, observe
-from wrong_steps import divide_rows, divide_rows_each, on, reduce_some
+from wrong_steps import (
+    divide_rows,
+    divide_rows_each,
+    on,
+    overwrite,
+    overwrite_each,
+    reduce_some,
+)
 
 from distbench.diagnose.judge import judge
 from distbench.trace import SparseRows
@@ -39,6 +46,29 @@ def test_slices_that_one_device_does_not_hand_on_are_no_addends() -> None:
     findings = judge(replace(evidence, apart=apart)).findings
     assert findings[0].phase == "reduced_gradient"
     assert not any(finding.code.startswith("sparse") for finding in findings)
+
+
+def test_slices_of_which_one_device_keeps_one_for_a_row_are_told_apart() -> None:
+    """It makes the same mistake, and does not come to the same by it."""
+
+    evidence = observe(
+        Fault(reduce=reduce_some([TABLE], overwrite_each)),
+        alone=on([TABLE], lambda value: overwrite([value])),
+        sparse=True,
+        replicas=3,
+    )
+    handed = {
+        replace(key, phase="reduced_gradient"): to_array(
+            overwrite([value]) if key.variable == TABLE else value
+        )
+        for key, value in evidence.observed.select(phase="local_gradient")
+    }
+    apart = replace(evidence.observed, values=handed)
+    # Another order of examples leaves other slices, and is no measure of rounding.
+    twins = (evidence.reference,) * 2
+    first = judge(replace(evidence, apart=apart, twins=twins)).findings[0]
+    told = (first.code, first.phase, first.variable)
+    assert told == ("sparse-duplicates", "reduced_gradient", TABLE), first.explanation
 
 
 @pytest.mark.parametrize("divide", [divide_rows, divide_rows_each])

@@ -14,6 +14,7 @@ from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import (
     Context,
     Hypothesis,
+    find_rounding,
     find_tolerance,
     take_rows,
 )
@@ -45,7 +46,7 @@ def explain_by_rows(context: Context) -> Iterator[Hypothesis]:
             for code, words, dense in combined:
                 found.setdefault((code, words), {})[number] = take_rows(dense, case)
             for words, parts in picked:
-                one = _pick_slices(parts, case)
+                one = _pick_slices(parts, case, case.observed)
                 found.setdefault(("sparse-duplicates", words), {})[number] = one
     for (code, words), predicted in found.items():
         yield Hypothesis(code=code, predicted=predicted, detail=words)
@@ -113,7 +114,21 @@ def _find_slices(context: Context, case: Pair) -> tuple[SparseRows, ...]:
         )
         if isinstance(value, SparseRows):
             return (value,)
-    return context.find_slices(case)
+    return context.find_slices(case) or _find_picked(context, case)
+
+
+def _find_picked(context: Context, case: Pair) -> tuple[SparseRows, ...]:
+    """The replicas' own slices where one device keeps but one of them for a row."""
+    slices = context.find_own_slices(case)
+    handed = context.find_changed(case)
+    if not handed or len(handed) != len(slices):
+        return ()
+    allowed = find_rounding(case, handed)
+    picks = all(
+        np.all(np.abs(_pick_slices((own,), case, seen) - seen) <= allowed)
+        for own, seen in zip(slices, handed, strict=True)
+    )
+    return slices if picks else ()
 
 
 def _find_due(context: Context, case: Pair) -> tuple[SparseRows, ...]:
@@ -210,16 +225,16 @@ def _pick_replicas(slices: Sequence[SparseRows]) -> Iterator[Combined]:
         )
 
 
-def _pick_slices(slices: Sequence[SparseRows], case: Pair) -> Array:
-    """For each row that slice which is nearest to what was observed."""
+def _pick_slices(slices: Sequence[SparseRows], case: Pair, seen: Array) -> Array:
+    """For each row of a case that slice which is nearest to what was seen of it."""
     indices = np.concatenate([s.indices for s in slices])
     values = np.concatenate([np.asarray(s.values, np.float64) for s in slices])
-    rows = np.arange(len(case.observed)) if case.rows is None else case.rows
-    picked = np.zeros_like(case.observed)
+    rows = np.arange(len(seen)) if case.rows is None else case.rows
+    picked = np.zeros_like(seen)
     for place, row in enumerate(rows):
         found = values[indices == row]
         if len(found):
-            rest = np.abs(found - case.observed[place]).reshape(len(found), -1)
+            rest = np.abs(found - seen[place]).reshape(len(found), -1)
             picked[place] = found[int(np.argmin(rest.sum(axis=1)))]
     return picked
 
