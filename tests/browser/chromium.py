@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.support.wait import WebDriverWait
 
 _NEEDED = ("chromium", "chromedriver")
 _SWITCHES = (
@@ -20,8 +23,13 @@ _SWITCHES = (
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
     "--no-first-run",
 )
+_DEADLINE_S = 20
+_visits = itertools.count()
 
 
 def find_lack() -> str:
@@ -43,6 +51,9 @@ def open_browser(width: int = 1200, height: int = 1000) -> Iterator[Any]:
     options.binary_location = str(shutil.which("chromium"))
     for switch in (*_SWITCHES, f"--window-size={width},{height}"):
         options.add_argument(switch)
+    # The driver's own wait may miss the event of a page that has loaded, and blocks
+    # for its 300 s then: `open_page` asks the page instead.
+    options.page_load_strategy = "none"
     options.set_capability(
         "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
     )
@@ -84,5 +95,31 @@ def list_requests(browser: Any) -> list[str]:
 
 def open_page(browser: Any, page: Path, fragment: str = "") -> None:
     """Load a page anew, also where only the fragment differs."""
-    browser.get("about:blank")
-    browser.get(page.as_uri() + fragment)
+    query = f"?{next(_visits)}"
+    browser.get(page.as_uri() + query + fragment)
+    is_there = "return location.search === arguments[0] && document.readyState"
+    wait(
+        browser,
+        lambda _: browser.execute_script(is_there, query) == "complete",
+        # The page before this one is asked, and goes away meanwhile.
+        unanswered=(WebDriverException,),
+    )
+
+
+def wait(
+    browser: Any,
+    condition: Callable[[Any], Any],
+    unanswered: tuple[type[Exception], ...] = (),
+) -> Any:
+    """What a condition gives as soon as it holds.
+
+    Args:
+        browser: What is passed to the condition.
+        condition: Asked ten times a second.
+        unanswered: What it may raise as long as it has no answer.
+
+    Raises:
+        TimeoutException: It did not hold in time.
+    """
+    waiting = WebDriverWait(browser, _DEADLINE_S, 0.1, ignored_exceptions=unanswered)
+    return waiting.until(condition)

@@ -16,6 +16,7 @@ from chromium import (
     open_browser,
     open_page,
     prefer,
+    wait,
 )
 from page_samples import (
     MARKUP,
@@ -27,7 +28,6 @@ from page_samples import (
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
-from selenium.webdriver.support.wait import WebDriverWait
 
 from distbench.options import CheckOptions
 from distbench.report.page import verdict_to_html
@@ -59,10 +59,6 @@ def write(tmp_path: Path) -> Callable[[Verdict], Path]:
 @pytest.fixture
 def page(write: Callable[[Verdict], Path]) -> Path:
     return write(make_checked_verdict())
-
-
-def wait(browser: Any, condition: Callable[[Any], Any]) -> Any:
-    return WebDriverWait(browser, 20, poll_frequency=0.1).until(condition)
 
 
 def draw(browser: Any, within: str = "article.finding") -> list[Any]:
