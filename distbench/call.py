@@ -17,7 +17,7 @@ from distbench.launch.start import Job
 from distbench.limits import check_memory, check_seed, check_timeout
 from distbench.observe import Launch
 from distbench.observe.launching import make_injury
-from distbench.target import pickle_by_value
+from distbench.pickling import pickle_by_value
 from distbench.typed import as_declared, list_given
 
 

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import sys
-import sysconfig
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +21,7 @@ from typing import Any, Literal
 from distbench.carried import import_file
 from distbench.errors import BadInputError, read_message, shorten
 from distbench.machine import find_current_folder
+from distbench.pickling import is_installed, pickle_by_value
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _MESSAGE_LENGTH = 600
@@ -167,36 +167,6 @@ def name_subject(subject: object) -> str:
     return str(named or type(subject).__qualname__)
 
 
-def pickle_by_value(value: object, name: str) -> bytes:
-    """Pickle an object with the code of the module that it comes from.
-
-    Modules of an installation travel by name, since every task has them.
-
-    Args:
-        value: What to pickle.
-        name: What to call it in the message.
-
-    Raises:
-        BadInputError: The value holds something that cannot be pickled.
-    """
-    import cloudpickle
-
-    home = sys.modules.get(getattr(value, "__module__", None) or "")
-    own = home if home is not None and _is_users_own(home) else None
-    if own is not None:
-        cloudpickle.register_pickle_by_value(own)
-    try:
-        return bytes(cloudpickle.dumps(value))
-    except Exception as error:  # noqa: BLE001  # any __reduce__ of the user's may raise
-        raise BadInputError(
-            f"'{name}' cannot be sent to the tasks ({type(error).__name__}: {error}). "
-            "Make what it refers to picklable, or create it inside the function."
-        ) from None
-    finally:
-        if own is not None:
-            cloudpickle.unregister_pickle_by_value(own)
-
-
 def load_target(ref: TargetRef) -> Any:  # the subject may be anything
     """Load the subject. Runs the user's code; only workers call it.
 
@@ -248,7 +218,7 @@ def describe_user_error(error: BaseException) -> str:
     if not frames:
         return text
     # The user's own line says more than the library's that it called.
-    own = [frame for frame in frames if not _is_installed(frame.filename)] or frames
+    own = [frame for frame in frames if not is_installed(frame.filename)] or frames
     last = own[-1]
     where = f"{last.filename} line {last.lineno}"
     return f"{text}, at {where}" + (f": `{last.line}`" if last.line else "")
@@ -353,17 +323,3 @@ def _suggest_attribute(place: str, folder: Path) -> str:
     names = [n.name for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
     public = [f"'{place}:{name}'" for name in names if not name.startswith("_")]
     return f" Did you mean one of {', '.join(public[:5])}?" if public else ""
-
-
-def _is_users_own(module: ModuleType) -> bool:
-    """Whether a module may be unknown to the workers: not part of an installation."""
-    if module.__name__.partition(".")[0] == __package__:
-        return False
-    file = getattr(module, "__file__", None)
-    return bool(file) and not _is_installed(str(file))
-
-
-def _is_installed(file: str) -> bool:
-    folders = sysconfig.get_paths()
-    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
-    return file.startswith(tuple(folders[kind] for kind in kinds))

@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 
 from distbench.errors import BadInputError
+from distbench.pickling import pickle_with_places
 from distbench.progress import listen
 from distbench.worker.jobs.task import Task
 from distbench.worker.process.failures import SubjectError, has_lost_port
@@ -18,8 +19,6 @@ from distbench.worker.process.strategies import configure_runtime
 
 def call(task: Task, payload: Mapping[str, Any]) -> Mapping[str, Any]:
     """Run a function of the user's in this task; writes what it returns."""
-    import cloudpickle
-
     folder = Path(payload["folder"])
     configure_runtime(task.spec, payload["seed"])
     if task.serve() and task.role == "ps":
@@ -39,7 +38,7 @@ def call(task: Task, payload: Mapping[str, Any]) -> Mapping[str, Any]:
     path = folder / f"result-{task.name}.pkl"
     temporary = path.with_suffix(".tmp")
     try:
-        temporary.write_bytes(cloudpickle.dumps(value))
+        temporary.write_bytes(pickle_with_places(value))
     except Exception as error:  # a user's object may raise anything
         raise BadInputError(
             f"What the function returned in {task.name} cannot be sent back. Expected: "

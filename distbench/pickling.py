@@ -1,0 +1,92 @@
+"""Objects of the user's on their way to the tasks and back: pickled with their code."""
+
+from __future__ import annotations
+
+import io
+import sys
+import sysconfig
+from collections import ChainMap
+from collections.abc import Callable
+from types import CodeType, ModuleType
+from typing import Any, ClassVar
+
+from distbench.errors import BadInputError
+
+
+def pickle_by_value(value: object, name: str) -> bytes:
+    """Pickle an object with the code of the module that it comes from.
+
+    Modules of an installation travel by name, since every task has them.
+
+    Args:
+        value: What to pickle.
+        name: What to call it in the message.
+
+    Raises:
+        BadInputError: The value holds something that cannot be pickled.
+    """
+    import cloudpickle
+
+    home = sys.modules.get(getattr(value, "__module__", None) or "")
+    own = home if home is not None and _is_users_own(home) else None
+    if own is not None:
+        cloudpickle.register_pickle_by_value(own)
+    try:
+        return pickle_with_places(value)
+    except Exception as error:  # noqa: BLE001  # any __reduce__ of the user's may raise
+        raise BadInputError(
+            f"'{name}' cannot be sent to the tasks ({type(error).__name__}: {error}). "
+            "Make what it refers to picklable, or create it inside the function."
+        ) from None
+    finally:
+        if own is not None:
+            cloudpickle.unregister_pickle_by_value(own)
+
+
+def pickle_with_places(value: object) -> bytes:
+    """Pickle an object; functions that travel by value keep the file they stand in.
+
+    cloudpickle leaves the file out since 3.1.3. AutoGraph then finds no source and runs
+    a user's `if` and `for` as they are, and no traceback shows the user's line.
+    """
+    file = io.BytesIO()
+    _make_pickler(file).dump(value)
+    return file.getvalue()
+
+
+def _make_pickler(file: io.BytesIO) -> Any:
+    import cloudpickle
+
+    reducers = cloudpickle.Pickler.dispatch_table
+
+    def reduce_code(code: CodeType) -> tuple[Callable[..., CodeType], tuple[Any, ...]]:
+        make, arguments = reducers[CodeType](code)[:2]
+        return _make_code, (code.co_filename, make, arguments)
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+        # Looked up once, as the pickler is made: an instance's own would come too late.
+        dispatch_table: ClassVar[Any] = ChainMap({CodeType: reduce_code}, reducers)
+
+    return Pickler(file)
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file belongs to Python or to a package that is installed."""
+    folders = sysconfig.get_paths()
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    return file.startswith(tuple(folders[kind] for kind in kinds))
+
+
+def _make_code(
+    file: str, make: Callable[..., CodeType], arguments: tuple[Any, ...]
+) -> CodeType:
+    """Named in pickles: what one holds of a function's code."""
+    return make(*arguments).replace(co_filename=file)
+
+
+def _is_users_own(module: ModuleType) -> bool:
+    """Whether a module may be unknown to the workers: not part of an installation."""
+    if module.__name__.partition(".")[0] == __package__:
+        return False
+    file = getattr(module, "__file__", None)
+    return bool(file) and not is_installed(str(file))
