@@ -245,3 +245,42 @@ def test_doubled_shards_share_a_trace_where_the_program_does_not_mind() -> None:
         "a static size": False,
         "a random number": False,
     }
+
+
+def _list_frames_amid_garbage() -> int:
+    """Runs in a task: the collector is due in the middle of reading the threads."""
+    import gc
+    import threading
+
+    from distbench.worker.stepping.at_once import _list_frames
+
+    class Loop:
+        def __init__(self) -> None:
+            self.loop, self.local = self, threading.local()
+            self.local.used = True
+
+    found = 0
+    # Nobody knows how many objects are made before those that stand for the threads,
+    # and these are made once for each.
+    for further in range(40):
+        ended = threading.Event()
+        threads = [threading.Thread(target=ended.wait) for _ in range(10)]
+        for thread in threads:
+            thread.start()
+        gc.collect()
+        gc.disable()
+        Loop()
+        gc.set_threshold(gc.get_count()[0] + further)
+        gc.enable()
+        found += len(list(_list_frames(None)))
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert gc.isenabled()
+    return found
+
+
+def test_threads_are_read_while_the_collector_rests() -> None:
+    """It would wait for a lock that the reader holds, up to Python 3.11."""
+    (found,) = distbench.run(_list_frames_amid_garbage, "one", timeout_s=30).values()
+    assert found > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -64,11 +65,27 @@ def _list_frames(outermost: object) -> Iterator[FrameType]:
         outermost: The code around which nothing matters.
     """
     for_all = tf.distribute.in_cross_replica_context()
-    for thread, innermost in sys._current_frames().items():
+    for thread, innermost in _read_threads().items():
         frames = list(_walk_frames(innermost, outermost))
         is_root = frames[-1].f_code is outermost
         if for_all or is_root or thread == threading.get_ident():
             yield from frames
+
+
+def _read_threads() -> dict[int, FrameType]:
+    """What each thread of this process is in, by its identity.
+
+    Up to Python 3.11 the collector may start while the interpreter has its list of
+    threads locked to read it, and then waits for ever for that lock, to end what is
+    local to a thread (python/cpython#106883). So it rests meanwhile.
+    """
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if is_collecting:
+            gc.enable()
 
 
 def _walk_frames(innermost: FrameType, outermost: object) -> Iterator[FrameType]:
