@@ -34,13 +34,9 @@ from distbench.worker.process.environment import describe_environment
 from distbench.worker.process.intercept import Undo
 from distbench.worker.recording.board import RecordingBoard
 from distbench.worker.recording.calls import OutermostCalls
+from distbench.worker.state.components import list_components, read_component
+from distbench.worker.state.reachable import find_held, walk_variables
 from distbench.worker.state.values import are_equal
-from distbench.worker.state.variables import (
-    find_held,
-    list_components,
-    read_component,
-    walk_variables,
-)
 from distbench.worker.taps.collect import State, collect_state, collect_taps, read_state
 from distbench.worker.taps.digests import digest_component
 from distbench.worker.taps.learned import LearnedTable

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from distbench.worker.state.variables import is_local
+from distbench.worker.state.components import is_local
 
 _BASES = ("tf_keras.src.metrics.base_metric.Metric", "keras.src.metrics.metric.Metric")
 

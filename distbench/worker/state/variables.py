@@ -1,30 +1,24 @@
-"""The state of a subject: finding every variable, naming it, reading and setting it."""
+"""The state of a subject: every variable of it, listed and named."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import types
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from distbench.errors import BadInputError
 from distbench.trace import VariableInfo
-
-_LEAVES = (
-    str, bytes, int, float, complex, bool, type(None), np.ndarray, np.generic,
-    tf.Tensor, tf.DType, tf.TensorShape, tf.Graph, tf.Operation, tf.distribute.Strategy,
-    type, types.ModuleType, types.BuiltinFunctionType,
-)  # fmt: skip
-
-_OWN = "distbench.worker."
-"""What stands in front of an optimizer's methods knows other optimizers as well."""
+from distbench.worker.state.components import (
+    has_setting,
+    is_local,
+    list_components,
+    list_shards,
+    unwrap_cast,
+)
+from distbench.worker.state.reachable import walk_variables
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +51,7 @@ class VariableTable:
         for variable in self.state:
             for stand_in in (variable.container, *variable.components):
                 self._by_id[id(stand_in)] = variable
-                self._by_id[id(_unwrap_cast(stand_in))] = variable
+                self._by_id[id(unwrap_cast(stand_in))] = variable
 
     def rename(self, paths: Mapping[str, str]) -> None:
         """Give variables other paths, by those that they have."""
@@ -77,7 +71,7 @@ class VariableTable:
             BadInputError: The variable is none that the subject listed.
         """
         known = self._by_id.get(id(variable)) or self._by_id.get(
-            id(_unwrap_cast(variable))
+            id(unwrap_cast(variable))
         )
         if known is None:
             for component in list_components(variable):
@@ -173,13 +167,6 @@ def list_unlisted(
             yield variable
 
 
-def list_shards(variables: Iterable[Any]) -> Iterator[Any]:
-    """The variables, those in shards taken apart."""
-    for variable in variables:
-        is_sharded = isinstance(variable, tf.__internal__.distribute.ShardedVariable)
-        yield from variable.variables if is_sharded else [variable]
-
-
 def _register(
     variable: Any,
     name: str,
@@ -206,8 +193,8 @@ def _register(
                 dtype=first.dtype.base_dtype.name,
                 synchronised=not is_local(variable),
                 trainable=bool(getattr(variable, "trainable", False)),
-                adds_up=_is_named(variable, "aggregation", "SUM"),
-                averages=_is_named(variable, "aggregation", "MEAN"),
+                adds_up=has_setting(variable, "aggregation", "SUM"),
+                averages=has_setting(variable, "aggregation", "MEAN"),
             ),
             variable,
             components,
@@ -222,157 +209,6 @@ def make_unique(name: str, taken: Collection[str]) -> str:
         number += 1
         path = f"{name}#{number}"
     return path
-
-
-def is_local(variable: Any) -> bool:
-    """Whether every replica has a value of its own."""
-    return _is_named(variable, "synchronization", "ON_READ")
-
-
-def _is_named(variable: Any, attribute: str, name: str) -> bool:
-    """Whether a setting has a name: an enum of TensorFlow's, or a string of Keras'."""
-    value = getattr(variable, attribute, None)
-    return str(getattr(value, "name", value)).upper() == name
-
-
-def list_components(variable: Any) -> tuple[Any, ...]:
-    """The plain variables behind one that a strategy, Keras or a cache wraps."""
-    variable = _unwrap_cast(variable)
-    # A distributed variable that is asked for what it lacks reads its copies.
-    if type(variable).__module__.startswith("keras.") and hasattr(variable, "_value"):
-        return list_components(variable._value)
-    if isinstance(variable, tf.distribute.DistributedValues) and hasattr(
-        variable, "values"
-    ):
-        return tuple(_unwrap_cast(part) for part in variable.values)
-    for name in ("_v", "_variable"):
-        inner = vars(variable).get(name) if hasattr(variable, "__dict__") else None
-        if inner is not None and hasattr(inner, "handle"):
-            return list_components(inner)
-    return (variable,)
-
-
-def _unwrap_cast(variable: Any) -> Any:
-    # tf_keras' AutoCastVariable of mixed precision holds the true one.
-    inner = getattr(variable, "__dict__", {}).get("_variable")
-    is_cast = type(variable).__name__.startswith("AutoCast")
-    return inner if is_cast and inner is not None else variable
-
-
-def read_component(component: Any) -> npt.NDArray[np.generic]:
-    """A plain variable's value, which stays as it is whatever becomes of the variable.
-
-    On the host nothing is copied: a kernel that changes a variable in place copies what
-    somebody else holds.
-    """
-    # What `read_value` adds to the op is for graphs, and costs as much again.
-    dtype = component.dtype.base_dtype
-    value = tf.raw_ops.ReadVariableOp(resource=component.handle, dtype=dtype)
-    # `numpy()` copies, and NumPy itself cannot take a bfloat16 without dimensions.
-    return np.asarray(value._numpy())
-
-
-def write_component(component: Any, value: npt.NDArray[np.generic]) -> None:
-    """Set a plain variable, outside of any replica."""
-    # What `assign` adds to the op is for graphs, and costs twice as much again.
-    given = tf.convert_to_tensor(value)
-    if given.dtype != component.dtype.base_dtype:
-        given = tf.cast(given, component.dtype.base_dtype)
-    tf.raw_ops.AssignVariableOp(resource=component.handle, value=given)
-
-
-def walk_variables(root: Any, beyond: tuple[type, ...] = ()) -> Iterator[Any]:
-    """Every variable that can be reached from an object, breadth first.
-
-    Follows attributes, mappings, sequences, sets, partials, bound methods, closures and
-    `tf.function`s; stops at tensors, graphs, strategies, modules and classes. An
-    optimizer's own `variables` misses hyperparameters, counters and plain attributes.
-
-    Args:
-        root: Where to begin.
-        beyond: Kinds of objects that are not looked into.
-    """
-    seen: set[int] = set()
-    queue = deque([root])
-    while queue:
-        item = queue.popleft()
-        if id(item) in seen or isinstance(item, (*_LEAVES, *beyond)):
-            continue
-        seen.add(id(item))
-        if is_variable(item):
-            yield item
-        else:
-            queue.extend(_list_children(item))
-
-
-def find_held(root: Any, is_wanted: Callable[[Any], bool]) -> list[Any]:
-    """Every object of a kind that can be reached from another, itself included."""
-    seen: set[int] = set()
-    found = []
-    queue = deque([root])
-    while queue:
-        item = queue.popleft()
-        if id(item) in seen or isinstance(item, _LEAVES) or is_variable(item):
-            continue
-        seen.add(id(item))
-        if is_wanted(item):
-            found.append(item)
-        queue.extend(_list_children(item))
-    return found
-
-
-def is_variable(item: Any) -> bool:
-    """Whether an object is a variable, of TensorFlow or of Keras."""
-    if isinstance(item, (tf.Variable, tf.__internal__.distribute.ShardedVariable)):
-        return True
-    is_keras = type(item).__module__.startswith("keras.src.backend")
-    return is_keras and hasattr(item, "_value") and hasattr(item, "assign")
-
-
-def _list_children(item: Any) -> list[Any]:
-    if type(item).__module__.startswith(_OWN):
-        return []
-    if isinstance(item, Mapping):
-        return [*item.keys(), *item.values()]
-    if isinstance(item, (list, tuple, set, frozenset, deque)):
-        return list(item)
-    if isinstance(item, types.MethodType):
-        return [item.__self__, item.__func__]
-    if isinstance(item, functools.partial):
-        return [item.func, *item.args, *item.keywords.values()]
-    children = list(getattr(item, "__dict__", {}).values())
-    if isinstance(item, types.FunctionType):
-        children += _list_cells(item)
-    elif (python_function := _get_plain(item, "python_function")) is not None:
-        children.append(python_function)
-    return children + _list_slot_values(item)
-
-
-def _list_cells(function: types.FunctionType) -> list[Any]:
-    """What a closure holds; a cell that is not filled yet holds nothing."""
-    values = []
-    for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):
-            values.append(cell.cell_contents)
-    return values
-
-
-def _list_slot_values(item: Any) -> list[Any]:
-    """Attributes of a class with `__slots__`."""
-    values = []
-    for owner in type(item).__mro__:
-        slots = owner.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            values.append(_get_plain(item, name))
-    return values
-
-
-def _get_plain(item: Any, name: str) -> Any:
-    """An attribute, or None where asking for it raises."""
-    try:
-        return getattr(item, name, None)
-    except Exception:  # noqa: BLE001  # a user's property may raise anything
-        return None
 
 
 def _name_variable(variable: Any) -> str:

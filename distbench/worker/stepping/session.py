@@ -26,18 +26,15 @@ from distbench.trace.shelf import Shelf
 from distbench.worker.families import find_counter, install_taps, name_family
 from distbench.worker.process.failures import SubjectError, find_cause
 from distbench.worker.process.intercept import hide_from_autograph
-from distbench.worker.state.metrics import name_metrics, name_state, read_result
-from distbench.worker.state.values import are_equal
-from distbench.worker.state.variables import (
-    VariableTable,
-    find_held,
+from distbench.worker.state.components import (
     list_shards,
-    list_state,
-    list_unlisted,
     read_component,
-    walk_variables,
     write_component,
 )
+from distbench.worker.state.metrics import name_metrics, name_state, read_result
+from distbench.worker.state.reachable import find_held, walk_variables
+from distbench.worker.state.values import are_equal
+from distbench.worker.state.variables import VariableTable, list_state, list_unlisted
 from distbench.worker.stepping.program import Program
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.board import TapBoard

@@ -28,7 +28,7 @@ from distbench.worker.families.model_controls import (
 )
 from distbench.worker.process.intercept import call_converted, intercept
 from distbench.worker.state.metrics import is_metric
-from distbench.worker.state.variables import find_held
+from distbench.worker.state.reachable import find_held
 from distbench.worker.stepping.program import (
     LossReduction,
     Program,

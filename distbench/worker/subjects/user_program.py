@@ -11,8 +11,9 @@ import tensorflow as tf
 from distbench.errors import BadInputError
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.process.intercept import call_converted
+from distbench.worker.state.components import is_variable
 from distbench.worker.state.metrics import is_metric
-from distbench.worker.state.variables import find_held, is_variable, walk_variables
+from distbench.worker.state.reachable import find_held, walk_variables
 from distbench.worker.stepping.program import Program, name_subject
 from distbench.worker.subjects.arguments import check_arguments
 from distbench.worker.subjects.batches import Batches

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.trace import PHASES, Phase, Recorded, TraceKey, VariableInfo
-from distbench.worker.state.variables import VariableTable, read_component
+from distbench.worker.state.components import read_component
+from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
 
 State = MutableMapping[tuple[str, int], npt.NDArray[np.generic]]

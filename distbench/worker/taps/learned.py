@@ -6,11 +6,10 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
+from distbench.worker.state.components import is_variable, list_components
 from distbench.worker.state.variables import (
     StateVariable,
     VariableTable,
-    is_variable,
-    list_components,
     list_state,
     make_unique,
 )

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-from distbench.worker.state.variables import read_component
+from distbench.worker.state.components import read_component
 
 _EMPTY = (0,) * 7
 """Shape of a sink that nothing was written to: that of no loss and no gradient."""

@@ -1,0 +1,82 @@
+"""The plain variables behind those of strategies and of Keras; their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+
+def list_components(variable: Any) -> tuple[Any, ...]:
+    """The plain variables behind one that a strategy, Keras or a cache wraps."""
+    variable = unwrap_cast(variable)
+    # A distributed variable that is asked for what it lacks reads its copies.
+    if type(variable).__module__.startswith("keras.") and hasattr(variable, "_value"):
+        return list_components(variable._value)
+    if isinstance(variable, tf.distribute.DistributedValues) and hasattr(
+        variable, "values"
+    ):
+        return tuple(unwrap_cast(part) for part in variable.values)
+    for name in ("_v", "_variable"):
+        inner = vars(variable).get(name) if hasattr(variable, "__dict__") else None
+        if inner is not None and hasattr(inner, "handle"):
+            return list_components(inner)
+    return (variable,)
+
+
+def unwrap_cast(variable: Any) -> Any:
+    """The variable that tf_keras' AutoCastVariable of mixed precision stands for."""
+    inner = getattr(variable, "__dict__", {}).get("_variable")
+    is_cast = type(variable).__name__.startswith("AutoCast")
+    return inner if is_cast and inner is not None else variable
+
+
+def list_shards(variables: Iterable[Any]) -> Iterator[Any]:
+    """The variables, those in shards taken apart."""
+    for variable in variables:
+        is_sharded = isinstance(variable, tf.__internal__.distribute.ShardedVariable)
+        yield from variable.variables if is_sharded else [variable]
+
+
+def is_variable(item: Any) -> bool:
+    """Whether an object is a variable, of TensorFlow or of Keras."""
+    if isinstance(item, (tf.Variable, tf.__internal__.distribute.ShardedVariable)):
+        return True
+    is_keras = type(item).__module__.startswith("keras.src.backend")
+    return is_keras and hasattr(item, "_value") and hasattr(item, "assign")
+
+
+def is_local(variable: Any) -> bool:
+    """Whether every replica has a value of its own."""
+    return has_setting(variable, "synchronization", "ON_READ")
+
+
+def has_setting(variable: Any, attribute: str, name: str) -> bool:
+    """Whether a setting is this one: TensorFlow has enums, and Keras has strings."""
+    value = getattr(variable, attribute, None)
+    return str(getattr(value, "name", value)).upper() == name
+
+
+def read_component(component: Any) -> npt.NDArray[np.generic]:
+    """A plain variable's value, which stays as it is whatever becomes of the variable.
+
+    On the host nothing is copied: a kernel that changes a variable in place copies what
+    somebody else holds.
+    """
+    # What `read_value` adds to the op is for graphs, and costs as much again.
+    dtype = component.dtype.base_dtype
+    value = tf.raw_ops.ReadVariableOp(resource=component.handle, dtype=dtype)
+    # `numpy()` copies, and NumPy itself cannot take a bfloat16 without dimensions.
+    return np.asarray(value._numpy())
+
+
+def write_component(component: Any, value: npt.NDArray[np.generic]) -> None:
+    """Set a plain variable, outside of any replica."""
+    # What `assign` adds to the op is for graphs, and costs twice as much again.
+    given = tf.convert_to_tensor(value)
+    if given.dtype != component.dtype.base_dtype:
+        given = tf.cast(given, component.dtype.base_dtype)
+    tf.raw_ops.AssignVariableOp(resource=component.handle, value=given)

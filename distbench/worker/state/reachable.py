@@ -1,0 +1,110 @@
+"""What can be reached from an object: through attributes, containers and closures."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import types
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from distbench.worker.state.components import is_variable
+
+_LEAVES = (
+    str, bytes, int, float, complex, bool, type(None), np.ndarray, np.generic,
+    tf.Tensor, tf.DType, tf.TensorShape, tf.Graph, tf.Operation, tf.distribute.Strategy,
+    type, types.ModuleType, types.BuiltinFunctionType,
+)  # fmt: skip
+
+_OWN = "distbench.worker."
+"""What stands in front of an optimizer's methods knows other optimizers as well."""
+
+
+def walk_variables(root: Any, beyond: tuple[type, ...] = ()) -> Iterator[Any]:
+    """Every variable that can be reached from an object, breadth first.
+
+    Follows attributes, mappings, sequences, sets, partials, bound methods, closures and
+    `tf.function`s; stops at tensors, graphs, strategies, modules and classes. An
+    optimizer's own `variables` misses hyperparameters, counters and plain attributes.
+
+    Args:
+        root: Where to begin.
+        beyond: Kinds of objects that are not looked into.
+    """
+    seen: set[int] = set()
+    queue = deque([root])
+    while queue:
+        item = queue.popleft()
+        if id(item) in seen or isinstance(item, (*_LEAVES, *beyond)):
+            continue
+        seen.add(id(item))
+        if is_variable(item):
+            yield item
+        else:
+            queue.extend(_list_children(item))
+
+
+def find_held(root: Any, is_wanted: Callable[[Any], bool]) -> list[Any]:
+    """Every object of a kind that can be reached from another, itself included."""
+    seen: set[int] = set()
+    found = []
+    queue = deque([root])
+    while queue:
+        item = queue.popleft()
+        if id(item) in seen or isinstance(item, _LEAVES) or is_variable(item):
+            continue
+        seen.add(id(item))
+        if is_wanted(item):
+            found.append(item)
+        queue.extend(_list_children(item))
+    return found
+
+
+def _list_children(item: Any) -> list[Any]:
+    if type(item).__module__.startswith(_OWN):
+        return []
+    if isinstance(item, Mapping):
+        return [*item.keys(), *item.values()]
+    if isinstance(item, (list, tuple, set, frozenset, deque)):
+        return list(item)
+    if isinstance(item, types.MethodType):
+        return [item.__self__, item.__func__]
+    if isinstance(item, functools.partial):
+        return [item.func, *item.args, *item.keywords.values()]
+    children = list(getattr(item, "__dict__", {}).values())
+    if isinstance(item, types.FunctionType):
+        children += _list_cells(item)
+    elif (python_function := _get_plain(item, "python_function")) is not None:
+        children.append(python_function)
+    return children + _list_slot_values(item)
+
+
+def _list_cells(function: types.FunctionType) -> list[Any]:
+    """What a closure holds; a cell that is not filled yet holds nothing."""
+    values = []
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):
+            values.append(cell.cell_contents)
+    return values
+
+
+def _list_slot_values(item: Any) -> list[Any]:
+    """Attributes of a class with `__slots__`."""
+    values = []
+    for owner in type(item).__mro__:
+        slots = owner.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            values.append(_get_plain(item, name))
+    return values
+
+
+def _get_plain(item: Any, name: str) -> Any:
+    """An attribute, or None where asking for it raises."""
+    try:
+        return getattr(item, name, None)
+    except Exception:  # noqa: BLE001  # a user's property may raise anything
+        return None
