@@ -204,10 +204,12 @@ def target_from_json(text: str) -> TargetRef:
 
 def describe_user_error(error: BaseException) -> str:
     """An exception of the user's code in one line, with the last line of theirs."""
-    text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-    text = shorten(text, _MESSAGE_LENGTH)
+    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
     if isinstance(error, SyntaxError):
-        return f"{text}, in {error.filename} line {error.lineno}"
+        # The source comes before the words. Of a file that is no text it names none.
+        place = f", in {error.filename} line {error.lineno}" if error.filename else ""
+        return f"{shorten(lines[-1], _MESSAGE_LENGTH)}{place}"
+    text = shorten(" ".join(" ".join(lines).split()), _MESSAGE_LENGTH)
     ours = str(Path(__file__).parent)
     hidden = (ours, str(Path(importlib.__file__).parent), "<frozen importlib")
     frames = [

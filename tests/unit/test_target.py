@@ -233,6 +233,23 @@ def test_a_file_that_is_saved_or_lost_while_it_is_checked_is_loaded_as_it_was(
     assert describe_user_error(caught.value).endswith(f"{file} line 2: `return 1 / x`")
 
 
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (b'raise OSError("no data:\\n  fetch it")', "OSError: no data: fetch it, at "),
+        (b"def make(:", r"SyntaxError: invalid syntax, in .*own\.py line 1$"),
+        (b"make = 1\0", "SyntaxError: source code string cannot contain null bytes$"),
+    ],
+    ids=["several-lines", "syntax", "no-text"],
+)
+def test_all_that_an_import_says_is_told(
+    tmp_path: Path, source: bytes, told: str
+) -> None:
+    (tmp_path / "own.py").write_bytes(source)
+    with pytest.raises(BadInputError, match=f"could not be loaded: {told}"):
+        load_target(parse_target(f"{tmp_path}/own.py:make"))
+
+
 def test_a_file_that_is_gone_before_it_is_checked_is_told_by_who_loads_it(
     tmp_path: Path,
 ) -> None:
