@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 from distbench.errors import BadInputError
+
+_LONGEST_S = threading.TIMEOUT_MAX
+"""What the system can wait for: some centuries."""
 
 
 def check_seed(seed: int) -> None:
@@ -13,9 +18,10 @@ def check_seed(seed: int) -> None:
 
 def check_timeout(timeout_s: float) -> None:
     """Raise BadInputError for a deadline that has passed already or never comes."""
-    if not 0 < timeout_s < float("inf"):
+    if not 0 < timeout_s < _LONGEST_S:
         raise BadInputError(
-            f"timeout_s must be a positive number of seconds. Received: {timeout_s}."
+            "timeout_s must be a positive number of seconds, and less than "
+            f"{_LONGEST_S:.0e}. Received: {timeout_s}."
         )
 
 

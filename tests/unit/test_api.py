@@ -105,6 +105,7 @@ def test_an_option_of_another_type_or_name_is_refused(
         ({"args": "abc"}, "takes a function, and args as a tuple"),
         ({"cluster": ["one"]}, "cluster must be a text. Received: ['one']"),
         ({"timeout_s": 0}, "timeout_s must be a positive number of seconds"),
+        ({"timeout_s": 1e300}, "and less than 9e+09. Received: 1e+300"),
         ({"timeout_s": float("nan")}, "timeout_s must be a positive number"),
         ({"seed": -1}, "seed must be from 0"),
         ({"memory_gib": float("inf")}, "memory limit must be a positive number"),
