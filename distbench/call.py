@@ -5,11 +5,12 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec
 from distbench.engines import open_engine
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import BadInputError, ClusterError, read_message
 from distbench.fault import Fault, check_faults
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.rundir import RunDirectory
@@ -110,12 +111,24 @@ def run(
                     "begins, or name an earlier step."
                 )
             return {
-                (task.role, task.index): pickle.loads(
-                    (folder / f"result-{task}.pkl").read_bytes()
+                (task.role, task.index): _read_result(
+                    folder / f"result-{task}.pkl", str(task)
                 )
                 for task in runners
                 if task not in group.lost
             }
+
+
+def _read_result(path: Path, task: str) -> Any:
+    content = path.read_bytes()
+    try:
+        return pickle.loads(content)
+    except Exception as error:  # a user's __setstate__ may raise anything
+        raise BadInputError(
+            f"What the function returned in {task} was sent, and cannot be read here "
+            f"({type(error).__name__}: {read_message(error)}). Expected: what pickle "
+            "brings back, such as numbers, arrays and containers of them."
+        ) from error
 
 
 def _check_faults(faults: tuple[Fault, ...], spec: ClusterSpec) -> None:

@@ -92,6 +92,22 @@ def test_what_cannot_be_sent_back_is_named() -> None:
         distbench.run(lambda: (n for n in range(3)), "one", timeout_s=60)
 
 
+class SentOnly:
+    """Can be pickled, and not be made of that again."""
+
+    def __getstate__(self):
+        return {"sent": True}
+
+    def __setstate__(self, state):
+        raise LookupError("nothing to attach to")
+
+
+def test_what_was_sent_and_cannot_be_read_is_named() -> None:
+    words = r"worker-0 was sent.*read here \(LookupError: nothing to attach to\)"
+    with pytest.raises(BadInputError, match=words):
+        distbench.run(SentOnly, "one", timeout_s=60)
+
+
 def test_the_worker_that_dies_is_named() -> None:
     def die_on_the_first():
         if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:

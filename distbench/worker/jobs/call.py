@@ -31,7 +31,7 @@ def call(task: Task, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         function = pickle.loads((folder / "function.pkl").read_bytes())
         args = pickle.loads((folder / "args.pkl").read_bytes())
         value = function(*args)
-    except Exception as error:
+    except BaseException as error:  # the user's code may leave by sys.exit
         if has_lost_port(error) and not _holds_port(task):
             raise
         raise SubjectError("call", None) from error
