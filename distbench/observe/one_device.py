@@ -100,6 +100,23 @@ class OneDevice:
             )
         return self._answer
 
+    def read_alone(
+        self, payload: Mapping[str, Any], target: TargetRef, *, timeout_s: float
+    ) -> None:
+        """See whether the subject's input pipeline can be read on one device.
+
+        Args:
+            payload: Of the scenario's jobs.
+            target: The subject.
+            timeout_s: The deadline.
+
+        Raises:
+            BadInputError: It fails there already.
+            ClusterError: The bench's own part failed.
+        """
+        ask_one(self._served, "read", payload, target=target, timeout_s=timeout_s)
+        self.replace()  # the next run builds the subject in a process of its own
+
     def begin_probes(
         self, payload: Mapping[str, Any], target: TargetRef, *, timeout_s: float
     ) -> None:

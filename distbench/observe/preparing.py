@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from distbench.launch.failure import TaskFailedError
 from distbench.observe.one_device import OneDevice
 from distbench.observe.trainers import Trainers
 from distbench.scenario import PIPELINE, Scenario
@@ -39,7 +40,13 @@ def prepare_both(
     """
     if scenario.workload == PIPELINE:
         # One device trains on what the replicas got.
-        trainers.call("read", payload)
+        try:
+            trainers.call("read", payload)
+        except TaskFailedError as error:
+            if error.kind == "subject":
+                left_s = trainers.deadline.left_s
+                one.read_alone(payload, target, timeout_s=left_s)
+            raise
     wait_prepared = trainers.submit("prepare", payload)
     left_s = trainers.deadline.left_s
     return one.make_reference(payload, target, timeout_s=left_s), wait_prepared

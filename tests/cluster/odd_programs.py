@@ -189,6 +189,12 @@ class ExitsInBuild(Regression):
         raise SystemExit("usage: train.py --rate RATE")
 
 
+class RaisesWhenAsked(Regression):
+    @property
+    def loss_reduction(self):
+        raise LookupError("not known before build")
+
+
 class MakesOptimizerLate(Regression):
     _optimizer = None
 

@@ -58,6 +58,7 @@ def _observe(
         ("DataAsLists", r"NumPy arrays.*\(\), \(\), \(\), \.\.\.\]"),
         ("RaisesInBetween", "in before_step: LookupError: nothing to do before step 0"),
         ("ExitsInBuild", "in build: SystemExit: usage: train.py"),
+        ("RaisesWhenAsked", "in build: LookupError: not known before build, at "),
         ("MakesOptimizerLate", r"optimizer\(\).*'MakesOptimizerLate'.*build"),
         ("ListsNoVariables", r"variables\(\).*'ListsNoVariables'.*no variable"),
         ("GivesVariableTwice", "given 'w' twice in one call"),

@@ -145,6 +145,26 @@ def test_a_pipeline_that_ends_too_early_says_so() -> None:
         _check("Sharded", "mwms:2", steps=4)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Unreadable", "one device already in data: LookupError: no files, at"),
+        ("GivesNothing", r"dataset_fn\(input_context\) must return.*'NoneType'"),
+        ("TakesNothing", r"dataset_fn is called as dataset_fn\(input_context\)"),
+        ("Empty", "an epoch of 0 batches"),
+    ],
+)
+def test_a_pipeline_that_works_nowhere_is_bad_input(name: str, words: str) -> None:
+    with pytest.raises(BadInputError, match=words):
+        _check(name, "mwms:2")
+
+
+def test_a_pipeline_that_fails_on_the_cluster_alone_is_a_finding() -> None:
+    finding = _check("ReadableByOne", "mwms:2").findings[0]
+    assert (finding.code, finding.phase) == ("raises", "data")
+    assert "LookupError: no part of the files" in finding.explanation
+
+
 def test_shapes_that_are_no_global_batch_are_told_of_the_pipeline() -> None:
     with pytest.raises(BadInputError, match=r"shapes \(7,\), \(8,\).*padded_shapes"):
         _check("PaddedToTheOwnLongest", "mwms:2")

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from distbench import cluster
 from distbench.checking.plan import Planned, plan_scenarios
+from distbench.launch.failure import TaskFailedError
 from distbench.launch.start import Job
 from distbench.machine import Machine
 from distbench.observe import OneDevice
+from distbench.observe.preparing import prepare_both
 from distbench.options import CheckOptions
 from distbench.target import TargetRef, parse_target
 
@@ -110,6 +113,42 @@ def test_another_task_runs_it_again(
         assert [task.asked for task in started] == [1, 1]
         assert [task.closed for task in started] == [True, False]
     assert started[-1].closed
+
+
+class Trainers:
+    """A cluster of which a task raises as it reads its input pipeline.
+
+    Args:
+        kind: Whose failure that is.
+    """
+
+    deadline = SimpleNamespace(left_s=1.0)
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def call(self, job: str, payload: object) -> None:
+        task = cluster.Task(role="worker", index=0)
+        raise TaskFailedError(f"{job} failed", task=task, kind=self._kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"), [("subject", 1), ("bench", 0)], ids=["subject", "bench"]
+)
+def test_a_pipeline_that_fails_on_a_cluster_is_read_on_one_device(
+    kind: str,
+    asked: int,
+    launch: Any,
+    started: list[Task],
+    target: TargetRef,
+) -> None:
+    """Else what fails everywhere would be said to fail on the cluster alone."""
+    (item,) = plan("pipeline", clusters=("mwms:2",))
+    trainers: Any = Trainers(kind)
+    with closing(OneDevice(launch, scenarios=2)) as one:
+        with one.serve(OPENING), pytest.raises(TaskFailedError, match="read failed"):
+            prepare_both(one, trainers, item.scenario, {}, target)
+        assert started[0].asked == asked
 
 
 def test_what_is_asked_besides_is_asked_once_and_waited_for_at_last(

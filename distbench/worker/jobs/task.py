@@ -22,6 +22,7 @@ from distbench.worker.process.environment import (
     describe_environment,
     find_keras_setting,
 )
+from distbench.worker.process.failures import blame_subject
 from distbench.worker.process.strategies import (
     configure_runtime,
     draw_apart,
@@ -91,7 +92,9 @@ class Task:
         before = find_keras_setting()
         try:
             subject = _load_subject(payload)
-            kind = recognise_subject(subject)
+            # A property of the user's may raise wherever the subject is looked at.
+            with blame_subject("build"):
+                kind = recognise_subject(subject)
         except Exception:
             # A module that finds half of one Keras and half of the other may raise.
             if find_keras_setting() == before:
@@ -106,7 +109,8 @@ class Task:
         if self._strategy is None:
             raise RuntimeError("a job was given before the task was opened")
         subject = _load_subject(payload)
-        program: Program = make_program(subject, scenario)
+        with blame_subject("build"):
+            program: Program = make_program(subject, scenario)
         # A tap holds what one step left in it: steps in flight would write over it.
         tapped = self.spec.kind != "ps" or scenario.in_flight == 1
         # A strategy has the shards from its partitioner already.

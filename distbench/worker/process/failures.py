@@ -8,7 +8,7 @@ import os
 import re
 import sysconfig
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,10 @@ _OP_FRAME = re.compile(
 _INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 _STANDARD = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 
+_CODE = re.compile(
+    r'^[ \t]*File ".*$(?:\n {4,}\S.*$(?:\n[ ~^]+$)?)?', flags=re.MULTILINE
+)
+"""A frame in a message: its line of source follows, and what underlines that."""
 _REMOTE = re.compile(
     r"remote target /job:(?P<role>\w+)/replica:\d+/task:(?P<index>\d+)"
 )
@@ -61,6 +65,17 @@ class SubjectError(Exception):
         self.place = place
         self.replica = replica
         self.left_by = left_by
+
+
+@contextlib.contextmanager
+def blame_subject(place: str) -> Iterator[None]:
+    """Mark what the user's code raises as the subject's doing, where nothing trains."""
+    try:
+        yield
+    except (BadInputError, SubjectError):
+        raise
+    except BaseException as error:  # the user's code may leave by sys.exit
+        raise SubjectError(place, None) from error
 
 
 def classify_failure(error: BaseException) -> Mapping[str, Any]:
@@ -275,7 +290,5 @@ def clean_message(error: BaseException) -> str:
     if text.startswith("in user code:"):
         paragraphs = [part for part in re.split(r"\n\s*\n", text) if part.strip()]
         text = re.sub(rf"^\s*{type(error).__name__}: ", "", paragraphs[-1])
-    lines = [line.strip() for line in text.splitlines()]
-    words = " ".join(line for line in lines if line and not line.startswith('File "'))
-    words = words or _name_place(error)
+    words = " ".join(_CODE.sub("", text).split()) or _name_place(error)
     return words if len(words) <= _MESSAGE_LENGTH else f"{words[:_MESSAGE_LENGTH]}..."

@@ -13,7 +13,10 @@ _CALLED_WITH = {
     "variables": (),
     "optimizer": (),
     "data": ("step",),
+    "dataset_fn": ("input_context",),
+    "dataset": (),
     "before_step": ("step",),
+    "checkpoint": (),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from distbench.errors import BadInputError
 from distbench.scenario import MODEL, PIPELINE, PROGRAM, WORKLOADS, Scenario
 from distbench.worker.families import name_family
-from distbench.worker.process.failures import SubjectError
+from distbench.worker.process.failures import blame_subject
 from distbench.worker.stepping.program import METHODS, Program, name_subject
 from distbench.worker.subjects.fit_steps import name_keras
 from distbench.worker.subjects.keras_model import KerasModelProgram
@@ -65,10 +65,8 @@ def recognise_subject(subject: Any) -> Kind:
         )
     if find_data(subject) is None:
         return "optimizer"
-    try:
+    with blame_subject("build"):
         made = subject()
-    except Exception as error:
-        raise SubjectError("build", None) from error
     return "optimizer" if name_keras(made) is None else "model"
 
 

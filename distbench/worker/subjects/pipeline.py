@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -228,21 +229,30 @@ def iterate(subject: Any, strategy: tf.distribute.Strategy) -> Iterator[Any]:
         return iter(_distribute(subject, strategy))
     with leave_unsharded():
         if hasattr(subject, "dataset_fn"):
-            return iter(subject.dataset_fn(tf.distribute.InputContext()))
+            return iter(_make_from_function(subject, tf.distribute.InputContext()))
         return iter(_make_dataset(subject))
 
 
 def _distribute(subject: Any, strategy: tf.distribute.Strategy) -> Any:
     if hasattr(subject, "dataset_fn"):
-        return strategy.distribute_datasets_from_function(subject.dataset_fn)
+        return strategy.distribute_datasets_from_function(
+            partial(_make_from_function, subject)
+        )
     return strategy.experimental_distribute_dataset(_make_dataset(subject))
 
 
+def _make_from_function(subject: Any, context: Any) -> tf.data.Dataset:
+    return _check_dataset(subject.dataset_fn(context), "dataset_fn(input_context)")
+
+
 def _make_dataset(subject: Any) -> tf.data.Dataset:
-    dataset = subject.dataset()
+    return _check_dataset(subject.dataset(), "dataset()")
+
+
+def _check_dataset(dataset: Any, name: str) -> tf.data.Dataset:
     if not isinstance(dataset, tf.data.Dataset):
         raise BadInputError(
-            "dataset() must return a tf.data.Dataset. Received: an object of type "
+            f"{name} must return a tf.data.Dataset. Received: an object of type "
             f"'{type(dataset).__name__}'."
         )
     return dataset

@@ -46,7 +46,8 @@ class PipelineProgram(UserProgram):
         if self._like is None:
             # A run that trains on what another one read has only its own pipeline to
             # tell the structure of a batch.
-            self._like = next(iterate(self._subject, tf.distribute.get_strategy()))
+            own = iterate(self._subject, tf.distribute.get_strategy())
+            self._like = next(own, None)
         self._given = read_batches(folder, names, self._like, steps)
 
     def find_place(self, step: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.errors import BadInputError
-from distbench.worker.process.failures import SubjectError
+from distbench.worker.process.failures import blame_subject
 from distbench.worker.process.intercept import call_converted
 from distbench.worker.state.components import is_variable
 from distbench.worker.state.metrics import is_metric
@@ -145,10 +145,8 @@ class UserProgram(Program):
 def _make_instance(subject: Any) -> Any:
     if not inspect.isclass(subject):
         return subject
-    try:
+    with blame_subject("build"):
         return subject()
-    except Exception as error:
-        raise SubjectError("build", None) from error
 
 
 def _take_number(loss: Any) -> Any:
