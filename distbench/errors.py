@@ -94,7 +94,7 @@ def find_advice(error: BaseException) -> str:
 
 
 def make_unknown_name_error(
-    what: str, received: str, known: Iterable[str]
+    what: str, received: str, known: Iterable[str], *, section: str = ""
 ) -> BadInputError:
     """The error for a name that is not in a list: it gives near ones, if there are any.
 
@@ -102,13 +102,15 @@ def make_unknown_name_error(
         what: What the name stands for, as the first words of the message.
         received: The name as it came in.
         known: All names that would have been right.
+        section: What 'distbench list' calls them; empty if it does not show them.
     """
     names = list(known)
     nearest = difflib.get_close_matches(received.lower(), names, n=3, cutoff=_NEAR)
     hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
     if len(names) > _LISTED:
         others = f"{len(names) - len(nearest)} {'others' if nearest else 'names'}"
-        names = [*nearest, f"{others} (see 'distbench list')"]
+        where = f" (see 'distbench list {section}')" if section else ""
+        names = [*nearest, f"{others}{where}"]
     return BadInputError(
         f"{what} {received!r} is not known. Expected one of {', '.join(names)}.{hint}"
     )

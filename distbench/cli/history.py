@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -212,9 +213,12 @@ def _show_scenarios(
 
 def _parse_shares(text: str) -> tuple[float, float]:
     try:
-        lowest, highest = (float(part) / 100 for part in text.split(","))
-    except ValueError as error:
+        lowest, highest = (float(part) for part in text.split(","))
+    except ValueError:
+        lowest = highest = math.nan
+    if not 0 <= lowest <= highest <= 100:
         raise BadInputError(
-            f"--flaky must be two numbers of percent such as 5,95. Received: {text!r}."
-        ) from error
-    return lowest, highest
+            "--flaky must be two numbers of percent such as 5,95, the lower one first. "
+            f"Received: {text!r}."
+        )
+    return lowest / 100, highest / 100

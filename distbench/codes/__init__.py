@@ -51,5 +51,5 @@ def find_code(name: str) -> Code:
         BadInputError: There is no such code; the message gives the nearest one.
     """
     if name not in CODES:
-        raise make_unknown_name_error("Finding code", name, CODES)
+        raise make_unknown_name_error("Finding code", name, CODES, section="codes")
     return CODES[name]

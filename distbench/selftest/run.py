@@ -46,7 +46,9 @@ def plan_selftest(
     known = {sample.name for sample in samples} | {fault.code for fault in FAULTS}
     for name in only:
         if name not in known:
-            raise make_unknown_name_error("Fault", name, sorted(known))
+            raise make_unknown_name_error(
+                "Fault", name, sorted(known), section="faults"
+            )
     wanted = {str(ClusterSpec.parse(cluster)) for cluster in clusters}
     items = tuple(
         Item(sample=sample, cluster=cluster)

@@ -45,10 +45,11 @@ def verdict_from_json(text: str) -> Verdict:
     """
     try:
         document = json.loads(text)
-        if document["schema"] != SCHEMA:
+        schema = _take(document, "schema", str)
+        if schema != SCHEMA:
             raise BadInputError(
                 f"The verdict is of another schema. Expected {SCHEMA!r}. "
-                f"Received: {document['schema']!r}."
+                f"Received: {schema!r}."
             )
         return Verdict(
             target=_take(document, "target", str),
@@ -60,7 +61,7 @@ def verdict_from_json(text: str) -> Verdict:
             raise
         raise BadInputError(
             f"This is not a verdict ({type(error).__name__}: {error}). Expected the "
-            f"JSON that 'distbench check --json FILE' writes."
+            "JSON that 'distbench check --json FILE' writes."
         ) from error
 
 
@@ -88,6 +89,8 @@ def _take(document: Any, name: str, *kinds: type) -> Any:
     """A value that has to be there, and of a kind."""
     if not isinstance(document, dict):
         raise TypeError(f"an object was due, and not {type(document).__name__}")
+    if name not in document:
+        raise TypeError(f"it has no {name!r}")
     value = document[name]
     if not isinstance(value, kinds) or (bool not in kinds and isinstance(value, bool)):
         raise TypeError(

@@ -235,7 +235,7 @@ def test_progress_goes_to_standard_error(play, call, capsys) -> None:
         ("check a.b:c --timeout 0", "timeout_s must be"),
         ("check a.b:c --json /no/folder/x", "no folder"),
         ("check a.b:c --json x --html ./x", "Each report needs a file of its own"),
-        ("check a.b:c --expect xyz", "46 names (see 'distbench list').\n"),
+        ("check a.b:c --expect xyz", "46 names (see 'distbench list codes').\n"),
         ("check a.b:c --color", "No such option"),
         ("chekc", "No such command"),
         ("explain mean-of-mean", "Did you mean 'mean-of-means'"),

@@ -82,7 +82,10 @@ def test_limits_are_options(call, capsys, file: Path) -> None:
     told = capsys.readouterr().err
     assert "last 8 nights or more must be looked at" in told
     assert "6 before them (least)" in told
-    assert call("history", "--flaky", "some") == 2
+    for wrong in ("some", "5", "95,5", "0,101"):
+        assert call("history", "--flaky", wrong) == 2
+        told = capsys.readouterr().err
+        assert f"percent such as 5,95, the lower one first. Received: {wrong!r}" in told
     assert call("history", "--floor", "5") == 0
     assert "slower" not in capsys.readouterr().out
 

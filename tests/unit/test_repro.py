@@ -366,13 +366,14 @@ def test_a_failed_check_tells_how_to_get_its_script(
     ("content", "words"),
     [
         ("{", "not a verdict"),
-        ("[]", "not a verdict"),
+        ("[]", "not a verdict (TypeError: an object was due, and not list)"),
+        ("{}", "not a verdict (TypeError: it has no 'schema')"),
         (b"\xff\xfe\x00", "cannot be read"),
         ('{"schema": "distbench/verdict/2"}', "of another schema"),
         (None, "No such file"),
         (verdict_to_json(make_verdict(make_run())), "no finding to show"),
     ],
-    ids=["broken", "list", "binary", "schema", "missing", "passed"],
+    ids=["broken", "list", "empty", "binary", "schema", "missing", "passed"],
 )
 def test_the_command_refuses_what_is_no_failed_verdict(call, tmp_path, content, words):
     source, script = tmp_path / "verdict.json", tmp_path / "shown.py"
