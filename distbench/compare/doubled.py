@@ -6,7 +6,7 @@ A sum doubles with its examples, and a mean stays as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -66,17 +66,68 @@ def find_terms(
 
     A shard with its examples k times then gives k s + m, the same again for each k.
     """
+    found = _list_repeated(evidence, shards)
+    if not found:
+        return None
+    once, twice, thrice = found
+    rests = {p: once[p] - 2 * twice[p] + thrice[p] for p in once}
+    fits = all(measure_size(rests[p]) <= 8 * margins[p] for p in once)
+    return "terms" if fits else None
+
+
+def find_limit(
+    evidence: Evidence, margins: Margins, whole: Places, shards: list[Places]
+) -> Kind | None:
+    """Whether gradients come to rest as examples are repeated, as those of a mean do.
+
+    Bessel's correction, or an example that is not compared with itself, leaves what
+    shrinks with their number: m + c / k, of which each further repetition changes less
+    than half as much (c / 2, then c / 6), where a sum goes on as it began. So does a
+    likelihood of all examples together, to which a repetition has little to add, but
+    others have much. The whole batch tells: that of a mean is nearer to the mean of its
+    shards than to their sum.
+    """
+    found = _list_repeated(evidence, shards)
+    if not found:
+        return None
+    once, twice, thrice = found
+    rests = all(
+        measure_size(thrice[p] - twice[p])
+        <= max(4 * margins[p], measure_size(twice[p] - once[p]) / 2)
+        for p in once
+    )
+    sizes = evidence.reference.shards
+    is_mean = _is_nearer(whole, shards, [n / max(1, sum(sizes)) for n in sizes])
+    return "mean" if rests and is_mean else None
+
+
+def _list_repeated(evidence: Evidence, shards: list[Places]) -> tuple[Places, ...]:
+    """The largest shard's gradients, with its examples once, twice and three times.
+
+    Nothing where runs draw other random numbers, or have other gradients.
+    """
     replica = int(np.argmax(evidence.reference.shards))
     found = [shards[replica]]
     for name in ("doubled", "tripled"):
         probe = evidence.probes.get(name)
         found.append({} if probe is None else take_gradients(probe, replica))
-    once, twice, thrice = found
-    if "once" in evidence.probes or any(set(f) != set(once) for f in found):
-        return None
-    rests = {p: once[p] - 2 * twice[p] + thrice[p] for p in once}
-    fits = all(measure_size(rests[p]) <= 8 * margins[p] for p in once)
-    return "terms" if fits else None
+    if "once" in evidence.probes or any(set(f) != set(found[0]) for f in found):
+        return ()
+    return tuple(found)
+
+
+def _is_nearer(whole: Places, shards: list[Places], weights: list[float]) -> bool:
+    """Whether the whole is nearer to a weighted sum of its shards than to their sum."""
+
+    def measure(factors: Sequence[float]) -> float:
+        return sum(
+            measure_size(
+                value - sum(f * s[p] for f, s in zip(factors, shards, strict=True))
+            )
+            for p, value in whole.items()
+        )
+
+    return measure(weights) < measure([1.0] * len(shards))
 
 
 def _doubles_on_average(

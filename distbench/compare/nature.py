@@ -19,6 +19,7 @@ from distbench.compare.doubled import (
     Margins,
     Places,
     find_kind,
+    find_limit,
     find_pulls,
     find_terms,
     take_gradients,
@@ -87,8 +88,10 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         _is_free_of_groups(sizes, margins, whole, shards, others)
         or _is_of_parts(evidence, margins, whole)
     ) or _is_led_by_own(evidence, noise, regrouped, lost)
-    if grouped and kind is None and pulls is None and not lost:
-        kind = find_terms(evidence, margins, shards)
+    if grouped and kind is None and pulls is None:
+        if not lost:
+            kind = find_terms(evidence, margins, shards)
+        kind = kind or find_limit(evidence, margins, whole, shards)
     nature = Nature(
         grouped=grouped,
         lost=lost,

@@ -8,6 +8,7 @@ from distbench.samples.program import HEAD, SECOND, TRAINED, OwnReduction
 from distbench.samples.replicas import all_reduce, clear_last, count_replicas
 from distbench.unusual.exchange import ClippedAfterSumUnderStatistics
 from distbench.unusual.grouping import (
+    ApartFromTheOthers,
     BatchStatistics,
     BatchStatisticsUnderMean,
     Dropout,
@@ -53,6 +54,15 @@ class DroppedUnderStatisticsAndClip(ClippedAfterSumUnderStatistics):
 @fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)
 class OwnMeanUnderStatistics(BatchStatisticsUnderMean):
     """Batch statistics, and a mean over the own shard that nothing scales."""
+
+    def reduce_losses(self, losses, batch):
+        del batch
+        return tf.reduce_mean(losses)
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)
+class OwnMeanApartFromTheOthers(ApartFromTheOthers):
+    """Each example against all others but itself; nothing scales the shard's mean."""
 
     def reduce_losses(self, losses, batch):
         del batch

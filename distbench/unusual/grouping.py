@@ -134,6 +134,18 @@ class NegativesInTheBatch(Program):
 
 
 @unusual()
+class ApartFromTheOthers(BatchStatisticsUnderMean):
+    """Each example is held against all others of the shard, and not against itself."""
+
+    def compute_losses(self, batch):
+        outputs = tf.math.l2_normalize(self.predict(batch), axis=1)
+        scores = outputs @ tf.transpose(outputs)
+        others = tf.reduce_sum(tf.exp(scores), axis=1) - tf.exp(1.0)
+        near = tf.reduce_sum((outputs - batch[2]) ** 2, axis=1)
+        return tf.math.log(others) + near
+
+
+@unusual()
 class Dropout(Program):
     """Keras' Dropout: other random numbers in every run and on every replica."""
 

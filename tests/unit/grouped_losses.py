@@ -127,10 +127,26 @@ def squares_in_half(batch: Batch, theta: Batch) -> tuple[float, Batch]:
 
 
 def against_the_others(batch: Batch, theta: Batch) -> tuple[float, Batch]:
-    """Every example against all others of its batch: no count normalises that."""
+    """Every example against all others of its batch, summed and divided by G."""
+    loss, gradient = mean_against_the_others(batch, theta)
+    share = np.float32(len(batch) / EXAMPLES)
+    return loss * float(share), gradient * share
+
+
+def mean_against_the_others(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The mean of the same: more of the same examples change it less and less."""
     x = batch[:, :-1]
     scores = x @ theta
     soft = np.exp(scores - scores.max())
     total = soft.sum() + 1
     loss = float(np.log(total) + scores.max() - scores.mean())
     return loss, (x * (soft / total)[:, None]).sum(axis=0) - x.mean(axis=0)
+
+
+def of_all_together(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """What all examples say together: others add to it, the same ones again do not."""
+    x, y = batch[:, :-1], batch[:, -1]
+    noise = np.float32(0.01) * np.eye(len(batch), dtype=np.float32)
+    rest = np.linalg.solve(x @ x.T + noise, x @ theta - y)
+    loss = float((x @ theta - y) @ rest / EXAMPLES)
+    return loss, np.float32(2 / EXAMPLES) * (x.T @ rest)

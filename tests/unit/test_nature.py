@@ -12,9 +12,11 @@ from grouped_losses import (
     against_the_others,
     by_statistics,
     by_statistics_with_penalty,
+    mean_against_the_others,
     mean_by_statistics,
     mean_by_weight,
     mean_squares,
+    of_all_together,
     statistics_beside_mean,
     sum_beside_mean,
     sum_squares,
@@ -49,6 +51,8 @@ def test_sums_and_means_over_examples_do_not_depend_on_groups(compute: Compute) 
         (by_statistics_with_penalty, "sum"),
         (statistics_beside_mean, "terms"),
         (against_the_others, None),
+        (mean_against_the_others, "mean"),
+        (of_all_together, None),
     ],
 )
 def test_statistics_and_contrasts_do(compute: Compute, kind: str | None) -> None:
