@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from distbench.codes import CODES
+from distbench.compare.led import find_unled
 from distbench.diagnose.addends import describe_untouched
 from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
@@ -121,9 +122,10 @@ def _explain_start(context: Context) -> Explained | None:
     """
     first = min(case.key.step for case in context.cases)
     start = context.select(tuple(c for c in context.cases if c.key.step == first))
+    metrics = context.evidence.observed.metrics
+    shown = {path for metric in metrics for path in metric.state}
     keeps = any(
-        (info.role == "slot" or info.path in context.evidence.kept)
-        and not info.synchronised
+        not info.synchronised and info.path not in shown
         for info in context.infos.values()
     )
     if not keeps or len(start.cases) == len(context.cases):
@@ -139,15 +141,28 @@ def _explain_start(context: Context) -> Explained | None:
 def _explain_kept(context: Context) -> tuple[Explained, ...]:
     """What leaves nothing of the state by which a program by hand takes its steps.
 
-    As of slots, what trains follows from it.
+    As of slots, what trains follows from it. So does what is wrong beside a number that
+    neither gradients nor examples lead, such as a count of steps, wherever that is.
     """
-    kept = tuple(c for c in context.cases if c.key.variable in context.evidence.kept)
-    if not 0 < len(kept) < len(context.cases):
-        return ()
-    part = context.select(kept)
-    causes = _explain_narrowly(part, _find_best(part))
-    is_told = all(c.confidence >= ALL and c.code != "unexplained" for c in causes)
-    return causes if is_told else ()
+    numbers = {
+        path for path in find_unled(context.evidence) if is_number(context.infos[path])
+    }
+    for paths in (context.evidence.kept, numbers):
+        part = context.select(
+            tuple(c for c in context.cases if c.key.variable in paths)
+        )
+        places = {(c.key.step, c.key.replica) for c in part.cases}
+        left = [c for c in context.cases if c.key.variable not in paths]
+        if not (part.cases and left):
+            continue
+        if paths is numbers and any(
+            (c.key.step, c.key.replica) not in places for c in left
+        ):
+            continue
+        causes = _explain_narrowly(part, _find_best(part))
+        if all(c.confidence >= ALL and c.code != "unexplained" for c in causes):
+            return causes
+    return ()
 
 
 def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explained, ...]:

@@ -21,6 +21,28 @@ class SignsSummed(Program):
         return [tf.sign(tf.convert_to_tensor(gradient)) for gradient in gradients]
 
 
+@fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786")
+class SignsOfOwnMomentum(Program):
+    """Each replica sends the sign of a momentum that the loop keeps for it."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.moved = [
+            tf.Variable(
+                tf.zeros_like(variable),
+                trainable=False,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.MEAN,
+            )
+            for variable in self.trained()
+        ]
+
+    def transform(self, gradients):
+        for moved, gradient in zip(self.moved, gradients, strict=True):
+            moved.assign(0.9 * moved + 0.1 * tf.convert_to_tensor(gradient))
+        return [tf.sign(moved) for moved in self.moved]
+
+
 @fault(_NONLINEAR, _PHASE, TRAINED, like="deepspeedai/DeepSpeed#490")
 class NormalisedBeforeSum(Program):
     """Each replica divides its gradient by its norm: a trust ratio on shards."""

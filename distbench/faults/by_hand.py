@@ -240,3 +240,25 @@ class SignsOutvotedByHand(SignsByHand):
 
     def choose(self, gradient):
         return tf.sign(self.reduce(tf.sign(gradient)))
+
+
+@fault("update-repeated", "variable", ("count",), like="keras-team/keras#19990")
+class CorrectedByStepsOfAll(AdamByHand):
+    """The steps by which moments are corrected count once for each replica."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.count = tf.Variable(
+            0.0,
+            name="count",
+            trainable=False,
+            aggregation=tf.VariableAggregation.SUM,
+        )
+
+    def apply(self, gradients):
+        self.count.assign_add(tf.ones([]))
+        super().apply(gradients)
+
+    def update(self, variable, gradient):
+        rest = 1.0 - 0.9 ** tf.identity(self.count)
+        super().update(variable, gradient / tf.sqrt(rest))

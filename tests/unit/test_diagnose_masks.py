@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -50,13 +51,16 @@ def send_sign(values: list[Array]) -> Array:
 
 
 @pytest.mark.first(1)
+@pytest.mark.parametrize("role", ["slot", "variable"])
 @pytest.mark.parametrize("keeps", [True, False])
-def test_the_first_step_tells_what_is_sent_where_the_rest_is_kept(keeps: bool) -> None:
+def test_the_first_step_tells_what_is_sent_where_the_rest_is_kept(
+    keeps: bool, role: Literal["slot", "variable"]
+) -> None:
     """What is made of the rest later is nothing that the bench knows."""
     evidence = observe(Fault(reduce=feed_back(send_sign)), steps=3, sparse=False)
     observed = evidence.observed
     rest = VariableInfo(
-        path="rest", role="slot", shape=(3,), dtype="float32", synchronised=not keeps
+        path="rest", role=role, shape=(3,), dtype="float32", synchronised=not keeps
     )
     observed = replace(observed, variables=(*observed.variables, rest))
     first = judge(replace(evidence, observed=observed)).findings[0]

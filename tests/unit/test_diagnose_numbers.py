@@ -16,11 +16,11 @@ from distbench.trace import INITIAL, WHOLE, TraceKey, VariableInfo
 SLOT = f"momentum/{KERNEL}"
 
 
-def add_rate(trace, values):
+def add_rate(trace, values, role="slot"):
     """Add a number without a variable to a trace, by step and replica."""
-    rate = VariableInfo(path="rate", role="slot", shape=(), dtype="float32")
+    rate = VariableInfo(path="rate", role=role, shape=(), dtype="float32")
     found = {
-        TraceKey(step=step, phase="slot", variable="rate", replica=r): np.array(v, "f4")
+        TraceKey(step=step, phase=role, variable="rate", replica=r): np.array(v, "f4")
         for (step, r), v in values.items()
     }
     variables = (*trace.variables, rate)
@@ -56,3 +56,31 @@ def test_a_number_that_becomes_another_is_told_before_the_slots_that_follow(seen
     assert (first.code, first.phase) == (code, "slot"), first
     assert "rate" in first.variables
     assert len(judge(evidence).findings) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong_in", "told"),
+    [
+        pytest.param((0, 1), ["update-repeated"], id="whenever-it-is-wrong"),
+        pytest.param((1,), ["unexplained", "update-repeated"], id="before-it-is"),
+    ],
+)
+def test_a_count_of_the_model_is_told_before_the_steps_that_follow(wrong_in, told):
+    """A program that counts by itself may correct its steps by that number."""
+
+    def bend(k, v, old, run):
+        return v + np.cos(np.arange(v.size)).reshape(v.shape) if k == KERNEL else v
+
+    evidence = observe(Fault(update=add_state(bend)), steps=2)
+    due = {(step, r): step + 1.0 for step in (INITIAL, 0, 1) for r in (0, 1)}
+    seen = {key: n + (key[0] in wrong_in) for key, n in due.items()}
+    whole = {(step, WHOLE): step + 1.0 for step in (INITIAL, 0, 1)}
+    evidence = replace(
+        evidence,
+        observed=add_rate(evidence.observed, seen, "variable"),
+        reference=add_rate(evidence.reference, due | whole, "variable"),
+        twins=tuple(add_rate(twin, whole, "variable") for twin in evidence.twins),
+    )
+    findings = judge(evidence).findings
+    assert [f.code for f in findings] == told, findings
+    assert "rate" in findings[-1].variables
