@@ -49,6 +49,25 @@ def find_kind(
     return None if doubles is None else "sum" if doubles else "mean"
 
 
+def find_loss_kind(evidence: Evidence, noise: Noise, lost: float) -> Kind | None:
+    """The same of the loss that is returned, which need not be of its gradients' kind.
+
+    A sum may have gradients that the program divides by their norm.
+    """
+    doubled = evidence.probes.get("doubled")
+    replica = int(np.argmax(evidence.reference.shards))
+    key = TraceKey(step=0, phase="loss", variable="", replica=replica)
+    once = evidence.reference.get(key)
+    twice = None if doubled is None else doubled.get(key)
+    if once is None or twice is None or "once" in evidence.probes:
+        return None
+    place, value = (key.variable, key.call), densify(once)
+    margin = noise.find_margin(key.at(WHOLE), value).widest
+    margins = {place: max(margin, lost * measure_size(value))}
+    doubles = _doubles({place: value}, {place: densify(twice)}, margins)
+    return None if doubles is None else "sum" if doubles else "mean"
+
+
 def _doubles(once: Places, twice: Places, margins: Margins) -> bool | None:
     """Whether all gradients double; None if they do not stay as they are either."""
     rests: dict[int, float] = {}

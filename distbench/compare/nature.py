@@ -20,6 +20,7 @@ from distbench.compare.doubled import (
     Places,
     find_kind,
     find_limit,
+    find_loss_kind,
     find_pulls,
     find_terms,
     take_gradients,
@@ -29,7 +30,7 @@ from distbench.compare.parts import join_parts, split_parts
 from distbench.compare.pull import Pull
 from distbench.compare.values import Array, measure_size
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Trace, TraceKey
+from distbench.trace import WHOLE, Phase, Trace, TraceKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,7 @@ class Nature:
         kind: What the program takes of the examples that it gets: a `sum`, which it may
             divide by a constant, their `mean`, or `terms` of both kinds. None where
             that is unknown, as of a mean over something else than examples.
+        of_loss: The same of the loss that it returns, where that is a sum or a mean.
         pulls: Of each variable the numbers a, b of a penalty with the gradient
             a θ + b sign(θ), which every shard alone has in full.
         lost: Share of a value that it loses where it computes in a narrower dtype than
@@ -52,14 +54,22 @@ class Nature:
     lost: float = 0.0
     pulls: Mapping[str, Pull] = field(default_factory=dict)
     kind: Kind | None = None
+    of_loss: Kind | None = None
 
-    def weigh(self, sizes: Sequence[int]) -> tuple[float, ...]:
+    def get_kind(self, phase: Phase) -> Kind | None:
+        """What is taken of the examples for a loss, or for its gradients."""
+        is_own = phase == "loss" and self.kind in ("sum", "mean") and not self.pulls
+        return self.of_loss or self.kind if is_own else self.kind
+
+    def weigh(
+        self, sizes: Sequence[int], phase: Phase = "local_gradient"
+    ) -> tuple[float, ...]:
         """What each replica's value is of that of its shard alone on one device.
 
         All of it, or a mean's share n_r/G of all examples; of terms of both kinds each
         has its own, and nothing is said here.
         """
-        if self.kind != "mean":
+        if self.get_kind(phase) != "mean":
             return (1.0,) * len(sizes)
         return tuple(size / max(1, sum(sizes)) for size in sizes)
 
@@ -97,6 +107,7 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         lost=lost,
         kind=kind if pulls is None else "sum",
         pulls=pulls or {},
+        of_loss=find_loss_kind(evidence, noise, lost),
     )
     if not grouped and kind is not None:
         counted = _add(shards, list(nature.weigh(sizes)))

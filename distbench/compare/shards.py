@@ -57,7 +57,9 @@ def weigh_shards(
         alone.update(evidence.resumed.values)
     for key, value in alone.items():
         sizes = reference.get_shards(key.step)
-        counted = shares[key.step] if shares else nature.weigh(sizes)
+        counted = nature.weigh(sizes, key.phase)
+        if shares and nature.get_kind(key.phase) == "mean":
+            counted = shares[key.step]
         weight = counted[key.replica]
         weight *= times if key.phase == "loss" else 1.0
         values[key] = _weigh(evidence, nature, key, value, weight)
@@ -233,7 +235,7 @@ def _make_penalty(evidence: Evidence, nature: Nature) -> Trace | None:
 
 def _count_loss(evidence: Evidence, nature: Nature) -> float:
     """N where the replicas report losses that are averaged, 1 where they add up."""
-    weights = nature.weigh(evidence.reference.shards)
+    weights = nature.weigh(evidence.reference.shards, "loss")
     n = len(weights)
     if evidence.loss_reduction is not None:
         return float(n) if evidence.loss_reduction == "mean" else 1.0

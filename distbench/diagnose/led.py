@@ -52,7 +52,8 @@ def _are_right_alone(evidence: Evidence, replicas: Collection[int], step: int) -
     nature = Nature(kind="sum")
     if not evidence.shards_known:
         nature = find_nature(evidence, noise)
-    weights = nature.weigh(evidence.reference.get_shards(step))
+    shards = evidence.reference.get_shards(step)
+    weights = {phase: nature.weigh(shards, phase) for phase in COMPUTED}
     found = [
         (key, densify(value), alone)
         for phase in COMPUTED
@@ -64,7 +65,7 @@ def _are_right_alone(evidence: Evidence, replicas: Collection[int], step: int) -
         return False
     return all(
         np.all(
-            np.abs(seen - weights[key.replica] * densify(alone))
+            np.abs(seen - weights[key.phase][key.replica] * densify(alone))
             <= noise.find_margin(key, densify(alone)).bound
         )
         for key, seen, alone in found

@@ -49,6 +49,7 @@ def explain_root(
         if not losses and chain.shows("loss"):
             causes = tell_lost_gradient(context, causes)
             causes = tuple(_name_lost(cause, context.replicas) for cause in causes)
+            causes = tuple(map(_tell_right_losses, causes))
         yield from report_causes(context, causes, gradients)
         return
     same = [cause for cause in causes if _is_same_factor(cause, of_loss)]
@@ -155,6 +156,14 @@ def _name_lost(cause: Explained, replicas: int) -> Explained:
         detail=f"{name_replicas(lost)}: the losses are right and the gradients 0",
         replicas=lost,
     )
+
+
+def _tell_right_losses(cause: Explained) -> Explained:
+    """The scale of a wrong loss that gradients alone have, whatever gave it to them."""
+    if cause.code not in _SCALING:
+        return cause
+    words = "the losses that are returned are right, and the gradients those of others"
+    return replace(cause, detail=f"{words}: {cause.detail}")
 
 
 def _would_show(chain: Chain, phase: Phase, losses: Sequence[Judged]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import HEAD, SECOND, TRAINED, OwnReduction
+from distbench.samples.program import HEAD, SECOND, TRAINED, OwnReduction, Program
 from distbench.samples.replicas import all_reduce, clear_last, count_replicas
 from distbench.unusual.exchange import ClippedAfterSumUnderStatistics
 from distbench.unusual.grouping import (
@@ -148,3 +148,26 @@ class WholePenaltyUnderStatistics(PenalisedStatistics):
 
     def share_penalty(self, penalty):
         return penalty
+
+
+@fault(
+    "loss-not-scaled",
+    "local_gradient",
+    TRAINED,
+    like="keras-team/keras#20609",
+    clusters=WIDE,
+)
+class TasksByTheirOwnNorms(Program):
+    """Two losses are shares; each one's gradient is divided by its own norm."""
+
+    def replica_step(self, batch):
+        total, found = 0.0, []
+        for part in (slice(0, 2), slice(2, None)):
+            with tf.GradientTape() as tape:
+                errors = (self.predict(batch) - batch[2])[:, part]
+                loss = tf.reduce_sum(errors**2) / self.examples
+            own = map(tf.convert_to_tensor, tape.gradient(loss, self.trained()))
+            found.append(tf.clip_by_global_norm(list(own), 1e-3)[0])
+            total += loss
+        self.apply([sum(pair) for pair in zip(*found, strict=True)])
+        return self.report(total)

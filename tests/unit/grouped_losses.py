@@ -143,6 +143,20 @@ def mean_against_the_others(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     return loss, (x * (soft / total)[:, None]).sum(axis=0) - x.mean(axis=0)
 
 
+def sum_of_unit_step(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The sum of the squares; its gradient is divided by its norm."""
+    loss, gradient = sum_squares(batch, theta)
+    return loss, gradient / np.float32(np.linalg.norm(gradient))
+
+
+def sum_of_steps_by_spread(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The sum of the squares; its gradient is divided by its parts' deviations."""
+    loss, gradient = sum_squares(batch, theta)
+    parts = batch[:, :-1] * (batch[:, :-1] @ theta - batch[:, -1])[:, None]
+    scale = np.float32(len(batch) / EXAMPLES)
+    return loss, gradient / (scale * (parts.std(axis=0) + np.float32(0.1)))
+
+
 def of_all_together(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     """What all examples say together: others add to it, the same ones again do not."""
     x, y = batch[:, :-1], batch[:, -1]

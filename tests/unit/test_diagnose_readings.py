@@ -21,6 +21,8 @@ from grouped_losses import (
     sum_beside_even_share,
     sum_beside_mean,
     sum_beside_share,
+    sum_of_steps_by_spread,
+    sum_of_unit_step,
     sum_squares,
     with_constant_pull,
     with_penalty,
@@ -111,6 +113,8 @@ def test_what_is_neither_a_sum_nor_a_mean_is_not_taken_apart() -> None:
     ("simulator", "code", "phase"),
     [
         (Simulator(mean_by_statistics), "loss-not-scaled", "loss"),
+        (Simulator(sum_of_unit_step), "clip-before-reduction", "local_gradient"),
+        (Simulator(sum_of_steps_by_spread), "loss-not-scaled", "local_gradient"),
         (Simulator(sum_beside_mean), "loss-not-scaled", "loss"),
         (Simulator(with_constant_pull), "regularizer-not-scaled", "local_gradient"),
         (
