@@ -11,7 +11,7 @@ from distbench.compare.led import find_unled
 from distbench.diagnose.addends import describe_untouched
 from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
-from distbench.diagnose.drift import name_drift
+from distbench.diagnose.drift import name_apart, name_drift
 from distbench.diagnose.exchange import describe_exchange
 from distbench.diagnose.explain import Explained, explain_all
 from distbench.diagnose.hypotheses.register import (
@@ -94,6 +94,7 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
             if best is not None and _is_named(part, best)
             else _explain_start(part)
             or name_drift(part)
+            or name_apart(part)
             or _leave_unexplained(part, best)
         )
         found.setdefault(explained.code, []).append(explained)
@@ -147,7 +148,7 @@ def _explain_kept(context: Context) -> tuple[Explained, ...]:
     numbers = {
         path for path in find_unled(context.evidence) if is_number(context.infos[path])
     }
-    for paths in (context.evidence.kept, numbers):
+    for paths in (numbers, context.evidence.kept):
         part = context.select(
             tuple(c for c in context.cases if c.key.variable in paths)
         )
@@ -159,7 +160,7 @@ def _explain_kept(context: Context) -> tuple[Explained, ...]:
             (c.key.step, c.key.replica) not in places for c in left
         ):
             continue
-        causes = _explain_narrowly(part, _find_best(part))
+        causes = explain_cases(part)
         if all(c.confidence >= ALL and c.code != "unexplained" for c in causes):
             return causes
     return ()

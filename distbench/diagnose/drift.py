@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context
+from distbench.diagnose.context import Context, find_base
 from distbench.diagnose.explain import Explained, explain_all
 from distbench.trace import TraceKey
 
@@ -38,6 +39,41 @@ def name_drift(context: Context) -> Explained | None:
             return None
     words = "the rule makes something else of the same gradient on each replica"
     return explain_all(context, code[context.phase], words)
+
+
+def name_apart(context: Context) -> Explained | None:
+    """Steps by hand that nothing explains, and that are not the same on all replicas.
+
+    No sum was seen, so all that leads such a step may differ. Where it goes the right
+    way on each replica, a number of its own is the only thing that does.
+    """
+    seen = (context.find_gradient(case) for case in context.cases)
+    if context.phase != "variable" or any(value is not None for value in seen):
+        return None
+    for place in {case.key.step: case.key for case in context.cases}.values():
+        made = _take_held(context, place)
+        if len(made) < 2 or _are_all_equal(made):
+            return None
+    words = (
+        "each replica changes its copy in another way, as one does who steps by "
+        "something of its own gradients or examples"
+    )
+    if all(_has_other_length(context, case) for case in context.cases):
+        words = (
+            "each replica takes the right step times a number of its own, as a norm of "
+            "its own gradient gives it, so the copies go apart"
+        )
+    return explain_all(context, "replicas-diverged", words)
+
+
+def _has_other_length(context: Context, case: Pair) -> bool:
+    """Whether a step is the right one but for its length."""
+    base = find_base(case)
+    due, step = case.expected - base, case.observed - base
+    size = float(np.sum(due * due))
+    if due.size < 2 or not 0 < size < np.inf:
+        return False
+    return context.matches(case, base + float(np.sum(due * step)) / size * due)
 
 
 def _take_held(context: Context, key: TraceKey) -> list[Array]:

@@ -262,3 +262,24 @@ class CorrectedByStepsOfAll(AdamByHand):
     def update(self, variable, gradient):
         rest = 1.0 - 0.9 ** tf.identity(self.count)
         super().update(variable, gradient / tf.sqrt(rest))
+
+
+@fault("replicas-diverged", "variable", TRAINED, like="deepspeedai/DeepSpeed#490")
+class LengthsByOwnNorms(ByHand):
+    """The sum is divided by a norm, for which each replica takes its own gradient's."""
+
+    def apply(self, gradients):
+        for gradient, variable in zip(gradients, self.trained(), strict=True):
+            own = tf.convert_to_tensor(gradient)
+            self.update(variable, self.reduce(own) / (tf.norm(own) + 0.1))
+
+
+@fault(
+    "nonlinear-before-reduction", "variable", _MOMENTS, like="deepspeedai/DeepSpeed#490"
+)
+class FirstMomentsOfUnitGradients(AdamByHand):
+    """The first moments take the mean of gradients that have a norm of 1 each."""
+
+    def take_first(self, own, total):
+        del total
+        return all_reduce("mean", own / (tf.norm(own) + 0.1))

@@ -16,7 +16,7 @@ from distbench.diagnose.hypotheses.by_hand import explain_by_own_steps
 from distbench.diagnose.hypotheses.nonlinear import explain_by_own_noise
 from distbench.diagnose.rank import find_best
 from distbench.evidence import Evidence
-from distbench.trace import Phase, Trace, TraceKey, VariableInfo
+from distbench.trace import WHOLE, Phase, Trace, TraceKey, VariableInfo
 
 N, RATE = 2, 0.125
 RNG = np.random.default_rng(5)
@@ -151,3 +151,40 @@ def test_what_is_equal_or_of_the_own_gradient_is_no_own_noise(
     added: list[np.ndarray],
 ) -> None:
     assert not list(explain_by_own_noise(add_up(added)))
+
+
+@pytest.mark.parametrize(
+    ("steps", "code", "words"),
+    [
+        pytest.param(
+            [0.25 * TOTAL, 2 * TOTAL],
+            "replicas-diverged",
+            "a number of its own",
+            id="length",
+        ),
+        pytest.param(
+            [np.cos(OWN[0]), np.sin(OWN[1])],
+            "replicas-diverged",
+            "in another way",
+            id="any",
+        ),
+        pytest.param([np.cos(OWN[0])] * 2, "unexplained", "no known cause", id="alike"),
+    ],
+)
+def test_copies_that_are_changed_by_hand_go_apart(
+    steps: list[np.ndarray], code: str, words: str
+) -> None:
+    evidence = observe()
+    made = [BASE - step for step in steps]
+    held = {make_key("w", replica): copy for replica, copy in enumerate(made)}
+    info = VariableInfo(path="w", role="variable", shape=BASE.shape, dtype="float64")
+    taught = {make_key("w", WHOLE, "local_gradient"): TOTAL}
+    evidence = replace(
+        evidence,
+        observed=replace(evidence.observed, values=held, variables=(info,)),
+        reference=replace(evidence.reference, values=taught, variables=(info,)),
+    )
+    cases = make_cases("w", made, BASE - TOTAL)
+    context = Context(evidence=evidence, phase="variable", cases=cases)
+    (told,) = explain_cases(context)
+    assert (told.code, words in told.detail) == (code, True), told
