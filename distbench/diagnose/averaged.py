@@ -15,9 +15,11 @@ import numpy as np
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.rank import ALL
 from distbench.evidence import Evidence
-from distbench.trace import GRADIENTS, Phase, SparseRows, Trace, Value, Values
+from distbench.trace import COMPUTED, GRADIENTS, Phase, SparseRows, Trace, Value, Values
 from distbench.verdict import Finding, Status
 
+_OWN_MEAN = "loss-not-scaled"
+"""Of uneven shards a mean is N times its share, as an average has it, or nearly."""
 _SAME = 1e-3
 """A fitted ratio that is no farther from N is N."""
 
@@ -25,19 +27,29 @@ _SAME = 1e-3
 def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
     """What was seen, with gradients as shares of their average.
 
-    None unless gradients that are N times too large are all that is told of a run whose
-    losses, as means, are right.
+    None unless gradients that are N times too large, or those of own means, are told
+    first of a run, but for what is wrong with the mean of its losses.
     """
     n = evidence.observed.replicas
     if judgement.status is not Status.FAIL or evidence.loss_reduction == "sum":
         return None
-    first = judgement.findings[0]
-    is_whole = first.phase == "local_gradient" and first.confidence >= ALL
-    if n == 1 or evidence.shards_known or not is_whole or not _is_multiple(first, n):
+    # How undeclared losses combine is a guess, so what is said of them may be wrong.
+    is_open = evidence.loss_reduction is None
+    told = (
+        f
+        for f in judgement.findings
+        if f.phase != "loss" or (is_open and f.code == _OWN_MEAN)
+    )
+    first = next(told, None)
+    if n == 1 or evidence.shards_known or first is None:
+        return None
+    is_whole = first.phase in COMPUTED and first.confidence >= ALL
+    if not is_whole or not (first.code == _OWN_MEAN or _is_multiple(first, n)):
         return None
     apart = evidence.apart
     return replace(
         evidence,
+        loss_reduction="mean",
         observed=_divide(evidence.observed, n, ("local_gradient",)),
         apart=None if apart is None else _divide(apart, n, GRADIENTS),
         sums=tuple(_count_shares(trace, n) for trace in evidence.sums),

@@ -6,7 +6,7 @@ import numpy as np
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED, Program
+from distbench.samples.program import TRAINED, OwnReduction, Program
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.local_state import CarriesItsOwnState
 from distbench.unusual.stepping import InTurn
@@ -107,6 +107,20 @@ class MeanOverOwnTokens(Masked):
         weights = self.weigh(batch)
         mean = tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
         return mean / count_replicas()
+
+
+@fault("mean-of-means", "loss", like="pytorch/torchtitan#2206", clusters=WIDE)
+class OwnMeansAveraged(OwnReduction):
+    """Means over uneven shards, of which losses and gradients are averaged."""
+
+    loss_reduction = None
+
+    def reduce_losses(self, losses, batch):
+        del batch
+        return tf.reduce_mean(losses)
+
+    def reduce(self, gradients):
+        return list(all_reduce("mean", gradients))
 
 
 @fault("loss-misreported", "loss", like="keras-team/keras#15509", clusters=WIDE)

@@ -89,3 +89,21 @@ def test_a_sum_of_such_gradients_is_a_loss_that_is_not_scaled():
 
 def test_a_right_average_passes():
     check_passed(judge(observe_means(average, keep)))
+
+
+@pytest.mark.parametrize("declared", ["mean", None])
+def test_an_average_of_uneven_means_is_one_mistake(declared):
+    shards = (7, 5, 3)
+    evidence = observe(
+        Fault(
+            scale=lambda r, run: sum(shards) / shards[r],
+            reduce=lambda own, step: [average(own)] * N,
+        ),
+        replicas=N,
+        shards=shards,
+        shards_known=False,
+        loss_reduction=declared,
+        rule=RULE,
+    )
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("mean-of-means", "loss")
