@@ -43,6 +43,17 @@ class LastRowWins(OwnSparseReduction):
         return tf.tensor_scatter_nd_update(empty, rows[:, tf.newaxis], values)
 
 
+@fault("sparse-rows", _PHASE, (TABLE,), like="tensorflow/tensorflow#36153")
+class SlicesCutToTheFewest(OwnSparseReduction):
+    """To be gathered, slices are cut to as many as the smallest shard has."""
+
+    def reduce_rows(self, slices):
+        count = tf.shape(slices.indices)
+        kept = count[0] if count_replicas() == 1 else tf.reduce_min(gather(count))
+        rows, values = gather(slices.indices[:kept]), gather(slices.values[:kept])
+        return tf.IndexedSlices(values, rows, [ROWS, WIDTH])
+
+
 @fault("sparse-duplicates", _PHASE, (TABLE,), like="tensorflow/tensorflow#5252")
 class LastSliceWins(OwnSparseReduction):
     """Slices are assigned to their rows before the sum, on one device as well."""

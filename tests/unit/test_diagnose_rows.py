@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gradient_values import add_up
 from training_simulator import TABLE, Fault, Gradients, observe
 from wrong_steps import add_rows, overwrite
 
@@ -56,3 +57,26 @@ def test_rows_that_were_added_up_before_are_right(replicas: int) -> None:
 
     evidence = observe(Fault(local=add_own), replicas=replicas, shards_known=False)
     assert judge(evidence).findings == ()
+
+
+@pytest.mark.parametrize("cut", ["all", "one"])
+def test_slices_that_are_cut_to_the_fewest_are_told(cut: str) -> None:
+    def cut_slices(own: list[Gradients], step: int) -> list[Gradients]:
+        fewest = min(len(gradients[TABLE].indices) for gradients in own)
+        kept = [
+            change_table(
+                gradients,
+                replace(
+                    gradients[TABLE],
+                    indices=gradients[TABLE].indices[:count],
+                    values=gradients[TABLE].values[:count],
+                ),
+            )
+            for replica, gradients in enumerate(own)
+            for count in (fewest - (cut == "one" and replica == 0),)
+        ]
+        return [add_up(kept)] * len(own)
+
+    first = judge(observe(Fault(reduce=cut_slices), shards=(9, 5))).findings[0]
+    assert (first.phase, first.variable) == ("reduced_gradient", TABLE)
+    assert (first.code == "sparse-rows") == (cut == "all"), first.explanation

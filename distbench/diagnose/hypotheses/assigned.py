@@ -41,7 +41,8 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
     yield Hypothesis(
         code="scale-error",
         predicted={number: n * case.expected for number, case in cases},
-        detail=f"it {adds_up} assign to it, and holds {n} times what it should",
+        detail=f"it {adds_up} assign to it, and holds {n} times what it should: what "
+        "all assign alike has aggregation MEAN or ONLY_FIRST_REPLICA",
         ratio=float(n),
     )
     if context.phase == "slot":

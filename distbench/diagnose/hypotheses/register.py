@@ -12,6 +12,7 @@ from distbench.diagnose.hypotheses import (
     buffers,
     by_hand,
     clipping,
+    cut_short,
     decay,
     denominator,
     followed,
@@ -60,6 +61,7 @@ CAUSES: tuple[Explain, ...] = (
     # sparse variable alone the former is likelier.
     sparse.explain_by_rows,
     sparse.explain_by_own_count,
+    cut_short.explain_by_shortest,
     reduction.explain_by_subset,
     sparse.explain_by_shifted_replica,
     reduction.explain_by_pairing,
