@@ -66,9 +66,11 @@ class Evidence:
             replicas are `kept`, times which `factor`, and rounded to which `narrow`
             dtype; one of factor 0 leaves what no gradient leads. Empty where the sum
             was seen as it is made, or is right.
+        due: The single-device step fed with the sum of the replicas' own gradients:
+            what follows, as that of replica 0. None where the sum was seen.
         kept: Variables of the model that follow from the gradients of others and not
             from examples, as a momentum that a program keeps by hand; asked of where
-            there are `sums`.
+            there are `sums`, or what is `due`.
         op_by_op: The replay of the reduced gradients with nothing compiled. Which ops
             XLA joins, and so which results it does not round, depends on all that it
             compiles together, which differs between a cluster and one device. None
@@ -136,6 +138,7 @@ class Evidence:
     turns: Trace | None = None
     apart: Trace | None = None
     sums: tuple[Trace, ...] = ()
+    due: Trace | None = None
     kept: tuple[str, ...] = ()
     op_by_op: Trace | None = None
     resumed: Trace | None = None
@@ -168,6 +171,7 @@ class Evidence:
             turns=None if self.turns is None else change(self.turns),
             apart=None if self.apart is None else change(self.apart),
             sums=tuple(map(change, self.sums)),
+            due=None if self.due is None else change(self.due),
             resumed=None if self.resumed is None else change(self.resumed),
             twins=tuple(map(change, self.twins)),
             reruns=tuple(map(change, self.reruns)),

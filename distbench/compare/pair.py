@@ -10,7 +10,9 @@ from distbench.compare.measure import Margin
 from distbench.compare.values import Array
 from distbench.trace import Phase, TraceKey
 
-Relation = Literal["reference", "follows", "replicas", "led", "total", "result"]
+Relation = Literal[
+    "reference", "follows", "added", "replicas", "led", "total", "result"
+]
 
 TOLD: tuple[Relation, ...] = ("total", "result")
 """Relations of what is told of a step, and trains nothing."""
@@ -21,6 +23,7 @@ START = "one device, before the first step"
 SAVED = "what was saved"
 SUM = "sum of the observed local gradients"
 DIRECTION = "direction of the sum of the observed local gradients"
+ADDED = "one-device update with the sum of the observed local gradients"
 UPDATES: dict[Phase, str] = {
     "reduced_gradient": "one-device update with the observed reduced gradient",
     "applied_gradient": "one-device update with the observed applied gradient",
@@ -34,7 +37,8 @@ class Pair:
     Attributes:
         key: Where it was observed; replica `WHOLE` for a sum over the replicas.
         relation: Against the reference, against what follows from the observed phase
-            before it, against another replica, what all replicas' examples make of it,
+            before it, or from the sum of gradients that nobody saw being added up,
+            against another replica, what all replicas' examples make of it,
             what all replicas add together, or what a metric makes of that.
         against: Name of what it is compared with.
         observed: Observed value; of sparse gradients only the rows that occur.

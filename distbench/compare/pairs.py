@@ -16,6 +16,7 @@ from distbench.compare.factor import Factors
 from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.noise import Noise
 from distbench.compare.pair import (
+    ADDED,
     GLOBAL,
     SAVED,
     SHARD,
@@ -303,12 +304,34 @@ class Pairs:
                 if self._is_fed(key):
                     yield from self._pair_replay(key, value, source)
                 yield from self._pair_whole(key, value)
+                yield from self._pair_due(key, value)
             elif start is not None and key.variable not in self.evidence.drawn_anew:
                 name = SAVED if self.evidence.restored else START
                 yield self._make(key, "reference", name, value, start, BITWISE)
             if key != first:
                 name = f"replica {first.replica}"
                 yield self._make(key, "replicas", name, value, other, BITWISE)
+
+    def _pair_due(self, key: TraceKey, value: Value) -> Iterator[Pair]:
+        """What follows from a sum that nobody saw, where nothing else says it.
+
+        In which order the replicas' gradients are added up is not known, so what
+        follows may be off by rounding; a value with the same bits is proved by these.
+        """
+        due = self.evidence.due
+        path = key.variable
+        if (
+            due is None
+            or key.phase != "variable"
+            or path not in self._trained.union(self.evidence.kept)
+            or path in self.evidence.undetermined
+            or (key.step, path) in self._fed
+            or self._find_reference(key.at(WHOLE)) is not None
+        ):
+            return
+        expected = due.get(key.at(0))
+        if expected is not None:
+            yield self._make(key, "added", ADDED, value, expected, repeats=True)
 
     def _is_fed(self, key: TraceKey) -> bool:
         """Whether state follows from the gradients that a replay is fed with.

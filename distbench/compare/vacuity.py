@@ -24,14 +24,20 @@ _DEMANDS: dict[str, tuple[Demand, ...]] = {
         (("reduced_gradient", "reference"),),
         (("applied_gradient", "reference"),),
         (("variable", "reference"),),
+        (("local_gradient", "reference"), ("variable", "added")),
     ),
-    "variable": ((("variable", "follows"),), (("variable", "reference"),)),
+    "variable": (
+        (("variable", "follows"),),
+        (("variable", "reference"),),
+        (("variable", "added"),),
+    ),
 }
 """What a run must prove, and by which comparisons; one row of each is enough.
 
 Right local gradients say nothing of their sum, and a sum that follows from local
 gradients says nothing of those: only both together, or the sum (or what comes of it)
-against the reference, prove a gradient right.
+against the reference, prove a gradient right. Where nobody saw the sum, what a step
+makes of it stands for it.
 """
 
 _DEMANDS_OF_THE_REST: dict[str, tuple[Demand, ...]] = {

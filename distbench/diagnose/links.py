@@ -113,7 +113,7 @@ def _pick_links(judged: Sequence[Judged]) -> list[Judged]:
     chosen: dict[TraceKey, Judged] = {}
     for item in judged:
         relation = item.comparison.relation
-        if relation in ("follows", "led") or (
+        if relation in ("follows", "added", "led") or (
             relation in ("reference", *TOLD) and item.comparison.key not in chosen
         ):
             chosen[item.comparison.key] = item

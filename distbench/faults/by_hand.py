@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED, AdamByHand, ByHand, MomentumByHand
+from distbench.samples.program import (
+    FIRST,
+    HEAD,
+    SECOND,
+    TABLE,
+    TRAINED,
+    AdamByHand,
+    ByHand,
+    MomentumByHand,
+)
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.by_hand import FactoredByHand, SignsByHand
+from distbench.unusual.grouping import BatchStatistics
 
 _BUFFERS = tuple(f"moved{place}" for place in range(len(TRAINED)))
 _MOMENTS = tuple(f"moment{place}" for place in range(len(TRAINED)))
@@ -47,6 +57,17 @@ class MomentumOfTheMean(MomentumByHand):
 
     def reduce(self, gradient):
         return all_reduce("mean", gradient)
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    (TABLE, FIRST, SECOND, HEAD),
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class MeanByHandUnderStatistics(BatchStatistics, MeanByHand):
+    """An average by hand under batch statistics, which leave a bias no gradient."""
 
 
 @fault("slot-repeated", "slot", _BUFFERS, like="tensorflow/addons#2683")

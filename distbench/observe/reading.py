@@ -54,6 +54,7 @@ def read_evidence(
         turns=next(iter(read_all("turns")), None),
         apart=next(iter(read_all("apart")), None),
         sums=read_all("sums"),
+        due=next(iter(read_all("due")), None),
         kept=tuple(replied["kept"]),
         op_by_op=next(iter(read_all("op_by_op")), None),
         resumed=next(iter(read_all("resumed")), None),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
-from distbench.samples.program import ByHand
+from distbench.samples.program import ByHand, MomentumByHand
 from distbench.samples.replicas import update
+from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.program import unusual
 
 
@@ -54,3 +55,8 @@ class SignsByHand(ByHand):
     def choose(self, gradient):
         """The sign of the reduced gradient."""
         return tf.sign(self.reduce(gradient))
+
+
+@unusual(clusters=("mirrored:3", "mwms:2"))
+class MomentumByHandUnderStatistics(BatchStatistics, MomentumByHand):
+    """Batch statistics, a momentum by hand, and nobody sees what it takes."""

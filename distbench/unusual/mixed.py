@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.mixed import Decayed, MixedProgram, SkippedByHand, SummedByHand
+from distbench.samples.replicas import update
 from distbench.unusual.program import unusual
 
 
@@ -55,3 +56,15 @@ class HalfClippedSum(SummedByHand):
 @unusual()
 class HalfDecayed(Decayed):
     """A penalty that is less than what float16 may lose, shared by the replicas."""
+
+
+@unusual(clusters=("mirrored:3", "mwms:2"))
+class HalfSteppedByHand(SkippedByHand):
+    """Layers in float16 and no optimizer: the program sums, and skips an overflow."""
+
+    def make_optimizer(self):
+        return None
+
+    def apply(self, gradients):
+        for variable, gradient in zip(self.variables(), gradients, strict=True):
+            update(variable, lambda copy, g: copy.assign_sub(0.05 * g), gradient)

@@ -165,7 +165,7 @@ class ReferenceJobs:
         )
         written: dict[str, Any] = {
             "replays": list(followed.fed),
-            "undetermined": undetermined,
+            "undetermined": (*undetermined, *summed.undetermined),
             "kept": summed.kept,
         }
         traces: dict[str, Sequence[Trace | None]] = {
@@ -177,6 +177,7 @@ class ReferenceJobs:
                 )
             ],
             "sums": summed.tried,
+            "due": [summed.due],
             "op_by_op": [followed.op_by_op],
             "resumed": [resumed],
             "reruns": reruns,

@@ -35,6 +35,7 @@ from distbench.worker.one_device.sums import (
     list_sums,
     mix_sums,
 )
+from distbench.worker.one_device.undetermined import find_undetermined
 from distbench.worker.process.failures import SubjectError
 
 _LEAST = 2.0**-40
@@ -46,13 +47,18 @@ class Summed:
     """What sums that a program may make by hand would lead to.
 
     Attributes:
-        tried: The state after each way to sum, as that of replica 0; the notes say
-            which it was. Empty where the right one leads to what the cluster has.
+        due: The state after the right sum, as that of replica 0; None where the sum
+            was seen.
+        tried: That after each other way to sum; the notes say which it was. Empty where
+            the right one leads to what the cluster has.
         kept: Variables of the model that follow from the gradients of others.
+        undetermined: State of which `due` does not tell what it has to be.
     """
 
+    due: Trace | None = None
     tried: tuple[Trace, ...] = ()
     kept: tuple[str, ...] = ()
+    undetermined: tuple[str, ...] = ()
 
 
 def try_sums(
@@ -80,9 +86,17 @@ def try_sums(
     right, *others = list_sums(observed.replicas)
     with suppress(SubjectError):
         due = _feed_sum(feeder, tier, add_gradients(observed, right), right)
-        if not differ(observed, due, ("reduced_gradient", "variable")):
+        is_due = not differ(observed, due, ("reduced_gradient", "variable"))
+        if is_due and is_seen:
             return Summed()
         kept = () if is_explained and is_seen else _find_kept(feeder, tier, reference)
+        if is_due:
+            return Summed(due=due, kept=kept)
+        undetermined: tuple[str, ...] = ()
+        if not is_seen:
+            undetermined = find_undetermined(
+                feeder, tier, reference, observed, due, "local_gradient"
+            )
         if kept or changes or not is_seen:
             tried = [
                 _feed_sum(feeder, tier, add_gradients(observed, way), way)
@@ -95,7 +109,12 @@ def try_sums(
                 )
                 for which in product(NARROW, (False, True))
             ]
-            return Summed(tried=tuple(tried), kept=kept)
+            return Summed(
+                due=None if is_seen else due,
+                tried=tuple(tried),
+                kept=kept,
+                undetermined=undetermined,
+            )
     return Summed()
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
+from typing import Any
 
 from distbench.evidence import Tier
-from distbench.trace import WHOLE, Trace, Values
+from distbench.trace import WHOLE, Phase, Trace, Values
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import (
     measure_distances,
@@ -15,9 +16,19 @@ from distbench.worker.one_device.held_against import (
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import are_equal
 
+Change = Callable[[Any], Any]
+"""Makes another batch of one."""
+Feed = Callable[[Change | None], Trace]
+"""Gives one device its own gradients, and a batch that may be changed."""
+
 
 def find_undetermined(
-    feeder: Feeder, tier: Tier, reference: Trace, observed: Trace, replay: Trace
+    feeder: Feeder,
+    tier: Tier,
+    reference: Trace,
+    observed: Trace,
+    replay: Trace,
+    phase: Phase = "reduced_gradient",
 ) -> tuple[str, ...]:
     """State of which a replay does not tell what it has to be.
 
@@ -26,24 +37,31 @@ def find_undetermined(
         tier: Which one.
         reference: What one device recorded in it.
         observed: What the cluster recorded.
-        replay: What follows on one device from its reduced gradients.
+        replay: What follows on one device from its gradients.
+        phase: Where these were fed.
     """
-    led = sorted(_find_data_driven(feeder, tier, reference))
-    unrepeated = _find_unrepeated(feeder, tier, reference, observed, replay)
-    return tuple(dict.fromkeys((*led, *unrepeated)))
+    own = take_whole(reference, phase)
+
+    def feed(change: Change | None) -> Trace:
+        return feeder.feed(tier, own, phase, change=change)[0]
+
+    led: set[str] = set()
+    if not feeder.reference.session.program.shards_known:
+        led = _find_data_driven(feed, {key.variable for key in own.values})
+    unrepeated = _find_unrepeated(feed, reference, observed, replay)
+    return tuple(dict.fromkeys((*sorted(led), *unrepeated)))
 
 
 def _find_unrepeated(
-    feeder: Feeder, tier: Tier, reference: Trace, observed: Trace, replay: Trace
+    feed: Feed, reference: Trace, observed: Trace, replay: Trace
 ) -> Iterator[str]:
     """State that a replay misses on one device by as much as on the cluster.
 
     The reference's own gradients do not lead to the reference's state where a rule
     keeps a number of Python's, which moves when it is traced, or draws at random.
     """
-    own = take_whole(reference, "reduced_gradient")
     try:
-        [again] = feeder.feed(tier, own, "reduced_gradient")
+        again = feed(None)
     except SubjectError:
         return
     missed = measure_distances(again, reference, own_replica=WHOLE)
@@ -54,21 +72,15 @@ def _find_unrepeated(
         yield from missed
 
 
-def _find_data_driven(feeder: Feeder, tier: Tier, reference: Trace) -> set[str]:
+def _find_data_driven(feed: Feed, trained: Set[str]) -> set[str]:
     """State that the same gradients lead elsewhere if the examples are others.
 
-    Nothing of a workload of the bench: its optimizer sees gradients alone. What
+    Not asked of a workload of the bench: its optimizer sees gradients alone. What
     does not even repeat itself depends on chance, and not on the examples. Of all
     steps, since what starts at 0 may come back to it exactly in the first.
     """
-    if feeder.reference.session.program.shards_known:
-        return set()
-    own = take_whole(reference, "reduced_gradient")
     try:
-        first, again, other = (
-            feeder.feed(tier, own, "reduced_gradient", change=change)[0]
-            for change in (None, None, repeat_first)
-        )
+        first, again, other = map(feed, (None, None, repeat_first))
     except SubjectError:
         return set()  # a program may take no other batch than its own
     state = Values(first.values).keep(lambda key: key.phase in ("slot", "variable"))
@@ -79,5 +91,4 @@ def _find_data_driven(feeder: Feeder, tier: Tier, reference: Trace) -> set[str]:
     }
     # A step that moves one of what it trains by more than its gradient moves the others
     # as well: these came back to the same bits by chance.
-    trained = {key.variable for key, _ in own.select(phase="reduced_gradient")}
     return led | trained if led & trained else led

@@ -1,0 +1,55 @@
+"""Programs that sum by hand, where the global batch of one device is no measure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from grouped_losses import by_statistics, squares_in_half
+from grouped_training import RATE, Simulator, put
+from hidden_sums import hide_sums
+
+from distbench.diagnose.judge import judge
+from distbench.verdict import Status
+
+
+def observe_hidden(compute, reduce=lambda parts, _: sum(parts)):
+    """A run without a reduced gradient, and what one device makes of the right sum."""
+    evidence = hide_sums(Simulator(compute, reduce=reduce).make_evidence())
+    half = "float16" if compute is squares_in_half else "float32"
+    notes = {**evidence.reference.notes, "narrowest": half}
+    due = {}
+    for step in range(3):
+        found = evidence.observed.select(step=step, phase="local_gradient")
+        parts = [value for _, value in found]
+        total = np.sum(parts, axis=0, dtype=np.float64).astype(np.float32)
+        before = evidence.get_before(step, "variable", "kernel")
+        put(due, step, "variable", before - RATE * total, 0)
+    return replace(
+        evidence,
+        reference=replace(evidence.reference, notes=notes),
+        due=replace(evidence.reference, values=due),
+    )
+
+
+@pytest.mark.parametrize("compute", [by_statistics, squares_in_half])
+def test_the_state_that_follows_from_a_hidden_sum_passes(compute):
+    evidence = observe_hidden(compute)
+    judgement = judge(evidence)
+    assert judgement.status is Status.PASS, judgement.findings
+    assert "the observed local gradients" in judgement.references["variable"]
+
+
+@pytest.mark.parametrize("compute", [by_statistics, squares_in_half])
+def test_a_wrong_hidden_sum_is_found_by_what_follows(compute):
+    evidence = observe_hidden(compute, lambda parts, _: sum(parts) / len(parts))
+    judgement = judge(evidence)
+    assert judgement.status is Status.FAIL
+    assert judgement.findings[0].phase == "variable"
+
+
+def test_what_one_device_does_not_repeat_proves_nothing():
+    """As where the step follows the loss besides, which is another one there."""
+    evidence = replace(observe_hidden(by_statistics), undetermined=("kernel",))
+    assert judge(evidence).status is Status.VACUOUS
