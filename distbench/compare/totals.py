@@ -3,7 +3,8 @@
 The total and count of a metric, an accumulator of the replica's own gradients: what
 one replica holds has no counterpart on one device. What all of them add in a step has
 one if what shards add, each run alone, makes up what the whole batch adds. Whether it
-does, and as a sum or as a mean, one device shows, step by step; nothing else is judged.
+does, and as a sum or as a mean, one device shows, step by step. What all replicas make
+alike of something that they reduced is what one device makes. Nothing else is judged.
 """
 
 from __future__ import annotations
@@ -57,6 +58,19 @@ class Changes:
     replicas: tuple[Copy, ...]
 
     @property
+    def is_shared(self) -> bool:
+        """Whether all replicas make the same of it, and shards alone do not.
+
+        Then it is made of what was reduced before, and what is not read as a sum holds
+        what one device has. Shards of one size may give the same counts.
+        """
+        return (
+            not self.info.adds_up
+            and not _change_alike(self.shards)
+            and _change_alike(self.replicas)
+        )
+
+    @property
     def counts_updates(self) -> bool:
         """Whether it is a number that every update adds the same to."""
         copies = (*self.shards, *self.replicas)
@@ -64,6 +78,14 @@ class Changes:
             copy.change.size == 1 and are_equal(copy.change, self.whole.change)
             for copy in copies
         )
+
+
+def _change_alike(copies: Sequence[Copy]) -> bool:
+    first = copies[0]
+    return all(
+        are_equal(copy.before, first.before) and are_equal(copy.after, first.after)
+        for copy in copies
+    )
 
 
 def list_totals(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
@@ -179,11 +201,13 @@ def _pair_total(
         counted: Whether a count of updates stands beside it. Fed with N times its share
             by every replica, as tutorials do it, a mean divides by that count.
     """
+    expected = changes.whole.change
     ways = _find_ways(evidence, noise, changes)
+    if changes.is_shared:
+        ways = np.zeros_like(expected), True
     if ways is None:
         return
     rest, as_mean = ways
-    expected = changes.whole.change
     terms = [copy.change for copy in changes.replicas]
     margin = _bound_total(evidence, noise, changes, rest)
     pair = Pair(
@@ -200,7 +224,8 @@ def _pair_total(
         n = len(terms)
         shares = tuple(np.asarray(term / n) for term in terms)
         mean = replace(pair, observed=np.asarray(pair.observed / n), terms=shares)
-        if _is_nearer(mean, pair) and (as_mean or not is_total_wrong(mean)):
+        may_be = as_mean or not is_total_wrong(mean)
+        if changes.is_shared or (may_be and _is_nearer(mean, pair)):
             pair = mean
     yield pair
 

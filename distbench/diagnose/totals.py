@@ -86,6 +86,13 @@ def _holds_extremes(context: Context, case: Pair) -> bool:
 def _tell_total(context: Context, cases: list[Pair]) -> Told:
     if not all(np.all(np.isfinite(case.observed)) for case in cases):
         return "what the replicas add to it is Inf or NaN", None
+    if _are_shared(context, cases):
+        fit = _fit_factor(cases)
+        times = "not" if fit is None else f"{fit:.6g} times"
+        return (
+            "every replica holds the same, made of what was reduced, and what a step "
+            f"adds to it is {times} what the global batch adds on one device"
+        ), None
     # What a replica adds is known where it does not depend on what it held before.
     apart: dict[int, list[Array]] = {}
     for case in cases:
@@ -101,6 +108,15 @@ def _tell_total(context: Context, cases: list[Pair]) -> Told:
         return f"nothing is added to it by {name_replicas(apart)}", tuple(sorted(apart))
     replicas = tuple(sorted(apart)) if some else None
     return f"{_tell_factor(cases)} what the global batch adds", replicas
+
+
+def _are_shared(context: Context, cases: list[Pair]) -> bool:
+    """Whether all replicas make the same of it, though their shards do not."""
+    found = [
+        find_changes(context.evidence, context.infos[c.key.variable], c.key.step)
+        for c in cases
+    ]
+    return all(changes is not None and changes.is_shared for changes in found)
 
 
 def _list_apart(context: Context, case: Pair) -> Iterator[tuple[int, Array]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
+from distbench.samples.copied import Copied
 from distbench.samples.lazy import tf
 from distbench.samples.program import (
     FIRST,
@@ -68,6 +69,19 @@ class MomentumOfTheMean(MomentumByHand):
 )
 class MeanByHandUnderStatistics(BatchStatistics, MeanByHand):
     """An average by hand under batch statistics, which leave a bias no gradient."""
+
+
+@fault(
+    "missing-reduction",
+    "variable",
+    TRAINED,
+    like="keras-team/keras#19467",
+)
+class NobodySumsForOwnCopies(Copied):
+    """Every replica moves its own copy by its own gradient; the first one is read."""
+
+    def reduce(self, gradient):
+        return gradient
 
 
 @fault("slot-repeated", "slot", _BUFFERS, like="tensorflow/addons#2683")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.samples.collecting import Collecting
+from distbench.samples.copied import Copied
 from distbench.samples.lazy import keras, legacy, tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import FEATURES, Program
@@ -276,3 +277,8 @@ class CarriesItsOwnState(Program):
         seen = self.seen.read_value()
         self.seen.assign(0.5 * seen + tf.reduce_mean(features, axis=0))
         return super().compute_losses((words, features + seen, targets))
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class OwnCopies(Copied):
+    """Every replica updates its own copies by the sum, as under Sonnet's replicator."""

@@ -12,6 +12,7 @@ from judged_runs import MEAN
 from own_state import (
     EXAMPLES,
     METRIC,
+    STEPS,
     F,
     Place,
     State,
@@ -27,8 +28,8 @@ from training_simulator import Fault
 
 from distbench.checking.confirm import confirm_first, find_correction
 from distbench.diagnose.judge import judge
-from distbench.evidence import Tier
-from distbench.trace import STATE, Trace, Values
+from distbench.evidence import Evidence, Tier
+from distbench.trace import INITIAL, STATE, WHOLE, Trace, Values
 from distbench.verdict import Status
 
 INTEGER = {"seen": np.int64(0)}
@@ -198,6 +199,41 @@ def test_a_wrong_total_is_named(name: str) -> None:
     assert found.step == due.get("step", 0)
     if "ratio" in due:
         assert found.ratio == pytest.approx(due["ratio"], rel=1e-5)
+
+
+def hold_in_common(evidence: Evidence, share: float = 1.0) -> Evidence:
+    """Every replica has what one device has of the whole batch, or a share of it."""
+    values = {
+        key: F(share) * evidence.reference.values[key.at(WHOLE)]
+        if key.variable == "kept" and key.step != INITIAL
+        else value
+        for key, value in evidence.observed.values.items()
+    }
+    return replace(evidence, observed=replace(evidence.observed, values=values))
+
+
+def add(state: State, losses: np.ndarray, place: Place) -> State:
+    return {"kept": state["kept"] + spread(losses)}
+
+
+@pytest.mark.parametrize("update", [add, average])
+def test_what_all_replicas_make_alike_is_what_one_device_makes(update: Update) -> None:
+    """As slots that every replica has for itself, and moves by the same sum."""
+    evidence = hold_in_common(make_run(VECTOR, update, adds_up=False))
+    assert judge(evidence).status is Status.PASS
+    assert len(list_totals(evidence)) == STEPS
+
+
+def test_alike_and_wrong_is_no_part_of_a_sum() -> None:
+    """Three thirds would make it up, and nobody adds them."""
+    evidence = hold_in_common(make_run(VECTOR, add, adds_up=False), share=1 / 3)
+    (found,) = judge(evidence).findings
+    assert found.code == "metric-wrong"
+    assert found.ratio == pytest.approx(1 / 3, rel=1e-5)
+
+
+def test_what_is_read_as_a_sum_holds_the_whole_but_once() -> None:
+    assert judge(hold_in_common(make_run(VECTOR, add))).status is Status.FAIL
 
 
 def test_a_total_that_belongs_to_a_variable_has_a_name_of_its_own() -> None:

@@ -50,8 +50,15 @@ def is_variable(item: Any) -> bool:
 
 
 def is_local(variable: Any) -> bool:
-    """Whether every replica has a value of its own."""
-    return has_setting(variable, "synchronization", "ON_READ")
+    """Whether every replica has a value of its own.
+
+    What is trained and read as its first copy has one value, though each replica
+    updates a copy itself, as in Sonnet: the others would train in vain.
+    """
+    is_one = getattr(variable, "trainable", False) and has_setting(
+        variable, "aggregation", "ONLY_FIRST_REPLICA"
+    )
+    return not is_one and has_setting(variable, "synchronization", "ON_READ")
 
 
 def has_setting(variable: Any, attribute: str, name: str) -> bool:
