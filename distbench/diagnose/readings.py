@@ -70,6 +70,10 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
         known = False  # nobody says which of them is divided by a count over all
     if known and (nature.grouped or nature.lost):
         yield from _weigh(evidence, nature, words)
+    if exchanges(evidence, "data") and nature.lost and not nature.grouped:
+        # A count over all scales a loss before its gradient, which then rounds
+        # otherwise than that of a shard alone.
+        yield from _round_whole(evidence, nature, noise)
     if nature.grouped:
         rest = "loss and local gradients cannot be judged, only what follows from them"
         if not evidence.replays:
@@ -99,8 +103,8 @@ def _leave_open(evidence: Evidence, own: str | None) -> Iterator[Reading]:
 def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[Reading]:
     """The global batch, as far as the narrow dtype of the step leaves it a measure.
 
-    Features of other replicas make a loss that no shard has, so a replica cannot be
-    held against its own. How far rounding moves the global batch's is measured.
+    What other replicas have part in makes a loss that no shard has, so a replica cannot
+    be held against its own. How far rounding moves the global batch's is measured.
     """
     if evidence.reference.notes.get("draws"):
         return
@@ -115,7 +119,8 @@ def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[R
             "a rounding of the variables to that dtype leaves them alone",
             decides=True,
             noise=rounded,
-            settles=True,
+            # A count over all may also be a known mistake of what shards alone give.
+            settles=exchanges(evidence, "features"),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.mixed import Decayed, MixedProgram, SkippedByHand, SummedByHand
-from distbench.samples.replicas import update
+from distbench.samples.replicas import all_reduce, update
 from distbench.unusual.program import unusual
 
 
@@ -38,6 +38,18 @@ class BrainFloat(MixedProgram):
 
     def unscale(self, gradients):
         return gradients
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class BrainFloatCount(BrainFloat):
+    """A layer in bfloat16, and a mean over examples that all replicas count."""
+
+    def compute_loss(self, batch):
+        features, targets = batch
+        outputs = tf.cast(self.layer(features), "float32") @ self.head
+        counted = tf.cast(features[:, :1] > 0, "float32")
+        total = all_reduce("sum", tf.reduce_sum(counted))
+        return tf.reduce_sum(counted * (outputs - targets) ** 2) / total
 
 
 @unusual()

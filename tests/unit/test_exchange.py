@@ -15,6 +15,7 @@ from grouped_losses import (
     against_the_others,
     by_statistics,
     mean_by_statistics,
+    squares_in_half,
 )
 from grouped_training import RATE, Simulator, by_share, put
 
@@ -266,9 +267,11 @@ def test_gradients_of_losses_that_weigh_wrongly_have_no_cause_of_their_own() -> 
     assert finding.variables == ("", "head")
 
 
-def round_whole(evidence: Evidence, share: float) -> Evidence:
+def round_whole(
+    evidence: Evidence, share: float, exchange: str = "features"
+) -> Evidence:
     """A step in float16, and how far a rounding to it moves the global batch's."""
-    evidence = note(evidence, "features", narrowest="float16")
+    evidence = note(evidence, exchange, narrowest="float16")
     rng = np.random.default_rng(5)
     moved = {
         f"rounded-{number}": replace(
@@ -301,6 +304,17 @@ def test_statistics_of_the_own_examples_leave_narrow_features_no_measure() -> No
     judgement = judge(keep_statistic(evidence, (3.0, 3.0, 3.0)))
     assert judgement.status is Status.UNDECIDABLE
     assert judge(keep_statistic(evidence, (4.0, 4.0, 4.0))).status is Status.FAIL
+
+
+def test_a_count_over_all_is_judged_as_far_as_a_narrow_dtype_tells() -> None:
+    """It scales a loss before the gradient, which rounds otherwise than a shard's."""
+    near = Simulator(squares_in_half, lambda *_: 1 + 1e-4).make_evidence()
+    assert judge(round_whole(near, 1e-3, "")).status is Status.FAIL
+    judgement = judge(round_whole(near, 1e-3, "data"))
+    assert judgement.status is Status.PASS, judgement.findings
+    twice = Simulator(squares_in_half, lambda *_: 3.0).make_evidence()
+    first = judge(round_whole(twice, 1e-3, "data")).findings[0]
+    assert (first.code, first.phase) == ("loss-not-scaled", "loss")
 
 
 def test_what_rounding_hides_of_features_is_not_judged() -> None:
