@@ -65,9 +65,10 @@ step; None stands for all steps."""
 class Whole:
     """Largest absolute value and norm of the reference's value for the whole batch.
 
-    Where some elements are Inf or NaN, the size is that of the others: they may be rows
-    of examples that did not overflow, and are held against what they are due. Such a
-    value tells nothing of the noise.
+    Of a value of rounding alone the largest is that of all shards as well. Where some
+    elements are Inf or NaN, the size is that of the others: they may be rows of
+    examples that did not overflow, and are held against what they are due. Such a value
+    tells nothing of the noise.
     """
 
     size: float
@@ -174,12 +175,39 @@ def measure_noise(evidence: Evidence) -> Noise:
         pooled=evidence.tier == "bounded",
         ordered=ordered,
         limits=limits,
-        wholes=wholes,
+        wholes={**wholes, **_measure_rounding(evidence.reference, limits, wholes)},
         repeated=_limit_places(
             _compare_runs(evidence, evidence.reference, *evidence.reruns)
         ),
         compiled=_limit_places(_compare_compiled(evidence)),
     )
+
+
+def _measure_rounding(
+    reference: Trace, limits: Limits, wholes: Mapping[TraceKey, Whole]
+) -> dict[TraceKey, Whole]:
+    """Sizes of gradients of rounding alone, which a shard may have more of.
+
+    Where all terms cancel, as before a batch normalisation, what is left of the whole
+    batch is no size that a shard's rounding has a part of: a shard that varies little
+    is divided by less. So the largest is taken that one device leaves of any of them.
+    They are told by twins that keep no digit of a value of less than half of the digits
+    of its step's gradients; scatter of random numbers is as large as these.
+    """
+    found: dict[TraceKey, Whole] = {}
+    gradients = {k: w for k, w in wholes.items() if k.phase == "local_gradient"}
+    largest: dict[int, float] = {}
+    for key, whole in gradients.items():
+        largest[key.step] = max(largest.get(key.step, 0.0), whole.size)
+    for key, whole in gradients.items():
+        value = reference.values[key]
+        u = find_roundoff(name_dtype(value, reference.dtypes.get(key.variable)))
+        error, _ = limits.get(((key.phase, key.variable, key.call), None), (0.0, 0.0))
+        if error >= 1 and whole.size < math.sqrt(u) * largest[key.step]:
+            shards = [reference.get(key.at(r)) for r in range(reference.replicas)]
+            sizes = [measure_finite(densify(s)) for s in shards if s is not None]
+            found[key] = replace(whole, size=max(whole.size, *sizes, 0.0))
+    return found
 
 
 def measure_rounded(evidence: Evidence) -> Noise | None:

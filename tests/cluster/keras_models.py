@@ -274,6 +274,33 @@ def _make_synchronised(package: str) -> Any:
     return model
 
 
+class BeforeStatistics:
+    """A bias that batch normalisation takes away, and random numbers behind that.
+
+    The gradient of the bias is rounding alone. There is much of it in the first shard,
+    which varies little.
+    """
+
+    __name__ = "BeforeStatistics"
+
+    def __call__(self) -> Any:
+        import tf_keras as keras
+
+        hidden = [keras.layers.Dense(6), keras.layers.BatchNormalization()]
+        hidden += [keras.layers.Dropout(0.3), keras.layers.Dense(1)]
+        model = keras.Sequential([keras.layers.Input((3,)), *hidden])
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+        return model
+
+    def data(self, step: int) -> Any:
+        x, y = _draw(step, 8, 3), _draw(step + 100, 8, 1)
+        x[:4] *= 0.01
+        return x, y
+
+
+make_before_statistics = BeforeStatistics()
+
+
 def make_synchronised() -> Any:
     """Batch normalisation over all replicas in Keras 2."""
     return _make_synchronised("tf_keras")

@@ -30,6 +30,7 @@ def _check(name: str, cluster: str):
         pytest.param("make_undescribed", "mirrored:2", marks=LONG),
         ("many_inputs_keras3", "mirrored:2"),
         ("make_share_of_mean", "mwms:2"),
+        ("make_before_statistics", "mirrored:2"),
         ("make_dense", "ps:2+1"),
         ("make_several_steps", "mirrored:2"),
         pytest.param("make_several_steps", "ps:2+1", marks=LONG),
