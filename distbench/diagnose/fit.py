@@ -45,7 +45,8 @@ def fit_weights(rows: Sequence[Row]) -> Array | None:
     """One weight for each feature, shared by all rows; every row weighs alike.
 
     None where the features do not determine the weights, or where there are fewer
-    than two numbers for each weight: such a fit would explain anything.
+    than two numbers for each weight: such a fit would explain anything. What all
+    replicas hold alike counts once.
     """
     if not rows:
         return None
@@ -59,9 +60,15 @@ def fit_weights(rows: Sequence[Row]) -> Array | None:
     if not blocks:
         return None
     matrix, target = np.concatenate(blocks), np.concatenate(targets)
-    if matrix.shape[0] < 2 * matrix.shape[1]:
+    if not _are_enough(np.column_stack((matrix, target)), 2 * matrix.shape[1]):
         return None
     return solve_least_squares(matrix, target)
+
+
+def _are_enough(equations: Array, count: int) -> bool:
+    """Whether so many of them differ; of large values the first ones show it."""
+    first = equations[: 16 * count]
+    return any(len(np.unique(some, axis=0)) >= count for some in (first, equations))
 
 
 def add_weighted(weights: Sequence[float] | Array, terms: Sequence[Array]) -> Array:
