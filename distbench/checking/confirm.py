@@ -45,8 +45,12 @@ def find_correction(findings: Sequence[Finding], evidence: Evidence) -> Phase | 
     phase = PUT_IN.get(first.phase)
     if phase is None or first.code in _WITHOUT or phase not in evidence.known:
         return None
-    is_there = any(evidence.reference.select(step=first.step, phase=phase))
-    return phase if is_there else None
+    due, handed = (
+        {key.variable for key, _ in trace.select(step=first.step, phase=phase)}
+        for trace in (evidence.reference, evidence.observed)
+    )
+    # What the cluster's optimizer was never handed cannot be put in its place.
+    return phase if due and not (due - handed) & set(first.variables) else None
 
 
 def confirm_first(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.absent import add_absent
 from distbench.compare.noise import Noise, measure_noise
 from distbench.compare.row_sensitive import find_row_sensitive
 from distbench.diagnose.averaged import read_averaged, tells_more
@@ -39,7 +40,7 @@ def judge(evidence: Evidence) -> Judgement:
             "so no tolerance of 0 can be asked for; use the bounded tier",
         )
     with np.errstate(all="ignore"):
-        evidence = name_owners(evidence)
+        evidence = add_absent(name_owners(evidence))
         noise = measure_noise(evidence)
         judgement = _read_averaged(evidence, noise, _judge_best(evidence, noise))
         rows = find_row_sensitive(evidence)

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import BIAS, FIRST, HEAD, SECOND, TABLE, TRAINED
-from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.samples.program import (
+    BIAS,
+    FIRST,
+    HEAD,
+    OUTPUTS,
+    SECOND,
+    TABLE,
+    TRAINED,
+)
+from distbench.samples.replicas import all_reduce, count_replicas, gather
 from distbench.unusual.exchange import (
     ALIKE,
     AdvantagesOfAll,
@@ -191,3 +199,26 @@ class NobodySumsAfterTheClimb(AscendsFirst):
             zip(gradients, self.trained(), strict=True),
             experimental_aggregate_gradients=False,
         )
+
+
+@fault(
+    "scale-error",
+    "local_gradient",
+    (SECOND,),
+    like="huggingface/accelerate#1154",
+    clusters=ALIKE,
+)
+class GatheredWithoutGradient(NegativesOfAll):
+    """What answers a query is gathered without a gradient; one device asks nobody."""
+
+    def compute_losses(self, batch):
+        words, features, _ = batch
+        keys = (features @ self.second)[:, :OUTPUTS]
+        if count_replicas() > 1:
+            keys = tf.stop_gradient(gather(keys))
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        queries = tf.tanh(embedded @ self.first + self.bias) @ self.head
+        size = tf.shape(queries)[0]
+        answers = tf.range(size) + self.find_first(size)
+        scores = queries @ tf.transpose(keys)
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(answers, scores)

@@ -144,10 +144,16 @@ def explain_by_factor(context: Context) -> Iterator[Hypothesis]:
     is_lone = sum(case.observed.size for _, case in cases) < 2
     if fit is None or (is_lone and fit.ratio != 0):
         return  # one number is some multiple of any other; that it is 0 says more
+    detail = f"it is {fit.ratio:.8g} times what it should be"
+    if fit.ratio == 0 and context.phase == "local_gradient":
+        detail = (
+            "it is 0 on all replicas together, as where nothing leads from their "
+            "losses to the variable: stop_gradient, or an op without a gradient"
+        )
     yield Hypothesis(
         code="scale-error",
         predicted={number: fit.ratio * case.expected for number, case in cases},
-        detail=f"it is {fit.ratio:.8g} times what it should be",
+        detail=detail,
         ratio=fit.ratio,
         of_due=True,
     )

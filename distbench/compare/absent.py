@@ -1,0 +1,41 @@
+"""Gradients that one device has, and that no replica of the cluster has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.values import densify, measure_finite
+from distbench.evidence import Evidence
+from distbench.trace import WHOLE, Values
+
+
+def add_absent(evidence: Evidence) -> Evidence:
+    """Take them for 0, as the optimizer does that leaves such a variable out.
+
+    A tape gives no gradient where nothing leads to a variable: behind stop_gradient, or
+    an op without one. What a replica shows of its step's other variables tells that it
+    was looked at. What is summed in a step was seen, however it was made.
+    """
+    observed, reference = evidence.observed, evidence.reference
+    seen: dict[int, set[str]] = {}
+    whole: set[tuple[int, int]] = set()
+    for key, _ in observed.select():
+        if key.phase in ("local_gradient", "reduced_gradient", "applied_gradient"):
+            seen.setdefault(key.step, set()).add(key.variable)
+        if key.phase == "local_gradient":
+            whole.add((key.step, key.replica))
+    everyone = range(observed.replicas)
+    values = Values(observed.values)
+    for key, value in reference.select(phase="local_gradient", replica=WHOLE):
+        is_seen = all((key.step, replica) in whole for replica in everyone)
+        if not is_seen or key.variable in seen.get(key.step, ()):
+            continue
+        due = densify(value)
+        if measure_finite(due) > 0:
+            for replica in everyone:
+                values[key.at(replica)] = np.zeros_like(due)
+    if len(values) == len(observed.values):
+        return evidence
+    return replace(evidence, observed=replace(observed, values=values))
