@@ -162,8 +162,11 @@ def _tell_right_losses(cause: Explained) -> Explained:
     """The scale of a wrong loss that gradients alone have, whatever gave it to them."""
     if cause.code not in _SCALING:
         return cause
-    words = "the losses that are returned are right, and the gradients those of others"
-    return replace(cause, detail=f"{words}: {cause.detail}")
+    words = (
+        "the losses that are returned are right, but the gradients are such as where "
+        f"{cause.detail}, or as of gradients that are divided by their own norm"
+    )
+    return replace(cause, detail=words)
 
 
 def _would_show(chain: Chain, phase: Phase, losses: Sequence[Judged]) -> bool:
