@@ -126,6 +126,10 @@ def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
 
 def is_trained(evidence: Evidence, variable: str) -> bool:
     """Whether a variable follows from gradients, its own or those of others."""
+    if not (evidence.reference.trained or evidence.observed.trained):
+        # None was seen, as of a step that asks for several of each variable.
+        infos = evidence.observed.variables
+        return any(v.path == variable and v.trainable for v in infos)
     return variable in evidence.kept or has_gradient(evidence, variable)
 
 

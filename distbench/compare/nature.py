@@ -79,11 +79,11 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     regrouped = evidence.probes.get("regrouped")
     if evidence.shards_known or regrouped is None:
         return Nature()
+    lost = _measure_lost(evidence)
     found = _take_parts(evidence.reference, regrouped, 0)
     if found is None:
-        return Nature()
+        return Nature(lost=lost)
     whole, shards, others = found
-    lost = _measure_lost(evidence)
     fine = _find_margins(noise, whole, 0)
     margins = _widen(fine, whole, lost)
     sizes = evidence.reference.shards

@@ -15,6 +15,13 @@ from distbench.diagnose.explain import Explained, is_vague
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE
 
+OWN_LOSSES = (
+    "every replica has the loss that its own shard gives on one device, and there "
+    "these do not make up that of the global batch, so that is no measure; nor could "
+    "their gradients be told, as the step asks for several of each variable"
+)
+"""Why nothing is a measure of a step that hides its gradients."""
+
 
 def exchanges(evidence: Evidence, kind: str) -> bool:
     """Whether the replicas' losses hold `data` or `features` of each other.
@@ -35,6 +42,18 @@ def means_whole(evidence: Evidence, nature: Nature) -> bool:
     """
     draws = evidence.reference.notes.get("draws")
     return exchanges(evidence, "features") and not draws and not nature.lost
+
+
+def hides_gradients(evidence: Evidence) -> bool:
+    """Whether no gradient of the replicas' own was seen.
+
+    A step that asks for several of each variable, as for those of two tasks, tells of
+    none of them that it is the replica's.
+    """
+    traces = evidence.reference, evidence.observed
+    return not any(
+        key.phase == "local_gradient" for trace in traces for key in trace.values
+    )
 
 
 def describe_own_statistic(variable: str) -> str:

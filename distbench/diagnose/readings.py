@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from distbench.compare.led import find_own_statistic
 from distbench.compare.nature import Nature, find_nature
 from distbench.compare.noise import Noise, measure_rounded
+from distbench.compare.own_losses import has_own_losses
 from distbench.compare.shards import find_shares, weigh_shards
 from distbench.diagnose.exchange import (
+    OWN_LOSSES,
     describe_own_statistic,
     exchanges,
+    hides_gradients,
     means_whole,
 )
 from distbench.evidence import Evidence
@@ -53,10 +56,11 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     none at all where these depend on statistics of the own examples.
     """
     nature = find_nature(evidence, noise)
-    if means_whole(evidence, nature):
-        yield from _leave_open(evidence, find_own_statistic(evidence, noise))
+    is_hidden = hides_gradients(evidence)
+    if means_whole(evidence, nature) or (is_hidden and not nature.lost):
+        yield from _leave_open(evidence, noise)
         return
-    if exchanges(evidence, "features") and nature.lost:
+    if (exchanges(evidence, "features") or is_hidden) and nature.lost:
         yield from _round_whole(evidence, nature, noise)
     words = "note: rounding hides what one device makes of the global batch, so"
     if nature.grouped:
@@ -89,14 +93,18 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
         )
 
 
-def _leave_open(evidence: Evidence, own: str | None) -> Iterator[Reading]:
-    """Nothing, where a statistic of the own examples comes before what is exchanged."""
-    if own is not None:
+def _leave_open(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
+    """Nothing, where something of the own examples comes before all that is known."""
+    own = find_own_statistic(evidence, noise)
+    words = "" if own is None else describe_own_statistic(own)
+    if not words and hides_gradients(evidence) and has_own_losses(evidence, noise):
+        words = OWN_LOSSES
+    if words:
         yield Reading(
-            evidence=replace(evidence, known=()),
+            evidence=replace(evidence, known=(), lost=0.0),
             decides=True,
             first_known=False,
-            undecided=describe_own_statistic(own),
+            undecided=words,
         )
 
 
@@ -108,12 +116,15 @@ def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[R
     """
     if evidence.reference.notes.get("draws"):
         return
-    own = find_own_statistic(replace(evidence, lost=nature.lost), noise)
-    yield from _leave_open(evidence, own)
+    left_open = list(_leave_open(replace(evidence, lost=nature.lost), noise))
+    yield from left_open
     rounded = measure_rounded(evidence)
-    if own is None and rounded is not None:
+    known = COMPUTED
+    if hides_gradients(evidence):
+        known = (*known, "reduced_gradient")
+    if not left_open and rounded is not None:
         yield Reading(
-            evidence=replace(evidence, known=COMPUTED, lost=nature.lost),
+            evidence=replace(evidence, known=known, lost=nature.lost),
             note="note: the step computes in a narrower dtype than that of its "
             "variables; losses and gradients are compared with one device's as far as "
             "a rounding of the variables to that dtype leaves them alone",

@@ -143,6 +143,8 @@ def _decide(
             weak = ()
     if chain.undecided:
         return Status.UNDECIDABLE, "; ".join([*notes, note_undecided(chain)])
+    if reading.undecided:
+        return Status.UNDECIDABLE, "; ".join([*notes, reading.undecided])
     if not findings and (lost := find_uncompared(reading.evidence, comparisons)):
         return Status.VACUOUS, (
             f"'{lost[0]}' was trained, and compared with nothing: one device has no "
@@ -163,8 +165,6 @@ def _decide(
             f"in {', '.join(hidden)} the noise of correct runs is as large as one lost "
             "example or replica; use fewer examples or a wider dtype"
         )
-    if reading.undecided:
-        return Status.UNDECIDABLE, "; ".join([*notes, reading.undecided])
     return Status.PASS, "; ".join(notes)
 
 

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from distbench.evidence import Tier
-from distbench.trace import COMPUTED, WHOLE, Recorded, Trace
+from distbench.trace import GRADIENTS, WHOLE, Phase, Recorded, Trace
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import count_digits, perturb
 from distbench.worker.stepping.program import count_batch, take_examples
 from distbench.worker.taps.collect import State
 
 _TWINS = 4
+_ROUNDED: tuple[Phase, ...] = ("loss", *GRADIENTS)
 _TWINS_OF_CHANCE = 16
 """Twins of a step that draws random numbers: its noise is large, and few samples of it
 would give a limit beyond any error that matters."""
@@ -53,8 +54,8 @@ class Twins:
     def record_rounded(self, tier: Tier) -> tuple[Trace, ...]:
         """The same moved by a rounding of the narrower dtype in which a step computes.
 
-        Losses and local gradients alone, each step from the reference's state: how far
-        they move by what that dtype loses. None where it loses no more than the
+        Losses and gradients alone, each step from the reference's state: how far they
+        move by what that dtype loses. None where it loses no more than the
         variables' own, or where replicas are held against parts of the global batch.
         """
         reference = self._reference
@@ -76,7 +77,9 @@ class Twins:
                 if _permutes(number):
                     order = rng.permutation(order)
                 reference.run_whole(step, take_examples(batch, order))
-                session.collect_taps(step, values, replica=WHOLE, phases=COMPUTED)
+                session.collect_taps(
+                    step, values, replica=WHOLE, phases=("loss", *GRADIENTS)
+                )
         return tuple(
             reference.make_trace(
                 f"rounded {number}", tier, values, permuted=_permutes(number)
