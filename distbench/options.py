@@ -52,9 +52,9 @@ class CheckOptions:
         keras: `legacy` or `3`; None keeps the user's `TF_USE_LEGACY_KERAS`.
         jit: Whether XLA compiles the step; None leaves it to TensorFlow.
         expect: Finding codes that are meant to be found.
-        require_gpus: Number of GPUs without which the check is no pass: an open spec
-            means what it does on a machine that has them, and what lacks GPUs is an
-            error.
+        require_gpus: Number of GPUs that the machine is to have: an open spec means
+            what it does where there are so many, and what lacks GPUs then is an error.
+            What takes CPUs there as well runs.
         timeout_s: Deadline of each cluster, in seconds.
         memory_gib: How much memory each task may take, in GiB; None lets the tasks of
             a cluster take together what the machine can spare.

@@ -136,7 +136,11 @@ def check(
     ] = None,
     require_gpus: Annotated[
         int,
-        typer.Option(metavar="N", help="Fail where fewer GPUs are there, never skip."),
+        typer.Option(
+            metavar="N",
+            help="An error, never skipped, is what takes GPUs where there are N of "
+            "them.",
+        ),
     ] = 0,
     timeout: Annotated[
         float, typer.Option(metavar="S", help="Deadline of each cluster, in seconds.")
