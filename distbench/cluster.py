@@ -180,8 +180,9 @@ def _find_nearest(body: str, device: str) -> str:
     nearest = difflib.get_close_matches(shape, _SHAPES, n=1, cutoff=0.0)[0]
     for usual in ("2", "1"):
         nearest = nearest.replace("#", numbers.pop(0) if numbers else usual, 1)
-    devices = difflib.get_close_matches(device.lower(), ("cpu", "gpu"), n=1)
-    return "@".join([nearest, *(devices if "x" not in nearest else ())])
+    # Several replicas of one worker need GPUs.
+    known = ("gpu",) if "x" in nearest else ("cpu", "gpu")
+    return "@".join([nearest, *difflib.get_close_matches(device.lower(), known, n=1)])
 
 
 def _parse_number(text: str | None) -> int:

@@ -63,11 +63,13 @@ def test_anything_else_is_refused_with_the_grammar_and_the_nearest(text: str) ->
 @pytest.mark.parametrize(
     ("text", "nearest"),
     [
+        ("mwms:2X2@GPU", "mwms:2x2@gpu"),
+        ("mwms:2X2@cpu", "mwms:2x2@gpu"),
         ("mwm:3", "mwms:3"),
         ("MWMS:16", "mwms:16"),
         ("ps:3", "ps:3+1"),
         ("ps:3,2@cpu", "ps:3+2@cpu"),
-        ("mwms:2*4@gpus", "mwms:2x4"),
+        ("mwms:2*4@gpus", "mwms:2x4@gpu"),
         ("mirrored", "mirrored:2"),
         ("one:1", "one"),
         ("mwms:4@gpus", "mwms:4@gpu"),
