@@ -16,7 +16,8 @@ def add_absent(evidence: Evidence) -> Evidence:
 
     A tape gives no gradient where nothing leads to a variable: behind stop_gradient, or
     an op without one. What a replica shows of its step's other variables tells that it
-    was looked at. What is summed in a step was seen, however it was made.
+    was looked at. What is summed in a step was seen, however it was made. A variable
+    that the cluster knows by another name, or not at all, is nobody's to judge here.
     """
     observed, reference = evidence.observed, evidence.reference
     seen: dict[int, set[str]] = {}
@@ -27,10 +28,11 @@ def add_absent(evidence: Evidence) -> Evidence:
         if key.phase == "local_gradient":
             whole.add((key.step, key.replica))
     everyone = range(observed.replicas)
+    known = {info.path for info in observed.variables}
     values = Values(observed.values)
     for key, value in reference.select(phase="local_gradient", replica=WHOLE):
         is_seen = all((key.step, replica) in whole for replica in everyone)
-        if not is_seen or key.variable in seen.get(key.step, ()):
+        if not is_seen or key.variable not in known - seen.get(key.step, set()):
             continue
         due = densify(value)
         if measure_finite(due) > 0:

@@ -55,6 +55,14 @@ def test_what_is_summed_or_not_looked_at_is_not_taken_for_0():
     assert add_absent(unseen) is unseen
 
 
+def test_a_variable_of_another_name_is_not_taken_for_one_without_gradients():
+    evidence = drop(GRADIENTS)
+    observed = evidence.observed
+    others = tuple(info for info in observed.variables if info.path != BIAS)
+    renamed = replace(evidence, observed=replace(observed, variables=others))
+    assert add_absent(renamed) is renamed
+
+
 def test_zeros_have_the_shape_of_what_is_due():
     observed = add_absent(drop(GRADIENTS)).observed
     found = dict(observed.select(phase="local_gradient", variable=BIAS))
