@@ -6,7 +6,12 @@ from distbench.faults.fault import EVERYWHERE, WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import TRAINED, OwnReduction, Program
-from distbench.samples.replicas import all_reduce, count_replicas, gather
+from distbench.samples.replicas import (
+    all_reduce,
+    count_replicas,
+    gather,
+    make_own_zeros,
+)
 from distbench.unusual.stepping import InTurn
 
 _NONLINEAR = "nonlinear-before-reduction"
@@ -27,15 +32,7 @@ class SignsOfOwnMomentum(Program):
 
     def build(self, strategy):
         super().build(strategy)
-        self.moved = [
-            tf.Variable(
-                tf.zeros_like(variable),
-                trainable=False,
-                synchronization=tf.VariableSynchronization.ON_READ,
-                aggregation=tf.VariableAggregation.MEAN,
-            )
-            for variable in self.trained()
-        ]
+        self.moved = make_own_zeros(self.trained())
 
     def transform(self, gradients):
         for moved, gradient in zip(self.moved, gradients, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.program import TRAINED, OwnReduction
-from distbench.samples.replicas import count_replicas
+from distbench.samples.replicas import count_replicas, make_own_zeros
 
 
 class Pending(OwnReduction):
@@ -16,18 +16,7 @@ class Pending(OwnReduction):
     def build(self, strategy):
         super().build(strategy)
         # One queue on each replica: what is in it was reduced already.
-        self.pending = [
-            [
-                tf.Variable(
-                    tf.zeros_like(variable),
-                    trainable=False,
-                    synchronization=tf.VariableSynchronization.ON_READ,
-                    aggregation=tf.VariableAggregation.MEAN,
-                )
-                for variable in self.trained()
-            ]
-            for _ in range(self.lag)
-        ]
+        self.pending = [make_own_zeros(self.trained()) for _ in range(self.lag)]
 
     def delay(self, gradients):
         """The gradients of `lag` steps before."""

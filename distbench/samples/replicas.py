@@ -14,6 +14,19 @@ def count_replicas() -> int:
     return int(tf.distribute.get_strategy().num_replicas_in_sync)
 
 
+def make_own_zeros(variables: Iterable[Any]) -> list[Any]:
+    """For each variable a buffer like it, which every replica has for itself."""
+    return [
+        tf.Variable(
+            tf.zeros_like(variable),
+            trainable=False,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.MEAN,
+        )
+        for variable in variables
+    ]
+
+
 def find_replica() -> int:
     """Global number of the replica whose step is being traced."""
     context = tf.distribute.get_replica_context()

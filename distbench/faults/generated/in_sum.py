@@ -8,7 +8,12 @@ import numpy as np
 
 from distbench.faults.generated.mistake import Drawn, mistake
 from distbench.samples.lazy import tf
-from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+from distbench.samples.replicas import (
+    all_reduce,
+    count_replicas,
+    find_replica,
+    make_own_zeros,
+)
 
 _PHASE = "reduced_gradient"
 
@@ -236,18 +241,7 @@ class Late:
 
     def build(self, strategy):
         super().build(strategy)
-        self.pending = [
-            [
-                tf.Variable(
-                    tf.zeros_like(variable),
-                    trainable=False,
-                    synchronization=tf.VariableSynchronization.ON_READ,
-                    aggregation=tf.VariableAggregation.MEAN,
-                )
-                for variable in self.trained()
-            ]
-            for _ in range(self.lag)
-        ]
+        self.pending = [make_own_zeros(self.trained()) for _ in range(self.lag)]
 
     def transform(self, gradients):
         if count_replicas() == 1:

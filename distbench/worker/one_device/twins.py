@@ -77,9 +77,7 @@ class Twins:
                 if _permutes(number):
                     order = rng.permutation(order)
                 reference.run_whole(step, take_examples(batch, order))
-                session.collect_taps(
-                    step, values, replica=WHOLE, phases=("loss", *GRADIENTS)
-                )
+                session.collect_taps(step, values, replica=WHOLE, phases=_ROUNDED)
         return tuple(
             reference.make_trace(
                 f"rounded {number}", tier, values, permuted=_permutes(number)
