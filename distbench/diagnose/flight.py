@@ -93,6 +93,7 @@ def _explain(flight: Flight, envelopes: Sequence[Envelope]) -> list[Finding]:
                 item.steps.setdefault(envelope.variable, {}).update(steps)
                 item.counted.append(counted)
     _leave_out_slots(told)
+    _join_swapped(told)
     findings = [
         make_finding(flight, code, phase, item) for (code, phase), item in told.items()
     ]
@@ -110,6 +111,18 @@ def _leave_out_slots(told: dict[tuple[str, Phase], Told]) -> None:
             known = set().union(*map(set, variables.steps.values()))
             if set().union(*map(set, slots.steps.values())) <= known:
                 del told[code, "slot"]
+
+
+def _join_swapped(told: dict[tuple[str, Phase], Told]) -> None:
+    """What has as many updates too often as it lacks has one in the other's place."""
+    for phase in sorted({phase for _, phase in told}):
+        lost, extra = (
+            told.get((code, phase)) for code in ("lost-update", "extra-update")
+        )
+        if lost and extra:
+            counts = [item.count for item in (*lost.counted, *extra.counted)]
+            if all(len(c.lost) == sum(c.extra.values()) for c in counts):
+                lost.instead.update(told.pop(("extra-update", phase)).steps)
 
 
 def _find_weak(

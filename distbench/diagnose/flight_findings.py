@@ -41,10 +41,12 @@ class Told:
     Attributes:
         steps: By variable, the steps that it concerns, and how often beyond once.
         counted: Where.
+        instead: By variable, the steps that came again in the place of these.
     """
 
     steps: dict[str, dict[int, int]] = field(default_factory=dict)
     counted: list[Counted] = field(default_factory=list)
+    instead: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
 def make_finding(flight: Flight, code: str, phase: Phase, item: Told) -> Finding:
@@ -87,6 +89,17 @@ def make_finding(flight: Flight, code: str, phase: Phase, item: Told) -> Finding
 
 def _tell_lost(steps: Sequence[int], item: Told) -> tuple[str, str]:
     """What state lacks, and what to do."""
+    if item.instead:
+        again = sorted(set().union(*map(set, item.instead.values())))
+        return (
+            f"has the updates of {name_steps(again)} once more in the place of those "
+            f"of {name_steps(steps)}{_tell_apart(item)}, which ended",
+            (
+                "A rule that writes a slot and reads it again, to change the variable "
+                "by it, gets what another step has written meanwhile. Compute what is "
+                "new once, and give it to both."
+            ),
+        )
     return (
         f"lacks the updates of {name_steps(steps)}{_tell_apart(item)}, which ended",
         (
@@ -175,7 +188,8 @@ def _count_whole(
     }
     for code, sign in (("lost-update", -1), ("extra-update", 1)):
         item = told.get((code, "variable"))
-        found = {} if item is None else item.steps
+        # A step that left another one's update in the place of its own took place.
+        found = {} if item is None or item.instead else item.steps
         times = [found.get(variable, {}).get(step, 0) for variable in trained]
         if times and min(times) > 0:
             return sign * min(times)

@@ -61,6 +61,25 @@ class SlotReadThenAssigned:
     like="keras-team/keras#18668",
 )
 @optimizer("SGD", _RATE)
+class SlotReadBack:
+    """A slot is assigned, and read again to change the variable by it."""
+
+    def _create_slots(self, var_list):
+        for variable in var_list:
+            self.add_slot(variable, "moved")
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        del apply_state
+        return var.assign_sub(self.get_slot(var, "moved").assign(_RATE * grad))
+
+
+@_counted(
+    "lost-update",
+    "variable",
+    _COUNTED,
+    like="keras-team/keras#18668",
+)
+@optimizer("SGD", _RATE)
 class FirstStepSkipped:
     """Each worker takes its first step for a trial, and does not apply it."""
 

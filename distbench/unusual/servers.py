@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import keras, legacy, tf
-from distbench.samples.optimizers import keras2_optimizer, optimizer, v1_optimizer
+from distbench.samples.optimizers import optimizer, v1_optimizer
 from distbench.samples.program import Program
 from distbench.samples.servers import is_served, linger
 from distbench.unusual.program import unusual
@@ -17,12 +17,6 @@ _counted = unusual(clusters=_SERVED, workload="counting", in_flight=8)
 @optimizer("SGD", _RATE)
 class DescentInFlight:
     """Plain descent of tf_keras' legacy optimizers."""
-
-
-@_counted
-@keras2_optimizer("SGD", _RATE)
-class Keras2DescentInFlight:
-    """Plain descent of tf_keras' new optimizers."""
 
 
 @_counted

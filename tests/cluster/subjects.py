@@ -201,6 +201,10 @@ def make_adam():
     return legacy.Adam(0.1)
 
 
+def make_keras2_sgd():
+    return tf_keras.optimizers.SGD(0.125, jit_compile=False)
+
+
 def make_keras3_applied_again():
     """Keras 3's count races; that some steps are applied once more does not."""
     import keras

@@ -31,6 +31,7 @@ def time_steps(count: int):
     import tensorflow as tf
 
     from distbench.samples.servers import linger
+    from distbench.worker.state.variables import VariableTable
     from distbench.worker.stepping.steps import StepsInFlight
 
     if '"type": "chief"' not in os.environ["TF_CONFIG"]:
@@ -62,6 +63,7 @@ def time_steps(count: int):
 
     session = SimpleNamespace(
         strategy=strategy,
+        table=VariableTable(()),
         varies=False,
         distribute=lambda shards: tf.constant(shards[0]),
     )
@@ -75,6 +77,7 @@ def find_torn_state():
     import tensorflow as tf
     import tf_keras
 
+    from distbench.faults.servers import SlotReadBack
     from distbench.worker.families import find_counter
     from distbench.worker.state.torn import find_torn
     from distbench.worker.state.variables import VariableTable, list_state
@@ -83,12 +86,14 @@ def find_torn_state():
     made = {
         "legacy momentum": legacy.SGD(0.1, 0.5),
         "legacy adam": legacy.Adam(0.1),
+        "tf_keras sgd": tf_keras.optimizers.SGD(0.1),
         "tf_keras momentum": tf_keras.optimizers.SGD(0.1, 0.5),
         "tf_keras adam": tf_keras.optimizers.Adam(0.1),
         "keras 3 sgd": keras.optimizers.SGD(0.1),
         "keras 3 adam": keras.optimizers.Adam(0.1),
         "v1 momentum": v1.MomentumOptimizer(0.1, 0.5),
         "v1 adam": v1.AdamOptimizer(0.1),
+        "slot read back": SlotReadBack(),
     }
     found = {}
     for name, optimizer in made.items():
@@ -118,6 +123,7 @@ def _fly(name: str, cluster: str, **options) -> Run:
     "name",
     [
         pytest.param("read-then-assigned", marks=LONG),
+        pytest.param("slot-read-back", marks=LONG),
         "applied-again",
         pytest.param("counted-by-each-worker", marks=LONG),
     ],
@@ -141,13 +147,25 @@ def test_what_other_steps_may_change_amid_an_update_is_told_by_its_ops() -> None
     assert found == {
         "legacy momentum": [],
         "legacy adam": [],
+        "tf_keras sgd": ["slot"],
         "tf_keras momentum": ["slot"],
         "tf_keras adam": ["slot"],
         "keras 3 sgd": ["iterations"],
         "keras 3 adam": ["iterations", "slot"],
         "v1 momentum": [],
         "v1 adam": ["slot"],
+        "slot read back": ["slot"],
     }
+
+
+@LONG
+def test_a_race_of_the_stock_rule_shows_for_certain_and_is_the_frameworks() -> None:
+    """tf_keras' plain descent reads back a slot, into which others write meanwhile."""
+    target = f"{SUBJECTS}:make_keras2_sgd"
+    found = distbench.check(target, "ps:2+1", in_flight=8).findings
+    assert [(f.code, f.phase, f.origin) for f in found] == [
+        ("lost-update", "variable", "framework")
+    ]
 
 
 @LONG

@@ -171,7 +171,7 @@ class StepsInFlight:
 
         def step(batch: Any) -> Any:
             loss = session.strategy.run(function, args=(batch,))
-            hold_open(tf.compat.v1.get_default_graph())
+            hold_open(tf.compat.v1.get_default_graph(), session.table)
             return loss
 
         hide_from_autograph(step)
