@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from flights import TALLY, Simulated
+from flights import TALLY, Simulated, make_trace
 
-from distbench.compare.envelope import Envelope
+from distbench.compare.envelope import Envelope, list_envelopes
+from distbench.diagnose.counting import count_updates
 from distbench.diagnose.flight import judge_flight
 from distbench.errors import BadInputError
+from distbench.flight import Flight
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
 from distbench.trace import WHOLE, Trace, TraceKey, VariableInfo
@@ -63,6 +67,52 @@ def test_how_often_an_extra_update_came_is_told() -> None:
     flight = Simulated(times={3: 4}).observe()
     [finding] = judge_flight(flight).findings
     assert "up to 4 times" in finding.explanation
+
+
+def test_a_step_that_only_chances_to_point_there_is_not_counted() -> None:
+    """Of an order's own noise another step takes a part away, and not nearly all."""
+    base, own = np.array([1.0, 1.0, 1.0]), np.array([1.0, 1.0, 0.1])
+    noise, other = np.array([0.0, 0.1, 0.1]), np.array([0.1, 0.1, 0.1])
+
+    def make(value: np.ndarray, replica: int = WHOLE) -> Trace:
+        return make_trace("x", [{TALLY: value}], replica=replica)
+
+    changes = {0: own, 1: other}
+    flight = Flight(
+        tier="bounded",
+        in_flight=2,
+        observed=make(base + own + noise, 0),
+        starts=make_trace("starts", [{TALLY: base}], initial={TALLY: base * 0}),
+        orders=(make(base),),
+        lost={place: make(base - change) for place, change in changes.items()},
+        again={place: make(base + change) for place, change in changes.items()},
+    )
+    [envelope] = list_envelopes(flight)
+    assert count_updates(flight, envelope).extra == {0: 1}
+    two = make(base + own + 20 * noise, 0)
+    flight = replace(
+        flight, observed=two, again={0: make(base + own), 1: make(base + 20 * noise)}
+    )
+    [envelope] = list_envelopes(flight)
+    assert count_updates(flight, envelope).extra == {0: 1, 1: 1}
+
+
+@pytest.mark.parametrize(
+    ("times", "codes"),
+    [
+        ({1: 0, 2: 2}, ["lost-update"]),
+        ({1: 0, 2: 0, 3: 3, 5: 2, 6: 0}, ["lost-update"]),
+        ({1: 0, 2: 2, 6: 2}, ["lost-update", "extra-update"]),
+    ],
+    ids=["one", "several", "more-than-lost"],
+)
+def test_an_update_in_the_place_of_another_is_one_mistake(
+    times: dict[int, int], codes: list[str]
+) -> None:
+    findings = judge_flight(Simulated(times=times).observe()).findings
+    assert [finding.code for finding in findings] == codes
+    is_swapped = "in the place of those of step" in findings[0].explanation
+    assert is_swapped == (len(codes) == 1)
 
 
 def test_one_unit_in_the_last_place_is_seen_where_no_order_matters() -> None:
