@@ -93,6 +93,7 @@ def _explain(flight: Flight, envelopes: Sequence[Envelope]) -> list[Finding]:
                 item.steps.setdefault(envelope.variable, {}).update(steps)
                 item.counted.append(counted)
     _leave_out_slots(told)
+    _leave_out_followers(flight, told)
     _join_swapped(told)
     findings = [
         make_finding(flight, code, phase, item) for (code, phase), item in told.items()
@@ -111,6 +112,15 @@ def _leave_out_slots(told: dict[tuple[str, Phase], Told]) -> None:
             known = set().union(*map(set, variables.steps.values()))
             if set().union(*map(set, slots.steps.values())) <= known:
                 del told[code, "slot"]
+
+
+def _leave_out_followers(flight: Flight, told: dict[tuple[str, Phase], Told]) -> None:
+    """Variables that are changed in place follow from slots that are not."""
+    if "variable" in flight.torn or "slot" not in flight.torn:
+        return
+    if any(phase == "slot" for _, phase in told):
+        for code in ("lost-update", "extra-update"):
+            told.pop((code, "variable"), None)
 
 
 def _join_swapped(told: dict[tuple[str, Phase], Told]) -> None:

@@ -213,13 +213,26 @@ def make_unexplained(flight: Flight, envelopes: Sequence[Envelope]) -> Finding:
             f"Round {worst.round}, {worst.phase} of '{worst.variable}': no order of "
             "whole steps leaves what the cluster has, and neither does one without "
             f"some of them or with some twice (unexplained; error {worst.error:.3g}, "
-            f"allowed {worst.bound:.3g}). If one step at a time passes (without "
-            "--in-flight), a step reads what another one's rule has half written, "
-            "such as a slot between its assignment and its use."
+            f"allowed {worst.bound:.3g}). {_tell_torn(flight)}"
         ),
         confidence=0.0,
         variables=names,
         outcome=_make_outcome(flight, worst),
+    )
+
+
+def _tell_torn(flight: Flight) -> str:
+    """What a step leaves open to others, as far as its ops show it."""
+    if flight.torn:
+        return (
+            f"The step reads its {' and '.join(sorted(flight.torn))} by one op and "
+            "writes it by another, or reads it again after it wrote it: what other "
+            "steps write in between gets in. Update it by one op, as the Apply ops do."
+        )
+    return (
+        "If one step at a time passes (without --in-flight), a step reads what another "
+        "one's rule has half written, such as a slot between its assignment and its "
+        "use."
     )
 
 

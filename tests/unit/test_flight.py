@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from flights import TALLY, Simulated, make_trace
+from flights import SLOT, TALLY, Simulated, make_trace
 
 from distbench.compare.envelope import Envelope, list_envelopes
 from distbench.diagnose.counting import count_updates
@@ -67,6 +67,46 @@ def test_how_often_an_extra_update_came_is_told() -> None:
     flight = Simulated(times={3: 4}).observe()
     [finding] = judge_flight(flight).findings
     assert "up to 4 times" in finding.explanation
+
+
+@pytest.mark.parametrize(
+    ("torn", "phases"),
+    [
+        (["slot"], ["slot"]),
+        (["slot", "variable"], ["slot", "variable"]),
+        ([], ["slot", "variable"]),
+    ],
+    ids=["slots-alone", "both", "neither"],
+)
+def test_variables_that_are_changed_in_place_follow_from_their_slots(
+    torn: list[str], phases: list[str]
+) -> None:
+    ones, parts = np.ones(2), np.eye(2)
+
+    def make(slot: np.ndarray, tally: np.ndarray, replica: int = WHOLE) -> Trace:
+        return make_trace("x", [{SLOT: slot, TALLY: tally}], replica=replica)
+
+    zeros = {SLOT: ones * 0, TALLY: ones * 0}
+    starts = make_trace("starts", [zeros], initial=zeros, notes={"torn": torn})
+    flight = Flight(
+        tier="bounded",
+        in_flight=2,
+        observed=replace(
+            make(ones - parts[0], ones - parts[1], 0),
+            notes={"begun": [0, 0], "ended": [0, 1], "tries": [1, 1]},
+        ),
+        starts=starts,
+        orders=(make(ones, ones),),
+        lost={
+            place: make(ones - part, ones - part) for place, part in enumerate(parts)
+        },
+        again={
+            place: make(ones + part, ones + part) for place, part in enumerate(parts)
+        },
+    )
+    findings = judge_flight(flight).findings
+    assert [finding.phase for finding in findings] == phases
+    assert {finding.code for finding in findings} == {"lost-update"}
 
 
 def test_a_step_that_only_chances_to_point_there_is_not_counted() -> None:
