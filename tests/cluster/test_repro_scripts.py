@@ -90,7 +90,7 @@ UNSUMMED = "subjects.py:make_identity_aggregator"
             marks=LONG,
         ),
         pair(
-            "keras_models.py:make_not_reduced",
+            "keras_steps.py:make_not_reduced",
             "keras_models.py:make_dense",
             "mirrored:2",
             marks=LONG,
