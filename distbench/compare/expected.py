@@ -1,0 +1,85 @@
+"""What an observed value ought to be, as far as one device tells it."""
+
+from __future__ import annotations
+
+from distbench.compare.copies import are_same
+from distbench.evidence import Evidence
+from distbench.trace import SUMMED, WHOLE, Phase, TraceKey, Value
+
+
+class Expected:
+    """Finds the single-device values that observed ones are held against."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._trained = {
+            key.variable
+            for key in evidence.reference.values
+            if key.phase == "local_gradient"
+        }
+        self._fed = {
+            (key.step, key.variable)
+            for key in evidence.observed.values
+            if key.phase in SUMMED
+        }
+
+    def find_reference(self, key: TraceKey) -> Value | None:
+        """What the single-device run has, if that is a measure of the cluster's."""
+        if key.phase not in self._evidence.known and not self._is_settled(key):
+            return None
+        return self._evidence.reference.get(key)
+
+    def _is_settled(self, key: TraceKey) -> bool:
+        """Whether it is about what trains, in a step that one device leaves out."""
+        is_trained = key.phase != "variable" or key.variable in self._trained
+        return key.step in self._evidence.settled and key.phase != "slot" and is_trained
+
+    def find_replay(self, key: TraceKey, source: Phase) -> Value | None:
+        """What follows from the gradients that were observed at a phase."""
+        if self._evidence.tier == "free" and key.step > 0:
+            return None  # the replay started from another state than the cluster
+        replay = self._evidence.replays.get(source)
+        return None if replay is None else replay.get(key)
+
+    def find_due(self, key: TraceKey) -> Value | None:
+        """What follows from a sum that nobody saw, where nothing else says it."""
+        evidence, path = self._evidence, key.variable
+        if (
+            evidence.due is None
+            or key.phase != "variable"
+            or path not in self._trained.union(evidence.kept)
+            or path in evidence.undetermined
+            or (key.step, path) in self._fed
+            or self.find_reference(key.at(WHOLE)) is not None
+        ):
+            return None
+        return evidence.due.get(key.at(0))
+
+    def is_fed(self, key: TraceKey) -> bool:
+        """Whether state follows from the gradients that a replay is fed with.
+
+        A variable without a gradient, such as a moving average of the data, does not,
+        nor does what is led by the data as well, or by a number of Python's. Nor does
+        what an optimizer keeps of the gradients that it was handed, before they are
+        reduced: whatever a replay is fed with behind that, it stays the same.
+        """
+        if key.variable in self._evidence.undetermined:
+            return False
+        if key.phase == "variable":
+            return (key.step, key.variable) in self._fed
+        if key.phase != "slot":
+            return True
+        whole = self._evidence.reference.get(key.at(WHOLE))
+        before = self._evidence.get_before(key.step, key.phase, key.variable)
+        if whole is None or (before is not None and are_same(whole, before)):
+            return True
+        replays = self._evidence.replays
+        fed = [replays.get("reduced_gradient"), replays.get("local_gradient")]
+        values = [
+            v
+            for trace in fed
+            if trace is not None and (v := trace.get(key)) is not None
+        ]
+        if len(values) < 2 or self._evidence.observed.replicas == 1:
+            return True
+        return not all(are_same(value, whole) for value in values)

@@ -1,0 +1,108 @@
+"""How far a cluster's update may lie from the same update on one device.
+
+The same rule on the same numbers leaves the same bits. What else may come out, and why,
+is said here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from distbench.compare.bounds import bound_sum, find_roundoff
+from distbench.compare.copies import are_same, have_same_rows
+from distbench.compare.expected import Expected
+from distbench.compare.measure import BITWISE, Margin
+from distbench.compare.noise import Noise
+from distbench.compare.reduced import count_mean_roundings
+from distbench.compare.values import align_values, densify
+from distbench.evidence import Evidence
+from distbench.trace import STATE, WHOLE, TraceKey, Value, VariableInfo
+
+
+class ReplayMargins:
+    """Margins of what follows from observed gradients."""
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        noise: Noise,
+        expected: Expected,
+        infos: dict[str, VariableInfo],
+    ) -> None:
+        self._evidence = evidence
+        self._noise = noise
+        self._expected = expected
+        self._infos = infos
+        self._exact = evidence.tier == "exact"
+        self._astray: dict[int, bool] = {}
+
+    def find(self, key: TraceKey, value: Value, expected: Value, dtype: str) -> Margin:
+        """The margin of an observed value.
+
+        Args:
+            key: Where it was observed.
+            value: It.
+            expected: What one device makes of the observed gradients.
+            dtype: In which it was computed.
+        """
+        margin = self._bound_rows(value, expected, dtype)
+        if margin == BITWISE:
+            margin = self._noise.find_update_margin(key, expected)
+        if margin == BITWISE and self._may_be_averaged(key):
+            margin = self._bound_mean(value, expected, dtype)
+        if margin == BITWISE and key.phase in STATE and self._is_led_astray(key.step):
+            margin = self._noise.find_margin(key, densify(expected))
+        return margin
+
+    def _bound_rows(self, value: Value, expected: Value, dtype: str) -> Margin:
+        """Bitwise, but for rows that one side has added up and the other has not."""
+        if self._exact or have_same_rows(value, expected):
+            return BITWISE
+        left, right = align_values((value, expected))
+        most = max(
+            1 if a.counts is None else int(a.counts.max(initial=1))
+            for a in (left, right)
+        )
+        magnitude = np.maximum(left.magnitude, right.magnitude)
+        return Margin(bound=bound_sum(magnitude, most - 1, find_roundoff(dtype)))
+
+    def _may_be_averaged(self, key: TraceKey) -> bool:
+        """Whether replicas may average it once more: gradients, and what they assign.
+
+        What is trained is updated, and not assigned.
+        """
+        if key.phase == "applied_gradient":
+            return True
+        info = self._infos.get(key.variable) if key.phase in STATE else None
+        return info is not None and info.averages and not info.trainable
+
+    def _bound_mean(self, value: Value, expected: Value, dtype: str) -> Margin:
+        """Bitwise, but for what averaging equal sums once more leaves of them.
+
+        Of dyadic numbers that is exact.
+        """
+        roundings = count_mean_roundings(self._evidence.observed.replicas)
+        if self._exact or not roundings:
+            return BITWISE
+        due = align_values((value, expected))[1]
+        bound = bound_sum(np.abs(due.total), roundings, find_roundoff(dtype))
+        return Margin(bound=bound)
+
+    def _is_led_astray(self, step: int) -> bool:
+        """Whether a slot that no replay is fed with has other bits than on one device.
+
+        What the rule makes of it, a step divided by a norm of the replicas' own say,
+        follows from the gradients only as far as the slot does.
+        """
+        if step not in self._astray:
+            found = self._evidence.observed.select(step=step, phase="slot")
+            self._astray[step] = any(
+                info.synchronised
+                and not self._expected.is_fed(key)
+                and not are_same(value, expected)
+                for key, value in found
+                if (info := self._infos.get(key.variable)) is not None
+                and (expected := self._expected.find_reference(key.at(WHOLE)))
+                is not None
+            )
+        return self._astray[step]
