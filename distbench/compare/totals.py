@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
 
 TOTAL = "one device, what the step adds for the global batch"
+
+Way = Literal["sum", "mean", "each"]
+"""How copies make up what one device adds: added up, on average, or each by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -160,7 +164,7 @@ def list_extremes(evidence: Evidence, noise: Noise) -> Iterator[tuple[int, str]]
             continue
         for step in range(evidence.observed.steps):
             changes = find_changes(evidence, info, step)
-            if changes is None or _find_ways(evidence, noise, changes) is not None:
+            if changes is None or _find_way(evidence, noise, changes) is not None:
                 continue
             allowed = _find_noise(noise, changes)
             parts = _measure_rounding(changes, changes.shards)
@@ -201,13 +205,10 @@ def _pair_total(
         counted: Whether a count of updates stands beside it. Fed with N times its share
             by every replica, as tutorials do it, a mean divides by that count.
     """
-    expected = changes.whole.change
-    ways = _find_ways(evidence, noise, changes)
-    if changes.is_shared:
-        ways = np.zeros_like(expected), True
-    if ways is None:
+    found = _find_way(evidence, noise, changes)
+    if found is None:
         return
-    rest, as_mean = ways
+    way, rest = found
     terms = [copy.change for copy in changes.replicas]
     margin = _bound_total(evidence, noise, changes, rest)
     pair = Pair(
@@ -215,33 +216,35 @@ def _pair_total(
         relation="total",
         against=TOTAL,
         observed=np.asarray(np.sum(terms, axis=0)),
-        expected=expected,
+        expected=changes.whole.change,
         margin=margin,
         dtype=changes.info.dtype,
         terms=tuple(terms),
     )
-    if as_mean or counted:
+    if way != "sum" or counted:
         n = len(terms)
         shares = tuple(np.asarray(term / n) for term in terms)
         mean = replace(pair, observed=np.asarray(pair.observed / n), terms=shares)
-        may_be = as_mean or not is_total_wrong(mean)
-        if changes.is_shared or (may_be and _is_nearer(mean, pair)):
+        may_be = way == "mean" or not is_total_wrong(mean)
+        if way == "each" or (may_be and _is_nearer(mean, pair)):
             pair = mean
     yield pair
 
 
-def _find_ways(
+def _find_way(
     evidence: Evidence, noise: Noise, changes: Changes
-) -> tuple[Array, bool] | None:
+) -> tuple[Way, Array] | None:
     """How the shards' changes make up the whole's on one device.
 
     A variable that is read as the sum of its copies, and of which each shard gives a
     mean, can only be divided by a count: what comes out is the mean over the replicas.
 
     Returns:
-        What is left between them, which is rounding, and whether a mean may be meant;
-        None where they do neither, or so little that both would do.
+        The way, and what is left between them, which is rounding; None where they do
+        neither, or so little that both a sum and a mean would do.
     """
+    if changes.is_shared:
+        return "each", np.zeros_like(changes.whole.change)
     n = len(changes.shards)
     allowed = _find_noise(noise, changes) + _measure_rounding(changes, changes.shards)
 
@@ -255,11 +258,11 @@ def _find_ways(
     even = measure([1.0] * n)
     adds, averages = bool(np.all(whole <= allowed)), bool(np.all(even <= allowed))
     if adds != averages or n == 1:
-        return (whole, False) if adds else (even, True) if averages else None
+        return ("sum", whole) if adds else ("mean", even) if averages else None
     if adds or not changes.info.adds_up:
         return None
     by_size = measure(evidence.reference.get_shards(changes.key.step))
-    return (by_size, True) if np.all(by_size <= allowed) else None
+    return ("mean", by_size) if np.all(by_size <= allowed) else None
 
 
 def _bound_total(
