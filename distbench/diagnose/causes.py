@@ -84,10 +84,7 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
     if describe_constraint(context):
         return (_leave_unexplained(context, best),)
     found: dict[str, list[Explained]] = {}
-    for name in dict.fromkeys(case.key.variable for case in context.cases):
-        part = context.select(
-            tuple(case for case in context.cases if case.key.variable == name)
-        )
+    for part in context.part_by_variable():
         best = _find_best(part)
         explained = (
             _adopt(part, best)

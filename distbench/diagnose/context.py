@@ -15,6 +15,8 @@ from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, SparseRows, TraceKey, Value, VariableInfo
 
 T = TypeVar("T")
+Numbered = tuple[int, Pair]
+"""A wrong value with its number among those of a context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,7 +39,7 @@ class Context:
     root: bool = False
     led: bool = False
     _worked_out: dict[object, Any] = field(default_factory=dict, repr=False)
-    _finite: tuple[tuple[int, Pair], ...] = field(init=False, repr=False)
+    _finite: tuple[Numbered, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         finite = tuple(
@@ -95,6 +97,12 @@ class Context:
         """The same for some of the wrong values."""
         return replace(self, cases=cases)
 
+    def part_by_variable(self) -> Iterator[Context]:
+        """The same for the wrong values of each variable."""
+        for name in dict.fromkeys(case.key.variable for case in self.cases):
+            cases = (case for case in self.cases if case.key.variable == name)
+            yield self.select(tuple(cases))
+
     def work_out(self, question: object, answer: Callable[[], T]) -> T:
         """An answer that does not depend on the cases, once for all selections.
 
@@ -107,15 +115,19 @@ class Context:
         found: T = self._worked_out[question]
         return found
 
-    def list_cases(self) -> Iterator[tuple[int, Pair]]:
+    def list_cases(self) -> Iterator[Numbered]:
         """The wrong values with their numbers, those that are not finite left out."""
         return iter(self._finite)
 
-    def list_steps(self) -> Mapping[int, Sequence[tuple[int, Pair]]]:
+    def list_steps(self) -> Mapping[int, Sequence[Numbered]]:
         """The same by step."""
-        found: dict[int, list[tuple[int, Pair]]] = {}
+        return self.group_cases(lambda case: case.key.step)
+
+    def group_cases(self, name: Callable[[Pair], T]) -> dict[T, list[Numbered]]:
+        """The same by anything that a wrong value tells."""
+        found: dict[T, list[Numbered]] = {}
         for number, case in self.list_cases():
-            found.setdefault(case.key.step, []).append((number, case))
+            found.setdefault(name(case), []).append((number, case))
         return found
 
     def matches(self, case: Pair, value: Array) -> bool:

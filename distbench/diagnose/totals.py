@@ -36,9 +36,8 @@ def _tell_together(
     context: Context, tell: Callable[[Context, list[Pair]], Told]
 ) -> tuple[Explained, ...]:
     found: dict[Told, list[Pair]] = {}
-    for name in dict.fromkeys(case.key.variable for case in context.cases):
-        cases = [case for case in context.cases if case.key.variable == name]
-        found.setdefault(tell(context, cases), []).extend(cases)
+    for part in context.part_by_variable():
+        found.setdefault(tell(context, list(part.cases)), []).extend(part.cases)
     return tuple(
         Explained(
             code="metric-wrong",

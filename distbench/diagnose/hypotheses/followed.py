@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from distbench.compare.led import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
 from distbench.diagnose.fit import Row, fit_weights, leaves_nothing
 
 _LEAST = 1e-3
@@ -37,14 +37,11 @@ def explain_by_repeated_average(context: Context) -> Iterator[Hypothesis]:
     times β^k of the way is left. The other one is as it was before the step, or as the
     step left it.
     """
-    if context.phase != "variable":
-        return
-    ways: dict[str, _Way] = {}
-    for path in dict.fromkeys(case.key.variable for case in context.cases):
-        if not has_gradient(context.evidence, path):
-            way = _find_way(context, path)
-            if way is not None:
-                ways[path] = way
+    ways = {
+        path: way
+        for path, cases in _list_followers(context)
+        if (way := _find_way(context, path, cases)) is not None
+    }
     for count in sorted({*range(2, 9), context.replicas}) if ways else ():
         predicted: dict[int, Array] = {}
         for number, case in context.list_cases():
@@ -60,10 +57,17 @@ def explain_by_repeated_average(context: Context) -> Iterator[Hypothesis]:
         )
 
 
-def _find_way(context: Context, path: str) -> _Way | None:
+def _list_followers(context: Context) -> Iterator[tuple[str, Sequence[Numbered]]]:
+    """Wrong variables without a gradient, each with its wrong values."""
+    if context.phase == "variable":
+        for path, cases in context.group_cases(lambda case: case.key.variable).items():
+            if not has_gradient(context.evidence, path):
+                yield path, cases
+
+
+def _find_way(context: Context, path: str, cases: Sequence[Numbered]) -> _Way | None:
     """The way that explains all that one device does to a variable."""
     shape = context.infos[path].shape
-    cases = [item for item in context.list_cases() if item[1].key.variable == path]
     for other, info in context.infos.items():
         if info.role != "variable" or info.shape != shape or other == path:
             continue
@@ -107,13 +111,10 @@ def explain_by_summed_copies(context: Context) -> Iterator[Hypothesis]:
     Lookahead does, has it as well.
     """
     n = context.replicas
-    if context.phase != "variable" or n == 1:
+    if n == 1:
         return
     predicted: dict[int, Array] = {}
-    for path in dict.fromkeys(case.key.variable for case in context.cases):
-        if has_gradient(context.evidence, path):
-            continue
-        cases = [item for item in context.list_cases() if item[1].key.variable == path]
+    for _, cases in _list_followers(context):
         rows = [
             Row(
                 number=number,

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_norm
-from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.context import Context, Hypothesis, Numbered, take_rows
 from distbench.diagnose.names import name_lag
 from distbench.trace import COMPUTED, WHOLE
-
-_Case = tuple[int, Pair]
 
 
 def explain_by_late_read(context: Context) -> Iterator[Hypothesis]:
@@ -43,7 +40,7 @@ def explain_by_late_read(context: Context) -> Iterator[Hypothesis]:
         )
 
 
-def _predict(context: Context, cases: Sequence[_Case], lag: int) -> dict[int, Array]:
+def _predict(context: Context, cases: Sequence[Numbered], lag: int) -> dict[int, Array]:
     """The values of a step, so many steps late; empty if one is not known."""
     trace = context.evidence.earlier[lag - 1]
     values: dict[int, Array] = {}
@@ -57,7 +54,7 @@ def _predict(context: Context, cases: Sequence[_Case], lag: int) -> dict[int, Ar
     return values
 
 
-def _measure_distance(cases: Sequence[_Case], values: dict[int, Array]) -> float:
+def _measure_distance(cases: Sequence[Numbered], values: dict[int, Array]) -> float:
     """How far the values are from the observed ones, each in parts of its size."""
     return sum(
         measure_norm(case.observed - values[number])

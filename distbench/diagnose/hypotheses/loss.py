@@ -131,12 +131,11 @@ def explain_by_own_factor(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase != "local_gradient" or not context.root:
         return
-    groups: dict[TraceKey, list[tuple[int, Pair]]] = {}
-    for number, case in context.list_cases():
-        if case.key.replica == WHOLE:
-            return
-        of_loss = replace(case.key, phase="loss", variable="")
-        groups.setdefault(of_loss, []).append((number, case))
+    if any(case.key.replica == WHOLE for _, case in context.list_cases()):
+        return
+    groups = context.group_cases(
+        lambda case: replace(case.key, phase="loss", variable="")
+    )
     predicted: dict[int, Array] = {}
     ratios: list[float] = []
     for key, cases in groups.items():

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
-from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
@@ -19,8 +18,6 @@ from distbench.diagnose.fit import (
 )
 from distbench.diagnose.hypotheses.slot_facts import find_locals, group_by_kind
 from distbench.trace import Trace, TraceKey
-
-_Cases = Sequence[tuple[int, Pair]]
 
 _NEAR = 0.05
 """How far from a repeated update a step may end, as a share of what repeating it adds:
@@ -138,7 +135,9 @@ def explain_by_repeated_slot(context: Context) -> Iterator[Hypothesis]:
     )
 
 
-def _count_times(context: Context, cases: _Cases, factor: float) -> int | None:
+def _count_times(
+    context: Context, cases: Sequence[Numbered], factor: float
+) -> int | None:
     """How often the rule was applied, given λ."""
     most = max(8, context.replicas)
     rule = _fit_rule(context, cases)
@@ -156,7 +155,9 @@ def _count_times(context: Context, cases: _Cases, factor: float) -> int | None:
     return 2 if 0 < factor < 1 else None
 
 
-def _fit_rule(context: Context, cases: _Cases) -> tuple[float, float, int] | None:
+def _fit_rule(
+    context: Context, cases: Sequence[Numbered]
+) -> tuple[float, float, int] | None:
     """β, c and p of expected = β · before + c · gradient^p, if that leaves nothing."""
     for power in (1, 2):
         fits = []

@@ -6,13 +6,11 @@ from dataclasses import replace
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context
+from distbench.diagnose.context import Context, Numbered
 from distbench.trace import SUMMED, TraceKey
 
 
-def group_by_kind(
-    context: Context, *, by_step: bool = False
-) -> list[list[tuple[int, Pair]]]:
+def group_by_kind(context: Context, *, by_step: bool = False) -> list[list[Numbered]]:
     """The wrong values by what the optimizer calls their slot, for a common fit.
 
     Slots are of one kind if their paths differ by their variable's alone. A path that
@@ -22,12 +20,12 @@ def group_by_kind(
         context: The wrong values.
         by_step: Whether each step is a kind of its own, as a schedule makes it.
     """
-    kinds: dict[tuple[str, int], list[tuple[int, Pair]]] = {}
-    for number, case in context.list_cases():
+
+    def name_kind(case: Pair) -> tuple[str, int]:
         kind = context.infos[case.key.variable].kind
-        place = kind, case.key.step if by_step else 0
-        kinds.setdefault(place, []).append((number, case))
-    return list(kinds.values())
+        return kind, case.key.step if by_step else 0
+
+    return list(context.group_cases(name_kind).values())
 
 
 def find_locals(context: Context, case: Pair, owner: str) -> tuple[Array, ...]:
