@@ -15,7 +15,6 @@ import tensorflow as tf
 from distbench.errors import BadInputError
 from distbench.trace import (
     DIGESTS,
-    INITIAL,
     WHOLE,
     Recorded,
     Trace,
@@ -25,7 +24,6 @@ from distbench.trace import (
 from distbench.trace.files import write_trace
 from distbench.trace.folder import find_parts, name_part
 from distbench.worker.families import (
-    find_counter,
     find_family,
     install_taps,
     name_family,
@@ -34,11 +32,11 @@ from distbench.worker.process.environment import describe_environment
 from distbench.worker.process.intercept import Undo
 from distbench.worker.recording.board import RecordingBoard
 from distbench.worker.recording.calls import OutermostCalls
+from distbench.worker.recording.kept import Kept
+from distbench.worker.recording.place import check_strategy, find_place, is_scheduled
 from distbench.worker.state.components import list_components, read_component
 from distbench.worker.state.reachable import find_held, walk_variables
 from distbench.worker.state.values import are_equal
-from distbench.worker.taps.collect import State, collect_state, collect_taps, read_state
-from distbench.worker.taps.digests import digest_component
 from distbench.worker.taps.learned import LearnedTable
 from distbench.worker.taps.tapes import watch_tapes
 
@@ -75,33 +73,37 @@ class Recorder:
     ) -> None:
         self.folder = folder
         self.recorded: list[int] = []
-        self._strategy = _check_strategy(strategy)
+        self._strategy = check_strategy(strategy)
         given = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
         for one in given:
             find_family(one)
         self._optimizers = find_held(given, lambda item: name_family(item) is not None)
         self._limit, self._every = steps, every
-        self._task, self._first_replica = _find_place(self._strategy)
+        self._task, self._first_replica = find_place(self._strategy)
         self._board = RecordingBoard(
             self._strategy,
             first_replica=self._first_replica,
             device="/job:chief/device:CPU:0"
-            if _is_scheduled(self._strategy)
+            if is_scheduled(self._strategy)
             else "/device:CPU:0",
         )
         self._board.digested = digests
-        self._read = digest_component if digests else read_component
-        self._board.before_update = self._read_initial
         self._board.after_call = self._end_bare_call
         self._table = LearnedTable(variables)
         self._board.find_shape = self._table.find_shape
+        self._kept = Kept(
+            self._board,
+            self._table,
+            self._optimizers,
+            first_replica=self._first_replica,
+            digests=digests,
+        )
+        self._board.before_update = self._kept.read_initial
         self._calls = OutermostCalls(self._begin, self._end)
         self._undo: list[Undo] = []
         self._counters: list[Any] = []
         self._number = 0
         self._is_explicit = False
-        self._initial: State = {}
-        self._begun: set[tuple[str, int]] = set()
         self._last: int | None = None
         self._has_stopped = False
         self._told: dict[TraceKey, Value] = {}
@@ -119,7 +121,7 @@ class Recorder:
         self._undo.append(watch_tapes(self._board, self._table))
         for optimizer in self._optimizers:
             self._undo += install_taps(optimizer, self._board, self._table)
-        if not _is_scheduled(self._strategy):
+        if not is_scheduled(self._strategy):
             self._undo += self._calls.watch(self._strategy)
         return self
 
@@ -137,7 +139,7 @@ class Recorder:
             )
 
     def _advise(self) -> str:
-        return _SCHEDULED if _is_scheduled(self._strategy) else _NOT_SEEN
+        return _SCHEDULED if is_scheduled(self._strategy) else _NOT_SEEN
 
     def _put_back(self) -> None:
         while self._undo:
@@ -258,38 +260,10 @@ class Recorder:
     def _read_counters(self) -> list[Any]:
         return [read_component(counter) for counter in self._counters]
 
-    # --- what is kept ----------------------------------------------------------------
-
-    def _read_initial(self) -> None:
-        """Keep the values of what a step is about to change for the first time."""
-        traced = not tf.executing_eagerly()
-        with tf.init_scope():
-            if traced:
-                # Only now have the slots come into being.
-                self._list_state()
-            for variable in self._table.state:
-                if variable.info.role != "variable" and not traced:
-                    continue  # it may be another step's
-                for number, component in enumerate(variable.components):
-                    place = variable.info.path, number
-                    if place in self._begun or not bool(component.is_initialized()):
-                        continue
-                    self._begun.add(place)
-                    self._initial[place] = self._read(component)
-
-    def _list_state(self) -> None:
-        self._table.refresh(self._optimizers, self._board.variables, find_counter)
+    # --- what is written --------------------------------------------------------------
 
     def _record(self, number: int) -> None:
-        values: dict[TraceKey, Value] = {}
-        collect_taps(self._board, number, values)
-        self._list_state()
-        state = read_state(self._table, read=self._read)
-        self._begun |= state.keys()
-        begun = {place: v for place, v in self._initial.items() if place in state}
-        self._collect(INITIAL, begun, values)
-        self._initial = {}
-        self._collect(number, state, values)
+        values = self._kept.read_step(number)
         self._write("step", number, {**values, **self._told})
         if self._has_stopped:
             return
@@ -297,11 +271,6 @@ class Recorder:
         self._last = number
         if self._limit is not None and len(self.recorded) >= self._limit:
             self._put_back()
-
-    def _collect(self, step: int, state: State, values: Recorded) -> None:
-        collect_state(
-            self._table, step, state, values, first_replica=self._first_replica
-        )
 
     def _write(self, kind: str, step: int, values: Recorded) -> None:
         trace = Trace(
@@ -331,39 +300,6 @@ class Recorder:
                 RuntimeWarning,
                 stacklevel=2,
             )
-
-
-def _check_strategy(strategy: Any) -> tf.distribute.Strategy:
-    if strategy is None:
-        return tf.distribute.get_strategy()
-    if not isinstance(strategy, tf.distribute.Strategy):
-        raise BadInputError(
-            "distbench.record needs the strategy that trains, or None for one device. "
-            f"Received: an object of type '{type(strategy).__name__}'."
-        )
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        raise BadInputError(
-            "A TPU compiles a step as a whole, and no value can be taken out of its "
-            "middle. Expected: a strategy for CPUs or GPUs."
-        )
-    return strategy
-
-
-def _is_scheduled(strategy: tf.distribute.Strategy) -> bool:
-    """Whether a coordinator schedules the steps: no call of the loop waits for them."""
-    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
-
-
-def _find_place(strategy: tf.distribute.Strategy) -> tuple[str, int]:
-    """The name of this process' task, and the number of its first replica."""
-    resolver = strategy.cluster_resolver
-    if _is_scheduled(strategy):
-        return "chief-0", 0
-    if resolver is None or not resolver.task_type:
-        return "worker-0", 0
-    place = getattr(strategy.extended, "_id_in_cluster", 0)
-    first = place * len(strategy.extended.worker_devices)
-    return f"{resolver.task_type}-{resolver.task_id}", first
 
 
 def _find_counters(optimizers: Sequence[Any]) -> list[Any]:
