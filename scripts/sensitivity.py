@@ -34,7 +34,7 @@ from sensitivity_places import STEPS, Place, list_places
 
 import distbench
 from distbench.cluster import ClusterSpec
-from distbench.compare.noise import measure_noise
+from distbench.compare.measured_noise import measure_noise
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.launch.rundir import RunDirectory

@@ -10,7 +10,8 @@ from planting import Array, Plant, Propagation, pick_middle
 from sensitivity_optimizers import RULES
 
 from distbench.compare.comparison import compare_evidence
-from distbench.compare.noise import Noise, measure_noise
+from distbench.compare.measured_noise import measure_noise
+from distbench.compare.noise import Noise
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.links import judge_chain

@@ -12,7 +12,8 @@ import numpy as np
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.led import list_led
 from distbench.compare.measure import BITWISE, Margin, Measure, is_wrong, measure_error
-from distbench.compare.noise import Noise, measure_noise
+from distbench.compare.measured_noise import measure_noise
+from distbench.compare.noise import Noise
 from distbench.compare.pair import Pair, Relation
 from distbench.compare.pairs import Pairs
 from distbench.compare.results import list_results

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.noise import measure_noise
+from distbench.compare.measured_noise import measure_noise
 from distbench.compare.values import densify
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE

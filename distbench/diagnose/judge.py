@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.absent import add_absent
-from distbench.compare.noise import Noise, measure_noise
+from distbench.compare.measured_noise import measure_noise
+from distbench.compare.noise import Noise
 from distbench.compare.row_sensitive import find_row_sensitive
 from distbench.diagnose.averaged import read_averaged, tells_more
 from distbench.diagnose.examples import count_examples

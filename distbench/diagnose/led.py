@@ -8,8 +8,8 @@ import numpy as np
 
 from distbench.compare.comparison import Judged
 from distbench.compare.led import find_leader
+from distbench.compare.measured_noise import measure_noise
 from distbench.compare.nature import Nature, find_nature
-from distbench.compare.noise import measure_noise
 from distbench.compare.values import densify
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED

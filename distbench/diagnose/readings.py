@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from distbench.compare.led import find_own_statistic
+from distbench.compare.measured_noise import measure_rounded
 from distbench.compare.nature import Nature, find_nature
-from distbench.compare.noise import Noise, measure_rounded
+from distbench.compare.noise import Noise
 from distbench.compare.own_losses import has_own_losses
 from distbench.compare.shards import find_shares, weigh_shards
 from distbench.diagnose.exchange import (

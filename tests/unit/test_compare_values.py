@@ -11,7 +11,7 @@ from training_simulator import KERNEL, TABLE, Fault, observe, reduce_with
 
 from distbench.compare.comparison import compare_evidence, judge_pair
 from distbench.compare.measure import Margin, measure_error
-from distbench.compare.noise import measure_noise
+from distbench.compare.measured_noise import measure_noise
 from distbench.compare.pair import Pair
 from distbench.compare.vacuity import find_weak_phases
 from distbench.compare.values import (

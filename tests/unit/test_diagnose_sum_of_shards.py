@@ -20,8 +20,8 @@ from grouped_losses import (
 from grouped_training import Simulator, by_share, lose_last
 
 from distbench.compare.comparison import compare_evidence
+from distbench.compare.measured_noise import measure_noise
 from distbench.compare.nature import find_nature
-from distbench.compare.noise import measure_noise
 from distbench.compare.shards import weigh_shards
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence

@@ -11,7 +11,7 @@ from gradient_values import map_values
 from training_simulator import HEAD, Fault, observe
 
 from distbench.compare.comparison import Comparison, compare_evidence
-from distbench.compare.noise import measure_noise
+from distbench.compare.measured_noise import measure_noise
 from distbench.diagnose.context import Context
 from distbench.diagnose.hypotheses.register import list_hypotheses, list_last
 from distbench.diagnose.judge import judge

@@ -24,8 +24,8 @@ from grouped_losses import (
 )
 from grouped_training import Simulator
 
+from distbench.compare.measured_noise import measure_noise
 from distbench.compare.nature import find_nature
-from distbench.compare.noise import measure_noise
 from distbench.trace import TraceKey
 
 

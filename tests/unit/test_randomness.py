@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from training_simulator import Fault, observe
 
-from distbench.compare.noise import measure_noise
+from distbench.compare.measured_noise import measure_noise
 from distbench.diagnose.randomness import find_shared_randomness
 from distbench.evidence import Evidence
 from distbench.verdict import Finding

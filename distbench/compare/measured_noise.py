@@ -1,0 +1,232 @@
+"""Measures noise: by how much twins, and shards run again, differ on one device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from distbench.compare.bounds import find_roundoff, predict_spread
+from distbench.compare.noise import Limits, Noise, Place, Whole
+from distbench.compare.ratio import fit_ratio
+from distbench.compare.values import (
+    Array,
+    align_values,
+    densify,
+    measure_distance,
+    measure_finite,
+    measure_norm,
+    name_dtype,
+)
+from distbench.evidence import Evidence
+from distbench.trace import COMPUTED, STATE, SUMMED, Trace, TraceKey, Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What one twin shows at one step, or a shard that is run again.
+
+    Attributes:
+        step: The step.
+        error: Largest absolute error ÷ largest absolute value of the reference, and
+            one roundoff more: two values that agree in all bits still stand for any
+            that round to them, so a scalar's noise is not 0 where three twins repeat.
+        ratio: Fitted ratio - 1.
+        u: Unit roundoff of the value's dtype.
+    """
+
+    step: int
+    error: float
+    ratio: float
+    u: float
+
+
+Samples = dict[Place, list[Sample]]
+
+
+def measure_noise(evidence: Evidence) -> Noise:
+    """Compare each twin with the reference, value by value."""
+    wholes: dict[TraceKey, Whole] = {}
+    samples: dict[bool, Samples] = {True: {}, False: {}}
+    for twin in evidence.twins:
+        permuted = bool(twin.notes.get("permuted", False))
+        _compare_twin(evidence, twin, samples[permuted], wholes)
+    limits = _limit_places(samples[False])
+    ordered = bool(samples[False]) and _depends_on_order(samples[True], limits)
+    if not ordered and not _is_reduced_by_order(samples[True], limits):
+        for place, found in samples[True].items():
+            samples[False].setdefault(place, []).extend(found)
+        limits = _limit_places(samples[False])
+    return Noise(
+        exact=evidence.tier == "exact",
+        pooled=evidence.tier == "bounded",
+        ordered=ordered,
+        limits=limits,
+        wholes={**wholes, **_measure_rounding(evidence.reference, limits, wholes)},
+        repeated=_limit_places(
+            _compare_runs(evidence, evidence.reference, *evidence.reruns)
+        ),
+        compiled=_limit_places(_compare_compiled(evidence)),
+    )
+
+
+def _measure_rounding(
+    reference: Trace, limits: Limits, wholes: Mapping[TraceKey, Whole]
+) -> dict[TraceKey, Whole]:
+    """Sizes of gradients of rounding alone, which a shard may have more of.
+
+    Where all terms cancel, as before a batch normalisation, what is left of the whole
+    batch is no size that a shard's rounding has a part of: a shard that varies little
+    is divided by less. So the largest is taken that one device leaves of any of them.
+    They are told by twins that keep no digit of a value of less than half of the digits
+    of its step's gradients; scatter of random numbers is as large as these.
+    """
+    found: dict[TraceKey, Whole] = {}
+    gradients = {k: w for k, w in wholes.items() if k.phase == "local_gradient"}
+    largest: dict[int, float] = {}
+    for key, whole in gradients.items():
+        largest[key.step] = max(largest.get(key.step, 0.0), whole.size)
+    for key, whole in gradients.items():
+        value = reference.values[key]
+        u = find_roundoff(name_dtype(value, reference.dtypes.get(key.variable)))
+        error, _ = limits.get(((key.phase, key.variable, key.call), None), (0.0, 0.0))
+        if error >= 1 and whole.size < math.sqrt(u) * largest[key.step]:
+            shards = [reference.get(key.at(r)) for r in range(reference.replicas)]
+            sizes = [measure_finite(densify(s)) for s in shards if s is not None]
+            found[key] = replace(whole, size=max(whole.size, *sizes, 0.0))
+    return found
+
+
+def measure_rounded(evidence: Evidence) -> Noise | None:
+    """The noise of losses and gradients in a narrower dtype, where it was asked for.
+
+    None where it is not known, or where something overflowed: whether the replicas'
+    parts do as well follows from no rounding.
+    """
+    moved = [t for name, t in evidence.probes.items() if name.startswith("rounded-")]
+    traces = (evidence.reference, evidence.observed, *moved)
+    if not moved or not all(
+        np.all(np.isfinite(densify(value)))
+        for trace in traces
+        for key, value in trace.values.items()
+        if key.phase in COMPUTED
+    ):
+        return None
+    noise = measure_noise(replace(evidence, twins=(*moved, *evidence.twins)))
+    return None if noise.ordered else noise
+
+
+def _compare_compiled(evidence: Evidence) -> Samples:
+    replay = evidence.replays.get("reduced_gradient")
+    if replay is None or evidence.op_by_op is None:
+        return {}
+    return _compare_runs(evidence, replay, evidence.op_by_op)
+
+
+def _compare_runs(evidence: Evidence, first: Trace, *again: Trace) -> Samples:
+    samples: Samples = {}
+    for rerun in again:
+        for key, value in rerun.values.items():
+            base = first.get(key)
+            if base is None or key.phase == "iterations":
+                continue
+            expected, seen = (a.total for a in align_values((base, value)))
+            if expected.shape == seen.shape:
+                size = measure_finite(expected)
+                _add_sample(evidence, samples, key, base, expected, seen, size)
+    return samples
+
+
+def _compare_twin(
+    evidence: Evidence, twin: Trace, samples: Samples, wholes: dict[TraceKey, Whole]
+) -> None:
+    for key, value in twin.values.items():
+        base = evidence.reference.get(key)
+        if base is None or key.phase == "iterations":
+            continue
+        expected, seen = (a.total for a in align_values((base, value)))
+        whole = wholes.get(key)
+        if whole is None:
+            whole = Whole(size=measure_finite(expected), norm=measure_norm(expected))
+            wholes[key] = whole
+        size = whole.size
+        if expected.shape != seen.shape or not math.isfinite(whole.norm):
+            continue
+        _add_sample(evidence, samples, key, base, expected, seen, size)
+
+
+def _add_sample(
+    evidence: Evidence,
+    samples: Samples,
+    key: TraceKey,
+    base: Value,
+    expected: Array,
+    seen: Array,
+    size: float,
+) -> None:
+    u = find_roundoff(name_dtype(base, evidence.reference.dtypes.get(key.variable)))
+    error = _measure_noise(seen, expected, size) + u
+    # The ratio of a state to itself says nothing of the step.
+    fit = None if key.phase in STATE else fit_ratio(seen, expected)
+    ratio = 0.0 if fit is None else fit.ratio - 1
+    samples.setdefault((key.phase, key.variable, key.call), []).append(
+        Sample(step=key.step, error=error, ratio=ratio, u=u)
+    )
+
+
+def _depends_on_order(permuted: Samples, limits: Limits) -> bool:
+    """Whether it matters to a program in which order its examples come.
+
+    Then a twin with permuted examples is no twin. That is so if it loses more than
+    half of the digits, and more than what rounding does to the other twins.
+    """
+    return any(
+        _is_moved(sample, limits[place, None][0])
+        for place, found in permuted.items()
+        if place[0] in COMPUTED and (place, None) in limits
+        for sample in found
+    )
+
+
+def _is_reduced_by_order(permuted: Samples, limits: Limits) -> bool:
+    """Whether what is reduced depends on the order, though what goes in does not.
+
+    So it is where the last slice of a row overwrites the others. In every twin and
+    step: a rounding to few digits is moved by an order too, but now and then.
+    """
+    return any(
+        all(_is_moved(sample, limits[place, None][0]) for sample in found)
+        for place, found in permuted.items()
+        if place[0] in SUMMED and (place, None) in limits
+    )
+
+
+def _is_moved(sample: Sample, limit: float) -> bool:
+    return sample.error > max(math.sqrt(sample.u), limit)
+
+
+def _measure_noise(seen: Array, expected: Array, size: float) -> float:
+    """Largest error over the largest value; 0 over 0 is 0, anything else infinite."""
+    with np.errstate(invalid="ignore"):
+        error = measure_distance(seen, expected)
+    if error == 0:
+        return 0.0
+    return error / size if size > 0 and math.isfinite(error) else math.inf
+
+
+def _limit_places(
+    samples: Mapping[Place, Sequence[Sample]],
+) -> dict[tuple[Place, int | None], tuple[float, float]]:
+    limits: dict[tuple[Place, int | None], tuple[float, float]] = {}
+    for place, found in samples.items():
+        for step in (None, *sorted({sample.step for sample in found})):
+            here = [s for s in found if s.step == step]
+            if step is None:
+                here = [s for s in found if math.isfinite(s.error)] or list(found)
+            limits[place, step] = (
+                predict_spread([s.error for s in here]),
+                predict_spread([s.ratio for s in here]),
+            )
+    return limits
