@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.least_squares import find_standard_errors, solve_least_squares
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_common_ratio
-from distbench.compare.values import Array, densify, measure_norm, take_numbers
+from distbench.compare.values import Array, take_numbers
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import add_weighted
 from distbench.diagnose.hypotheses.generic import is_sparse
+from distbench.diagnose.hypotheses.replica_weights import (
+    fit_replica_weights,
+    fit_told_weights,
+)
 from distbench.diagnose.names import name_replicas
-from distbench.trace import GRADIENTS, SUMMED, WHOLE
+from distbench.trace import SUMMED
 
 _NEAR = 1e-3
 """Only asks whether fitted weights are alike, or 0; the values decide on them."""
-_LOOKED_AT = 1_000
-"""So many numbers, of the first ones, are enough to see that they differ."""
-_TOLD = 10
-"""So many standard errors are weights apart from 0, the largest of them at least."""
 
 
 def predict_terms(
@@ -168,57 +163,13 @@ def _list_kept(context: Context) -> Iterator[tuple[int, ...]]:
         return
     for lost in everyone:
         yield tuple(r for r in everyone if r != lost)
-    weights = fit_weights(context)
+    weights = fit_replica_weights(context)
     if weights is not None:
         kept = tuple(r for r in everyone if weights[r] > 0.5 * np.max(weights))
         if 0 < len(kept) < n - 1:
             yield kept
     for first in everyone:
         yield (first,)
-
-
-def fit_weights(context: Context) -> Array | None:
-    """Weight of each replica in the observed sum, over all wrong values together."""
-    stacked = _stack_terms(context)
-    return None if stacked is None else solve_least_squares(*stacked)
-
-
-def _stack_terms(context: Context) -> tuple[Array, Array] | None:
-    """The addends of all wrong values, [numbers, replicas], and what was observed.
-
-    Every value weighs alike; None where there are too few numbers.
-    """
-    columns: list[Array] = []
-    seen: list[Array] = []
-    for _, case in context.list_cases():
-        terms = context.find_terms(case)
-        if terms:
-            scale = max(float(np.max(np.abs(case.expected), initial=0.0)), 1e-300)
-            columns.append(np.stack([t.ravel() for t in terms], axis=1) / scale)
-            seen.append(case.observed.ravel() / scale)
-    if not columns:
-        return None
-    matrix = np.concatenate(columns)
-    # Replicas that have the same sum tell it once.
-    different = np.unique(matrix[np.any(matrix != 0, axis=1)][:_LOOKED_AT], axis=0)
-    if different.shape[0] < 2 * matrix.shape[1]:
-        return None
-    return matrix, np.concatenate(seen)
-
-
-def _fit_told(context: Context) -> Array | None:
-    """The same weights, if what was observed tells them.
-
-    Where replicas have nearly the same gradients, huge weights that cancel explain
-    whatever is wrong.
-    """
-    stacked = _stack_terms(context)
-    weights = None if stacked is None else solve_least_squares(*stacked)
-    if stacked is None or weights is None:
-        return None
-    roundoff = max(find_roundoff(case.dtype) for _, case in context.list_cases())
-    errors = find_standard_errors(*stacked, weights, roundoff)
-    return weights if np.all(_TOLD * errors <= np.max(np.abs(weights))) else None
 
 
 def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
@@ -234,7 +185,7 @@ def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
             ),
             detail="every shard weighs 1/N, whatever its size",
         )
-    fitted = _fit_told(context)
+    fitted = fit_told_weights(context)
     if fitted is not None:
         words = ", ".join(f"{w:.7g}" for w in fitted)
         off = np.abs(fitted - 1)
@@ -285,99 +236,3 @@ def _predict_weighted(
         context,
         lambda case, terms: add_weighted(weigh(case), terms),
     )
-
-
-def explain_by_pairing(context: Context) -> Iterator[Hypothesis]:
-    """Another variable's gradient, on all replicas or on some."""
-    if context.phase not in GRADIENTS:
-        return
-    everyone = tuple(range(context.replicas))
-    groups = [everyone]
-    if context.phase in SUMMED and len(everyone) > 1:
-        groups += [(r,) for r in everyone]
-        if len(everyone) > 2:
-            groups += [tuple(r for r in everyone if r != one) for one in everyone]
-    for group in groups:
-        predicted: dict[int, Array] = {}
-        words: set[str] = set()
-        for number, case in context.list_cases():
-            found = _find_partner(context, case, group)
-            if found is not None:
-                predicted[number] = found[1]
-                words.add(f"'{case.key.variable}' gets that of '{found[0]}'")
-        if predicted:
-            who = ""
-            if len(group) < len(everyone):
-                who = f" of {name_replicas(group)}"
-            yield Hypothesis(
-                code="wrong-pairing",
-                predicted=predicted,
-                detail=f"the gradients{who} are paired with other variables: "
-                + ", ".join(sorted(words)[:3]),
-                replicas=group if len(group) < len(everyone) else None,
-            )
-
-
-def _find_partner(
-    context: Context, case: Pair, group: tuple[int, ...]
-) -> tuple[str, Array] | None:
-    """The variable whose gradient explains most of a case, and the value then."""
-    is_local = context.phase == "local_gradient"
-    if case.rows is not None or (is_local and case.key.replica == WHOLE):
-        return None
-    own = () if is_local else context.find_terms(case)
-    if not (own or is_local):
-        return None
-    kept = sum((own[r] for r in range(len(own)) if r not in group), np.zeros(()))
-    wanted = case.observed - kept
-    size, least = measure_norm(wanted), measure_norm(case.observed - case.expected)
-    found: tuple[str, Array] | None = None
-    for path in _list_by_size(context).get(case.observed.size, ()):
-        if path == case.key.variable:
-            continue
-        take = partial(_take_partner, context, case, path, group)
-        place = case.key if is_local else case.key.at(WHOLE)
-        norm = context.work_out(
-            ("partner", place.step, place.call, place.replica, path, group),
-            partial(_measure, take),
-        )
-        # Nearer than its norm no value is. To read the gradients of all others takes a
-        # large model's diagnosis long.
-        if abs(norm - size) >= least or (value := take()).size != wanted.size:
-            continue
-        value = value.reshape(wanted.shape)
-        left = measure_norm(wanted - value)
-        if left < least:
-            least, found = left, (path, kept + value)
-    return found
-
-
-def _measure(take: Callable[[], Array]) -> float:
-    return measure_norm(take())
-
-
-def _list_by_size(context: Context) -> Mapping[int, Sequence[str]]:
-    """The model's variables by how many elements they have."""
-
-    def sort() -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
-        for path, info in context.infos.items():
-            if info.role == "variable":
-                found.setdefault(math.prod(info.shape), []).append(path)
-        return found
-
-    return context.work_out("variables by size", sort)
-
-
-def _take_partner(
-    context: Context, case: Pair, path: str, group: tuple[int, ...]
-) -> Array:
-    """What some replicas' gradients of a variable come to; empty where none was seen.
-
-    Of local ones what this replica should have had for it.
-    """
-    if context.phase == "local_gradient":
-        value = context.evidence.reference.get(replace(case.key, variable=path))
-        return np.zeros(0) if value is None else densify(value)
-    terms = context.find_terms_of(case, path)
-    return np.sum([terms[r] for r in group], axis=0) if terms else np.zeros(0)
