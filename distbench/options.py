@@ -12,16 +12,15 @@ from distbench.codes import find_code
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.fault import check_faults
 from distbench.limits import check_memory
+from distbench.partitioner import check_partitioner, check_restore_partitioner
 from distbench.scenario import (
     TIERS,
     Scenario,
     Tier,
     check_in_flight,
     check_numbers,
-    check_partitioner,
     check_path,
     check_restore_after,
-    check_restore_partitioner,
     check_workload,
 )
 from distbench.typed import as_declared

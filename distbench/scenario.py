@@ -13,6 +13,7 @@ from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.fault import Fault, check_faults
 from distbench.limits import check_seed, check_timeout
+from distbench.partitioner import check_partitioner, check_restore_partitioner
 from distbench.split import split_unevenly
 
 Tier = Literal["exact", "bounded", "free"]
@@ -97,7 +98,7 @@ class Scenario:
         in_flight: How many steps a coordinator schedules before it waits for them. With
             more than 1, `steps` counts how often it waits.
         partitioner: Into which shards parameter servers cut variables, see
-            `parse_partitioner`; empty leaves them whole.
+            `distbench.partitioner`; empty leaves them whole.
         restore_partitioner: The same of the cluster `restore_from`.
         faults: Texts of what befalls its tasks and replicas, see `distbench.Fault`.
     """
@@ -300,49 +301,6 @@ def check_in_flight(in_flight: int, *specs: ClusterSpec) -> None:
                 f"step together. Expected a cluster ps:W+P. "
                 f"Received: in_flight={in_flight}."
             )
-
-
-def parse_partitioner(text: str) -> tuple[str, tuple[int, ...]]:
-    """Kind and numbers of a partitioner.
-
-    Raises:
-        BadInputError: The text is none; the message gives the grammar.
-    """
-    kind, *numbers = text.split(":")
-    counts = {"fixed": (1,), "min": (2,), "max": (1, 2)}.get(kind, ())
-    plain = all(re.fullmatch(r"[1-9][0-9]{0,11}", number) for number in numbers)
-    if len(numbers) not in counts or not plain:
-        raise BadInputError(
-            f"Partitioner {text!r} is not known. Expected fixed:SHARDS, "
-            "min:BYTES:SHARDS (as many shards of so many bytes as there can be, and "
-            "no more), or max:BYTES (as few shards as there can be), with :SHARDS "
-            "behind it if wanted."
-        )
-    return kind, tuple(map(int, numbers))
-
-
-def check_partitioner(text: str, *specs: ClusterSpec) -> None:
-    """Raise BadInputError for a partitioner that is none, or has nobody to use it."""
-    if not text:
-        return
-    parse_partitioner(text)
-    for spec in specs:
-        if spec.kind != "ps":
-            raise BadInputError(
-                f"Cluster '{spec}' has no parameter servers to share variables out "
-                f"among. Expected a cluster ps:W+P. Received: partitioner={text!r}."
-            )
-
-
-def check_restore_partitioner(text: str, restore_from: str) -> None:
-    """Raise BadInputError for a partitioner of a cluster that does not save."""
-    if text and not restore_from:
-        raise BadInputError(
-            "A partitioner of what is restored needs a cluster that saves it. Expected "
-            f"restore_from. Received: restore_partitioner={text!r} alone."
-        )
-    if text:
-        check_partitioner(text, ClusterSpec.parse(restore_from))
 
 
 def check_numbers(

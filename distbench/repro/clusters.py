@@ -6,7 +6,7 @@ from string import Template
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
-from distbench.scenario import parse_partitioner
+from distbench.partitioner import parse_partitioner
 
 # Each makes a strategy, sets `first`, the number of this process' first replica, and
 # has a place for what is done once there is a strategy and for what one device does.

@@ -10,11 +10,11 @@ from input_checks import check_scenario_json
 
 from distbench.errors import BadInputError
 from distbench.options import CheckOptions
+from distbench.partitioner import parse_partitioner
 from distbench.scenario import (
     PATHS,
     WORKLOADS,
     Scenario,
-    parse_partitioner,
     scenario_from_json,
     scenario_to_json,
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from distbench.scenario import parse_partitioner
+from distbench.partitioner import parse_partitioner
 
 _OF_A_SHARD = re.compile(r"part_\d+[/_]")
 
