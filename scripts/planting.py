@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value
+from distbench.trace import COMPUTED, UPDATED, WHOLE, Phase, Trace, TraceKey, Value
 
 Array = npt.NDArray[Any]
 Tensors = dict[str, Array]
@@ -181,7 +181,7 @@ class Propagation:
         # The bench replays from further points only where it has something to explain.
         if not _differ(seen, replays["reduced_gradient"], ("applied_gradient",)):
             del replays["applied_gradient"]
-        if not _differ(seen, replays["reduced_gradient"], ("slot", "variable")):
+        if not _differ(seen, replays["reduced_gradient"], UPDATED):
             del replays["local_gradient"]
         return replace(
             self.evidence,
@@ -201,7 +201,7 @@ class Propagation:
             key = TraceKey(
                 step=step, phase=plant.phase, variable=plant.variable, replica=replica
             )
-            if plant.phase in ("loss", "local_gradient"):
+            if plant.phase in COMPUTED:
                 seen[key] = plant.change(_to_array(seen[key]))
         if plant.phase != "local_gradient":
             reduced = [self._read(step, "reduced_gradient", r) for r in self._replicas]

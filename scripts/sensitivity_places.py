@@ -17,7 +17,7 @@ from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.links import judge_chain
 from distbench.diagnose.stages import explain_chain
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, Trace, TraceKey
+from distbench.trace import COMPUTED, WHOLE, Phase, Trace, TraceKey
 from distbench.verdict import Finding
 
 VARIABLES = {"linear": ("kernel", "bias"), "mlp": ("dense_0/kernel", "dense_2/bias")}
@@ -73,7 +73,7 @@ class Place:
     @property
     def replicas(self) -> tuple[int, ...]:
         """Who shows the error: one where replicas differ anyway, else all."""
-        if self.phase in ("loss", "local_gradient"):
+        if self.phase in COMPUTED:
             return (1,)
         return tuple(range(self.propagation.evidence.observed.replicas))
 
@@ -155,7 +155,7 @@ def narrow_evidence(evidence: Evidence, place: Place) -> Evidence:
     def matters(key: TraceKey) -> bool:
         if key.variable not in paths:
             return False
-        return key.phase in ("loss", "local_gradient") or key.replica < 2
+        return key.phase in COMPUTED or key.replica < 2
 
     values = {k: v for k, v in evidence.observed.values.items() if matters(k)}
     return replace(evidence, observed=replace(evidence.observed, values=values))

@@ -8,7 +8,7 @@ import numpy as np
 
 from distbench.compare.values import densify, measure_finite
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Values
+from distbench.trace import GRADIENTS, WHOLE, Values
 
 
 def add_absent(evidence: Evidence) -> Evidence:
@@ -23,7 +23,7 @@ def add_absent(evidence: Evidence) -> Evidence:
     seen: dict[int, set[str]] = {}
     whole: set[tuple[int, int]] = set()
     for key, _ in observed.select():
-        if key.phase in ("local_gradient", "reduced_gradient", "applied_gradient"):
+        if key.phase in GRADIENTS:
             seen.setdefault(key.step, set()).add(key.variable)
         if key.phase == "local_gradient":
             whole.add((key.step, key.replica))

@@ -9,7 +9,7 @@ import numpy as np
 from distbench.compare.measured_noise import measure_noise
 from distbench.compare.values import densify
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE
+from distbench.trace import UPDATED, WHOLE
 
 
 def find_row_sensitive(evidence: Evidence) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def find_row_sensitive(evidence: Evidence) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for key, value in distinct.select(step=0, replica=0):
         expected = evidence.reference.get(replace(key, replica=WHOLE))
-        if expected is None or key.phase not in ("slot", "variable"):
+        if expected is None or key.phase not in UPDATED:
             continue
         error = np.abs(densify(value) - densify(expected))
         if np.any(error > noise.find_margin(key, densify(expected)).bound):

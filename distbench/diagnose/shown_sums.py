@@ -19,7 +19,7 @@ from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_norm, measure_size
 from distbench.diagnose.context import Context, take_rows
 from distbench.diagnose.fit import add_weighted
-from distbench.trace import Trace, TraceKey, Values
+from distbench.trace import UPDATED, Trace, TraceKey, Values
 
 _ROUNDINGS = 8
 """So many units in its last place may a state and its parts lie off."""
@@ -140,7 +140,7 @@ def _list_shown(context: Context) -> list[_Shown]:
     fed = _find_fed(context)
     evidence = context.evidence
     is_known = evidence.tier != "free" or all(c.key.step == 0 for c in context.cases)
-    if context.phase not in ("slot", "variable") or fed is None or not is_known:
+    if context.phase not in UPDATED or fed is None or not is_known:
         return []
     needed: set[TraceKey] = set()
     found: dict[TraceKey, _Shown] = {}

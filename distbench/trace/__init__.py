@@ -41,7 +41,9 @@ SUMMED: tuple[Phase, ...] = ("reduced_gradient", "applied_gradient")
 """What is made of the gradients of all replicas."""
 GRADIENTS: tuple[Phase, ...] = ("local_gradient", *SUMMED)
 """What a step goes through once for each of its updates."""
-STATE: tuple[Phase, ...] = ("slot", "variable", "iterations")
+UPDATED: tuple[Phase, ...] = ("slot", "variable")
+"""The state that an update rule computes."""
+STATE: tuple[Phase, ...] = (*UPDATED, "iterations")
 """What a step leaves behind."""
 
 WHOLE = -1

@@ -10,6 +10,7 @@ from distbench.compare.led import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows
+from distbench.trace import UPDATED
 
 
 def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
@@ -21,7 +22,7 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
     own examples, as one device does of that shard alone.
     """
     n = context.replicas
-    if context.phase not in ("slot", "variable") or n == 1:
+    if context.phase not in UPDATED or n == 1:
         return
     cases = [
         (number, case)

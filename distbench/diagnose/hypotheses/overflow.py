@@ -14,7 +14,7 @@ from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, align_value, are_equal, densify
 from distbench.diagnose.context import Context, Hypothesis, is_number
 from distbench.diagnose.names import name_replicas
-from distbench.trace import WHOLE, Phase, Value
+from distbench.trace import UPDATED, WHOLE, Phase, Value
 
 
 def find_overflowing(context: Context, step: int) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ def explain_by_own_skip(context: Context) -> Iterator[Hypothesis]:
 
     A step is skipped where it leaves all bits of a value as they were.
     """
-    if context.phase not in ("slot", "variable"):
+    if context.phase not in UPDATED:
         return
     step = min(case.key.step for case in context.cases)
     bad = find_overflowing(context, step)

@@ -17,7 +17,7 @@ from distbench.diagnose.fit import (
     predict_cases,
 )
 from distbench.diagnose.hypotheses.slot_facts import find_locals, group_by_kind
-from distbench.trace import Trace, TraceKey
+from distbench.trace import UPDATED, Trace, TraceKey
 
 _NEAR = 0.05
 """How far from a repeated update a step may end, as a share of what repeating it adds:
@@ -32,7 +32,7 @@ def explain_by_repeated_replay(context: Context) -> Iterator[Hypothesis]:
     Whether the whole update was repeated or a slot's rule alone is told by the model
     variables.
     """
-    if context.phase not in ("slot", "variable"):
+    if context.phase not in UPDATED:
         return
     for trace in context.evidence.repeated:
         count = int(str(trace.notes["times"]))

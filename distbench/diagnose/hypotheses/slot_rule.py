@@ -23,6 +23,7 @@ from distbench.diagnose.hypotheses.slot_facts import (
     is_sum_unseen,
 )
 from distbench.diagnose.names import name_lag
+from distbench.trace import UPDATED
 
 Late = tuple[int, Array, Array]
 """Number of a case, the gradient of some steps before, and that of its own."""
@@ -105,7 +106,7 @@ def explain_by_late_gradient(context: Context) -> Iterator[Hypothesis]:
     Its error is then in proportion to what the two, or their squares, differ by. What
     is wrong in the first steps alone may lack a gradient for any reason.
     """
-    if context.phase not in ("slot", "variable"):
+    if context.phase not in UPDATED:
         return
     last = max(case.key.step for case in context.cases)
     for lag in range(1, last + 1):

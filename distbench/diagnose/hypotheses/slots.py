@@ -27,6 +27,7 @@ from distbench.diagnose.hypotheses.slot_facts import (
     is_sum_unseen,
 )
 from distbench.diagnose.names import name_replicas
+from distbench.trace import UPDATED
 
 _NEAR = 0.01
 """How far a fitted share may lie from that of the rule, as a part of it."""
@@ -39,7 +40,7 @@ def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
     prediction. Else the slot's error must be in proportion to f(g_r) - f(Σ g), with f
     the identity or the square (first and second moments).
     """
-    if context.phase not in ("slot", "variable") or context.replicas == 1:
+    if context.phase not in UPDATED or context.replicas == 1:
         return
     code = "slot-from-local-gradient"
     if context.phase == "variable":

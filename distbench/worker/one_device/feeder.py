@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.evidence import Tier
-from distbench.trace import COMPUTED, Phase, Trace
+from distbench.trace import COMPUTED, UPDATED, Phase, Trace
 from distbench.worker.one_device.fed import FedStep
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
@@ -46,7 +46,7 @@ class Feeder:
         phase: Any,
         source: Any = None,
         times: int = 1,
-        kept: tuple[str, ...] = ("slot", "variable"),
+        kept: tuple[str, ...] = UPDATED,
         change: Callable[[Any], Any] | None = None,
     ) -> list[Trace]:
         """Feed a phase of the one-device step; a trace for each time that it ran.

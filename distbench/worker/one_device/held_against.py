@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from distbench.trace import WHOLE, Phase, Selection, Trace, Values
+from distbench.trace import UPDATED, WHOLE, Phase, Selection, Trace, Values
 from distbench.worker.state.values import are_equal
 
 
@@ -40,7 +40,7 @@ def measure_distances(
         own_replica: The replica of the right run, if not the left one's.
     """
     distances: dict[str, float] = {}
-    state = Values(left.values).keep(lambda key: key.phase in ("slot", "variable"))
+    state = Values(left.values).keep(lambda key: key.phase in UPDATED)
     for key, value in state.items():
         other = right.get(key if own_replica is None else key.at(own_replica))
         if other is None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from distbench.evidence import Tier
-from distbench.trace import Phase, Trace, Values
+from distbench.trace import UPDATED, Phase, Trace, Values
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import differ, hands_on, take_whole
 from distbench.worker.one_device.reruns import run_op_by_op
@@ -54,7 +54,7 @@ def follow(feeder: Feeder, tier: Tier, observed: Trace) -> Followed:
     fed: dict[Phase, Trace] = {"reduced_gradient": reduced}
     if differ(observed, reduced, ("applied_gradient",)):
         [fed["applied_gradient"]] = feeder.feed(tier, observed, "applied_gradient")
-    if not differ(observed, reduced, ("slot", "variable")):
+    if not differ(observed, reduced, UPDATED):
         return Followed(fed=fed)
     # A rule may refuse what no replica would hand it; then nothing is learnt.
     with suppress(SubjectError):
@@ -117,7 +117,7 @@ def _repeat(feeder: Feeder, tier: Tier, observed: Trace) -> Iterator[Trace]:
     In half of the traces the slots take it once and the variables alone again.
     """
     times = min(max(4, feeder.reference.replicas), _MOST_TIMES)
-    for kept in (("slot", "variable"), ("variable",)):
+    for kept in (UPDATED, ("variable",)):
         with suppress(SubjectError):
             yield from feeder.feed(
                 tier, observed, "reduced_gradient", times=times, kept=kept

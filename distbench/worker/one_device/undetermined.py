@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Set
 from typing import Any
 
 from distbench.evidence import Tier
-from distbench.trace import WHOLE, Phase, Trace, Values
+from distbench.trace import UPDATED, WHOLE, Phase, Trace, Values
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import (
     measure_distances,
@@ -83,7 +83,7 @@ def _find_data_driven(feed: Feed, trained: Set[str]) -> set[str]:
         first, again, other = map(feed, (None, None, repeat_first))
     except SubjectError:
         return set()  # a program may take no other batch than its own
-    state = Values(first.values).keep(lambda key: key.phase in ("slot", "variable"))
+    state = Values(first.values).keep(lambda key: key.phase in UPDATED)
     led = {
         key.variable
         for key, value in state.items()
