@@ -19,12 +19,11 @@ from distbench.trace import (
     Value,
     Values,
 )
-from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.feeder import Feeder, repeat_first
 from distbench.worker.one_device.held_against import (
     differ,
     hands_on,
     measure_distances,
-    repeat_first,
     take_whole,
 )
 from distbench.worker.one_device.sums import (

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, UPDATED, Phase, Trace
@@ -190,3 +191,10 @@ def _went_on_by_one(
 ) -> bool:
     seen = observed.select(step=step, phase="iterations", variable=path)
     return all(np.array_equal(np.asarray(value), start + 1) for _, value in seen)
+
+
+def repeat_first(batch: Any) -> Any:
+    """A batch of the same shape in which all examples are the first one."""
+    return tf.nest.map_structure(
+        lambda a: np.repeat(np.asarray(a)[:1], len(a), axis=0), batch
+    )

@@ -1,12 +1,10 @@
-"""What values of one run have of those of another."""
+"""Which values of one run are those of another, and how far the others are apart."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from distbench.trace import UPDATED, WHOLE, Phase, Selection, Trace, Values
 from distbench.worker.state.values import are_equal
@@ -50,13 +48,6 @@ def measure_distances(
             distance = float(np.max(np.abs(near - far)))
             distances[key.variable] = max(distances.get(key.variable, 0.0), distance)
     return distances
-
-
-def repeat_first(batch: Any) -> Any:
-    """A batch of the same shape in which all examples are the first one."""
-    return tf.nest.map_structure(
-        lambda a: np.repeat(np.asarray(a)[:1], len(a), axis=0), batch
-    )
 
 
 def differ(observed: Trace, expected: Trace, phases: tuple[str, ...]) -> bool:

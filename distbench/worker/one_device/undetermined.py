@@ -7,10 +7,9 @@ from typing import Any
 
 from distbench.evidence import Tier
 from distbench.trace import UPDATED, WHOLE, Phase, Trace, Values
-from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.feeder import Feeder, repeat_first
 from distbench.worker.one_device.held_against import (
     measure_distances,
-    repeat_first,
     take_whole,
 )
 from distbench.worker.process.failures import SubjectError
