@@ -12,12 +12,13 @@ from distbench.trace import GRADIENTS, WHOLE, Values
 
 
 def add_absent(evidence: Evidence) -> Evidence:
-    """Take them for 0, as the optimizer does that leaves such a variable out.
+    """Add a gradient of 0 for each: an optimizer leaves such a variable as it is.
 
     A tape gives no gradient where nothing leads to a variable: behind stop_gradient, or
-    an op without one. What a replica shows of its step's other variables tells that it
-    was looked at. What is summed in a step was seen, however it was made. A variable
-    that the cluster knows by another name, or not at all, is nobody's to judge here.
+    behind an op without one. Zeros are added only in steps in which every replica has
+    shown gradients of other variables, so that it is known that the taps were there,
+    and of variables of which no phase has shown any. A variable that the cluster knows
+    by another name, or not at all, is left alone.
     """
     observed, reference = evidence.observed, evidence.reference
     seen: dict[int, set[str]] = {}

@@ -50,9 +50,10 @@ def find_kind(
 
 
 def find_loss_kind(evidence: Evidence, noise: Noise, lost: float) -> Kind | None:
-    """The same of the loss that is returned, which need not be of its gradients' kind.
+    """Whether the returned loss is a sum or a mean over the examples.
 
-    A sum may have gradients that the program divides by their norm.
+    Its gradients may be of another kind: a program may return a sum and divide its
+    gradients by their norm, for example.
     """
     doubled = evidence.probes.get("doubled")
     replica = int(np.argmax(evidence.reference.shards))
@@ -69,7 +70,7 @@ def find_loss_kind(evidence: Evidence, noise: Noise, lost: float) -> Kind | None
 
 
 def _doubles(once: Places, twice: Places, margins: Margins) -> bool | None:
-    """Whether all gradients double; None if they do not stay as they are either."""
+    """Whether all gradients double (True), stay the same (False), or neither (None)."""
     rests: dict[int, float] = {}
     for times in (1, 2):
         errors = {p: measure_size(twice[p] - times * once[p]) for p in once}

@@ -24,13 +24,13 @@ class Expected:
         }
 
     def find_reference(self, key: TraceKey) -> Value | None:
-        """What the single-device run has, if that is a measure of the cluster's."""
+        """The single-device run's value, where the cluster has to arrive at it."""
         if key.phase not in self._evidence.known and not self._is_settled(key):
             return None
         return self._evidence.reference.get(key)
 
     def _is_settled(self, key: TraceKey) -> bool:
-        """Whether it is about what trains, in a step that one device leaves out."""
+        """Whether one device skips this step, which tells what the value has to be."""
         is_trained = key.phase != "variable" or key.variable in self._trained
         return key.step in self._evidence.settled and key.phase != "slot" and is_trained
 
@@ -42,7 +42,7 @@ class Expected:
         return None if replay is None else replay.get(key)
 
     def find_due(self, key: TraceKey) -> Value | None:
-        """What follows from a sum that nobody saw, where nothing else says it."""
+        """What follows from the right sum, where none was seen and no reference is."""
         evidence, path = self._evidence, key.variable
         if (
             evidence.due is None
@@ -58,10 +58,11 @@ class Expected:
     def is_fed(self, key: TraceKey) -> bool:
         """Whether state follows from the gradients that a replay is fed with.
 
-        A variable without a gradient, such as a moving average of the data, does not,
-        nor does what is led by the data as well, or by a number of Python's. Nor does
-        what an optimizer keeps of the gradients that it was handed, before they are
-        reduced: whatever a replay is fed with behind that, it stays the same.
+        Three kinds of state do not: a variable without a gradient, such as a moving
+        average of the data; state that depends on the data in another way as well, or
+        on a number that Python holds; and what an optimizer keeps of the gradients that
+        it was handed, before they are reduced. A replay changes the gradients behind
+        that point, so it leaves such a slot as it is.
         """
         if key.variable in self._evidence.undetermined:
             return False

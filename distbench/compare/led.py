@@ -289,7 +289,7 @@ def _pair_led(
 
 
 def _list_ways(led: Led, sizes: Sequence[int]) -> Iterator[Array]:
-    """By their sizes, one like the other, and one after the other."""
+    """How copies may join the shards' changes: weighed by size, averaged, added up."""
     weights = [size / max(1, sum(sizes)) for size in sizes]
     changes = [shard - led.before for shard in led.shards]
     shares = [w * change for w, change in zip(weights, changes, strict=True)]

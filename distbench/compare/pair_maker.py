@@ -46,9 +46,9 @@ class PairMaker:
             key: Where it was observed.
             relation: In which the two stand.
             against: Name of what it is compared with.
-            value: It.
-            expected: What it ought to be.
-            margin: How far apart they may lie; None for the noise of one device.
+            value: The observed value.
+            expected: The expected one.
+            margin: How far apart they may lie; None takes the noise of one device.
             repeats: Whether both come from the same ops on the same numbers.
         """
         known = self._known.get((relation, against))

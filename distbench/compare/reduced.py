@@ -42,10 +42,10 @@ def pair_sum(
 
     Args:
         key: Where the reduced gradient was observed.
-        value: It.
+        value: The reduced gradient.
         parts: What each replica handed over.
         factor: What one device multiplies the sum by.
-        dtype: In which was added up.
+        dtype: The dtype in which it was added up.
         known: The value of another replica, and its pair.
         exact: Whether no sum of dyadic numbers may round.
     """
@@ -71,13 +71,15 @@ def pair_sum(
 def pair_direction(
     key: TraceKey, value: Value, parts: tuple[Value, ...], dtype: str
 ) -> Iterator[Pair]:
-    """The sum times the factor that fits best; nothing where any value is a multiple.
+    """The sum times the factor that fits best; nothing for a single number.
+
+    One number is a multiple of any other, so it would say nothing.
 
     Args:
         key: Where the reduced gradient was observed.
-        value: It.
+        value: The reduced gradient.
         parts: What each replica handed over.
-        dtype: In which was added up.
+        dtype: The dtype in which it was added up.
     """
     rows = join_rows((value, *parts))
     seen = align_value(value, rows)
@@ -101,17 +103,18 @@ def pair_direction(
 
 
 def _count_more(replicas: int, factor: float) -> int:
-    """How often may be rounded on the way besides the additions of the sum.
+    """How many roundings there may be besides the additions of the sum.
 
-    Who averages, and adds up the N equal means, has the sum: unless N is a power of two
-    1/N, the product with it and N - 1 further additions round.
+    A program may take the mean and add up N equal means to get the sum: unless N is a
+    power of two, 1/N is rounded, so is the product with it, and so are N - 1 further
+    additions.
     """
     more = 0 if is_power_of_two(factor) else 2
     return max(more, count_mean_roundings(replicas))
 
 
 def count_mean_roundings(replicas: int) -> int:
-    """How often a number is rounded that is averaged over replicas that all hold it."""
+    """How many roundings an average over N replicas with equal values has."""
     return 0 if is_power_of_two(replicas) else replicas + 1
 
 

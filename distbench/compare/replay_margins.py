@@ -34,23 +34,23 @@ class ReplayMargins:
         self._expected = expected
         self._infos = infos
         self._exact = evidence.tier == "exact"
-        self._astray: dict[int, bool] = {}
+        self._differing: dict[int, bool] = {}
 
     def find(self, key: TraceKey, value: Value, expected: Value, dtype: str) -> Margin:
         """The margin of an observed value.
 
         Args:
             key: Where it was observed.
-            value: It.
+            value: The observed value.
             expected: What one device makes of the observed gradients.
-            dtype: In which it was computed.
+            dtype: The dtype in which it was computed.
         """
         margin = self._bound_rows(value, expected, dtype)
         if margin == BITWISE:
             margin = self._noise.find_update_margin(key, expected)
         if margin == BITWISE and self._may_be_averaged(key):
             margin = self._bound_mean(value, expected, dtype)
-        if margin == BITWISE and key.phase in STATE and self._is_led_astray(key.step):
+        if margin == BITWISE and key.phase in STATE and self._has_other_slot(key.step):
             margin = self._noise.find_margin(key, densify(expected))
         return margin
 
@@ -67,9 +67,10 @@ class ReplayMargins:
         return Margin(bound=bound_sum(magnitude, most - 1, find_roundoff(dtype)))
 
     def _may_be_averaged(self, key: TraceKey) -> bool:
-        """Whether replicas may average it once more: gradients, and what they assign.
+        """Whether replicas that all hold it may average it once more.
 
-        What is trained is updated, and not assigned.
+        They do so with gradients that were summed before, and with what they assign to
+        a variable of aggregation MEAN. A trained variable is updated, not assigned.
         """
         if key.phase == "applied_gradient":
             return True
@@ -77,9 +78,9 @@ class ReplayMargins:
         return info is not None and info.averages and not info.trainable
 
     def _bound_mean(self, value: Value, expected: Value, dtype: str) -> Margin:
-        """Bitwise, but for what averaging equal sums once more leaves of them.
+        """Bitwise, but for the rounding of an average over equal values.
 
-        Of dyadic numbers that is exact.
+        Dyadic numbers are averaged without rounding.
         """
         roundings = count_mean_roundings(self._evidence.observed.replicas)
         if self._exact or not roundings:
@@ -88,15 +89,16 @@ class ReplayMargins:
         bound = bound_sum(np.abs(due.total), roundings, find_roundoff(dtype))
         return Margin(bound=bound)
 
-    def _is_led_astray(self, step: int) -> bool:
-        """Whether a slot that no replay is fed with has other bits than on one device.
+    def _has_other_slot(self, step: int) -> bool:
+        """Whether a slot that a replay cannot reach differs from that of one device.
 
-        What the rule makes of it, a step divided by a norm of the replicas' own say,
-        follows from the gradients only as far as the slot does.
+        The update may use it: it may divide by a norm that each replica keeps of its
+        own gradients, say. A replay computes with the slot of one device, so it then
+        agrees with the cluster only as far as the slots do.
         """
-        if step not in self._astray:
+        if step not in self._differing:
             found = self._evidence.observed.select(step=step, phase="slot")
-            self._astray[step] = any(
+            self._differing[step] = any(
                 info.synchronised
                 and not self._expected.is_fed(key)
                 and not are_same(value, expected)
@@ -105,4 +107,4 @@ class ReplayMargins:
                 and (expected := self._expected.find_reference(key.at(WHOLE)))
                 is not None
             )
-        return self._astray[step]
+        return self._differing[step]

@@ -1,10 +1,11 @@
 """State that every replica holds for itself, by what all of them together add to it.
 
 The total and count of a metric, an accumulator of the replica's own gradients: what
-one replica holds has no counterpart on one device. What all of them add in a step has
-one if what shards add, each run alone, makes up what the whole batch adds. Whether it
-does, and as a sum or as a mean, one device shows, step by step. What all replicas make
-alike of something that they reduced is what one device makes. Nothing else is judged.
+one replica holds has no counterpart on one device. What all replicas together add in a
+step may have one: on one device each shard is run alone, and where the shards' changes,
+added up or averaged, are the change of the whole batch, the replicas' changes must be
+so too. State that all replicas change alike, because it is computed from something that
+they reduced, must be that of one device. Other such state is not judged.
 """
 
 from __future__ import annotations
@@ -63,10 +64,11 @@ class Changes:
 
     @property
     def is_shared(self) -> bool:
-        """Whether all replicas make the same of it, and shards alone do not.
+        """Whether all replicas change it alike, although shards alone would not.
 
-        Then it is made of what was reduced before, and what is not read as a sum holds
-        what one device has. Shards of one size may give the same counts.
+        Then it is computed from something that was reduced before, and each copy has to
+        hold what one device has, unless the copies are read as their sum. If shards
+        alone change it alike as well, equal counts of equal shards may be the reason.
         """
         return (
             not self.info.adds_up

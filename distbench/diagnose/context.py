@@ -98,7 +98,7 @@ class Context:
         return replace(self, cases=cases)
 
     def part_by_variable(self) -> Iterator[Context]:
-        """The same for the wrong values of each variable."""
+        """One context for each variable, with its wrong values."""
         for name in dict.fromkeys(case.key.variable for case in self.cases):
             cases = (case for case in self.cases if case.key.variable == name)
             yield self.select(tuple(cases))
@@ -124,7 +124,7 @@ class Context:
         return self.group_cases(lambda case: case.key.step)
 
     def group_cases(self, name: Callable[[Pair], T]) -> dict[T, list[Numbered]]:
-        """The same by anything that a wrong value tells."""
+        """The same by whatever a function gives for a wrong value."""
         found: dict[T, list[Numbered]] = {}
         for number, case in self.list_cases():
             found.setdefault(name(case), []).append((number, case))
@@ -153,9 +153,10 @@ class Context:
         return self.find_terms_of(case, case.key.variable)
 
     def find_changed(self, case: Pair) -> tuple[Array, ...]:
-        """What one device hands on of the replicas' own gradients, in a case's rows.
+        """What one device makes of each replica's own gradient before the sum.
 
-        Empty where it hands on what its tape gave, as far as was asked.
+        In the rows of a case. Empty where the step hands on what its tape gave, or
+        where one device was not asked.
         """
         apart = self.evidence.apart
         if self.phase != "reduced_gradient" or apart is None:
@@ -166,7 +167,7 @@ class Context:
         )
 
     def is_changed_linearly(self, case: Pair) -> bool:
-        """Whether what one device hands on of each adds up to what it does of all."""
+        """Whether what it makes of each adds up to what it makes of the sum."""
         changed = self.find_changed(case)
         return bool(changed) and self.work_out(
             ("linear", case.key, case.against),
@@ -196,7 +197,7 @@ class Context:
     def find_slices(self, case: Pair) -> tuple[SparseRows, ...]:
         """The replicas' own sparse gradients as they were seen.
 
-        None where one device hands on something else than its own.
+        Empty where a step changes its gradients before the sum.
         """
         handed = self.find_changed(case)
         if handed and any(
@@ -209,7 +210,7 @@ class Context:
         return self.find_own_slices(case)
 
     def find_own_slices(self, case: Pair) -> tuple[SparseRows, ...]:
-        """The same whatever one device makes of its own."""
+        """The same, whether or not a step changes them before the sum."""
         key = replace(case.key, phase="local_gradient")
         for trace in (self.evidence.observed, self.evidence.reference):
             found = trace.get_replicas(key)
@@ -259,8 +260,9 @@ class Hypothesis:
         replicas: Replicas that the cause names; None for those that are wrong.
         ratio: A ratio that says more than the fitted one.
         phase: Phase to report; None for that of the wrong values.
-        of_due: Whether it says what is due of a sum, rather than what became of the
-            addends: only that explains a plain sum of them.
+        of_due: Whether it is about the size that a sum should have, and not about what
+            was done to its addends. Of an observed value that is the plain sum of its
+            addends, only such a cause can be true.
     """
 
     code: str
@@ -332,7 +334,7 @@ def find_tolerance(case: Pair, replicas: int) -> Array | float:
 def find_rounding(
     case: Pair, terms: Sequence[Array], replicas: int | None = None
 ) -> float:
-    """The part of it that is the rounding of a value and its addends.
+    """How far rounding of a value and of its addends may move it: a few roundoffs.
 
     Args:
         case: The value.

@@ -39,7 +39,10 @@ _ROUNDED: tuple[tuple[str, Callable[[Array], Array]], ...] = (
 
 
 def explain_by_levels(context: Context) -> Iterator[Hypothesis]:
-    """Rounding to a number of levels of the largest element, the own one or of all."""
+    """Each replica rounds its gradient to levels, the highest at the largest element.
+
+    That may be the largest of its own gradient, or of all replicas'.
+    """
     if context.phase not in ADDED:
         return
     sources = list_sources(context)
@@ -58,7 +61,7 @@ def explain_by_levels(context: Context) -> Iterator[Hypothesis]:
 def _find_levels(
     context: Context, sources: Sequence[Source], *, shared: bool
 ) -> Iterator[int]:
-    """Other numbers of levels that the smallest value with enough numbers allows."""
+    """Other numbers of levels that fit the smallest value with enough numbers."""
     fit = [s for s in sources if s.arrived and s.case.observed.size >= _ENOUGH]
     if not fit:
         return
@@ -73,7 +76,7 @@ def _find_levels(
 def _screen_levels(
     source: Source, tolerance: Array | float, *, shared: bool
 ) -> list[int]:
-    """Those which the first numbers of a value allow: of so many hardly any."""
+    """Numbers of levels that fit the first numbers of a value: hardly any do."""
     few = slice(_ENOUGH)
     found = np.array([n for n in range(2, _MOST_LEVELS) if n not in _LEVELS])
     made = _add_quantised(

@@ -19,10 +19,11 @@ Way = tuple[str, str, float, Callable[[float], float]]
 
 
 def explain_by_parts(context: Context) -> Iterator[Hypothesis]:
-    """What is a sum over the examples is a share, and what is a mean is not; or not.
+    """One kind of terms is scaled right, and the other one is not.
 
-    Right is s_r + n_r/G m_r on each replica r, or all of these together, with s_r what
-    adds up over the examples of shard r and m_r what is a mean over them.
+    A loss may have terms that are sums over examples, s_r on the shard of replica r,
+    and terms that are means over them, m_r. Right is s_r + n_r/G m_r on each replica,
+    or the sum of these over all.
     """
     if not context.root or context.replicas == 1:
         return

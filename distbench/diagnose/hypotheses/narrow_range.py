@@ -51,8 +51,8 @@ def _part_by_range(
 ) -> tuple[float, float] | None:
     """The largest sum that is finite, and the least that may have been too large.
 
-    None where that is not the matter. A sum of some addends may be larger than all of
-    it, but never than all absolute values.
+    None where the overflow of a narrower dtype cannot be the cause. A partial sum may
+    be larger than the whole, but never larger than the sum of all absolute values.
     """
     terms = context.find_terms(case)
     finite = np.isfinite(case.observed)

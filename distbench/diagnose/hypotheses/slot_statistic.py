@@ -1,4 +1,4 @@
-"""A slot that keeps a statistic of the gradients, such as their norm, of a shard's."""
+"""Slots that keep a statistic, such as a norm, of a shard's gradients."""
 
 from __future__ import annotations
 
@@ -123,9 +123,10 @@ def _feed_own(
 
 
 def _settle(context: Context, predicted: dict[int, Array]) -> dict[int, Array]:
-    """What is observed in place of what is predicted, if that is the same throughout.
+    """The observed values, if all predicted ones are the same but for rounding.
 
-    The numbers of the rule carry the rounding of the values that they were told from.
+    A prediction is less exact than the values: the rule's numbers were fitted to
+    rounded ones.
     """
     pairs = [(context.cases[number], value) for number, value in predicted.items()]
     sizes = {

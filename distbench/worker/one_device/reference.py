@@ -231,7 +231,7 @@ class Reference:
         return any(self._handed)
 
     def _put_away(self, state: State) -> State:
-        """The same, of which no large array stays in memory."""
+        """The same state, with its large arrays out of memory."""
         kept = self.session.make_values()
         kept.update(state)
         return cast(State, kept)
