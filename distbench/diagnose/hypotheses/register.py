@@ -26,6 +26,7 @@ from distbench.diagnose.hypotheses import (
     nonlinear,
     overflow,
     pairing,
+    penalty,
     precision,
     ranks,
     reduction,
@@ -50,7 +51,7 @@ CAUSES: tuple[Explain, ...] = (
     loss.explain_by_equal_gradients,
     # A program that is run on a shard alone brings its whole penalty, so that a wrong
     # share of the penalty looks like a wrong share of the loss: the narrower first.
-    loss.explain_by_penalty,
+    penalty.explain_by_penalty,
     loss.explain_by_scale,
     loss.explain_by_own_factor,
     late.explain_by_late_read,

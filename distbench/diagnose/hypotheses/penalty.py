@@ -1,0 +1,102 @@
+"""A penalty that counts too often, too rarely, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from distbench.compare.pair import Pair
+from distbench.compare.pull import Pull, apply_pull, fit_pull
+from distbench.compare.values import Array, densify
+from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.trace import WHOLE, TraceKey
+
+_ENOUGH = 6
+"""Numbers that are more than what is fitted to them."""
+
+
+def explain_by_penalty(context: Context) -> Iterator[Hypothesis]:
+    """The penalty's gradient counted in full by every replica, or by too few."""
+    if context.phase == "loss" or not context.root:
+        return
+    n = context.replicas
+    words = {
+        1.0: f"every replica adds the whole penalty, so that it counts N = {n} times",
+        1 / n**2: "the penalty is divided by the number of replicas twice",
+        0.0: "the penalty is left out",
+    }
+    for part, text in words.items():
+        if n == 1 and part != 0.0:
+            continue
+        predicted = {}
+        for number, case in context.list_cases():
+            penalty = find_penalty(context, case)
+            if penalty is not None:
+                times = n if case.key.replica == WHOLE else 1
+                predicted[number] = case.expected + times * (part - 1 / n) * penalty
+        yield Hypothesis(
+            code="regularizer-not-scaled",
+            predicted=predicted,
+            detail=text,
+            ratio=n * part,
+        )
+    yield from _explain_by_decay(context)
+
+
+def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
+    """Where the penalty is not known: what is too much is a · θ + b · sign(θ)."""
+    if context.evidence.penalty is not None or context.replicas == 1:
+        return
+    thetas: dict[int, Array] = {}
+    for number, case in context.list_cases():
+        state = context.evidence.get_before(
+            case.key.step, "variable", case.key.variable
+        )
+        if state is not None:
+            thetas[number] = take_rows(state, case)
+    predicted = {}
+    known: dict[int, Pull] = {}
+    # A penalty of few numbers is told by what it is on the largest variable.
+    for number in sorted(thetas, key=lambda n: -context.cases[n].observed.size):
+        case, theta = context.cases[number], thetas[number]
+        pull = known.get(case.key.step)
+        if case.observed.size >= _ENOUGH:
+            pull = fit_pull(theta, case.observed - case.expected)
+        if pull is None:
+            continue
+        # A penalty pulls all ways towards 0; too much or too little of it is one sign.
+        least, most = min(pull), max(pull)
+        if least * most >= -1e-3 * max(least**2, most**2):
+            known.setdefault(case.key.step, pull)
+            predicted[number] = case.expected + apply_pull(pull, theta)
+    if predicted:
+        yield Hypothesis(
+            code="regularizer-not-scaled",
+            predicted=predicted,
+            detail="what is too much or too little is the gradient of a penalty on the "
+            "variable",
+        )
+
+
+def find_penalty(context: Context, case: Pair) -> Array | None:
+    """The penalty's gradient at the step of a case.
+
+    Where it was recorded for the initial variables alone it is known in later steps
+    only if it is linear in the variable and its sign (an L1 or L2 penalty).
+    """
+    trace, variable = context.evidence.penalty, case.key.variable
+    if trace is None:
+        return None
+    first = TraceKey(step=0, phase="local_gradient", variable=variable)
+    value = trace.get(replace(first, step=case.key.step))
+    if value is None and context.evidence.tier == "exact":
+        value = trace.get(first)  # all steps start from the same variables
+    if value is not None:
+        return take_rows(value, case)
+    start = context.evidence.get_before(0, "variable", variable)
+    now = context.evidence.get_before(case.key.step, "variable", variable)
+    value = trace.get(first)
+    if value is None or start is None or now is None:
+        return None
+    pull = fit_pull(densify(start), densify(value))
+    return None if pull is None else apply_pull(pull, take_rows(now, case))
