@@ -87,7 +87,7 @@ class Fault:
             or (self.until is not None and self.kind != "stop")
         )
         if wrong:
-            raise make_grammar_error(str(self))
+            raise _make_grammar_error(str(self))
         if self.rank < 0 or self.step < 0:
             raise BadInputError(f"Fault '{self}': rank and step begin with 0.")
         if self.until is not None and self.until <= self.step:
@@ -191,7 +191,7 @@ class Fault:
         """
         match = _PATTERN.fullmatch(text.strip())
         if match is None:
-            raise make_grammar_error(text)
+            raise _make_grammar_error(text)
         parts = match.groupdict()
         try:
             return cls(
@@ -203,7 +203,7 @@ class Fault:
                 until=None if parts["until"] is None else int(parts["until"]),
             )
         except OverflowError:
-            raise make_grammar_error(text) from None
+            raise _make_grammar_error(text) from None
 
     def __str__(self) -> str:
         amount = "" if self.amount is None else f"={self.amount!r}".removesuffix(".0")
@@ -219,7 +219,7 @@ class Fault:
         return Task(role=self.role, index=self.rank)
 
 
-def make_grammar_error(text: str) -> BadInputError:
+def _make_grammar_error(text: str) -> BadInputError:
     """The error for a text that is no fault: grammar and nearest valid form."""
     numbers = re.findall(r"[0-9]+(?:\.[0-9]+)?", text)
     shape = re.sub(r"[0-9]+(?:\.[0-9]+)?", "#", text.lower())

@@ -148,7 +148,7 @@ def _test(pair: Pair, evidence: Evidence) -> Comparison:
     measure = measure_error(pair.observed, pair.expected, pair.margin)
     effective, hidden = measure.wrong, False
     if not measure.wrong and _may_lack(pair, evidence):
-        effective, hidden = prove_effect(pair, evidence)
+        effective, hidden = _prove_effect(pair, evidence)
     return _make(pair, measure, effective, hidden)
 
 
@@ -165,7 +165,7 @@ def _may_lack(pair: Pair, evidence: Evidence) -> bool:
     return is_first or not (is_left and pair.relation == "reference")
 
 
-def prove_effect(pair: Pair, evidence: Evidence) -> tuple[bool, bool]:
+def _prove_effect(pair: Pair, evidence: Evidence) -> tuple[bool, bool]:
     """Plant what a lost example and a lost replica would change, and test again.
 
     A lost example takes 1/G of a gradient or loss, and of what a step changes in the

@@ -58,7 +58,7 @@ def list_sources(context: Context, *, own: bool = False) -> list[Source]:
         source
         for source in list_known(context, own=own)
         if source.number not in untouched
-        and not is_plain_sum(context, source.case, source.terms)
+        and not _is_plain_sum(context, source.case, source.terms)
     ]
 
 
@@ -114,7 +114,7 @@ def find_own_gradient(context: Context, case: Pair, replica: int) -> Value | Non
     return evidence.reference.get(key) if observed is None else observed
 
 
-def is_plain_sum(context: Context, case: Pair, terms: Sequence[Array]) -> bool:
+def _is_plain_sum(context: Context, case: Pair, terms: Sequence[Array]) -> bool:
     """Whether nothing was done to the addends: what is wrong has another cause."""
     return context.matches(case, np.asarray(sum(terms)))
 
@@ -135,7 +135,9 @@ def find_untouched(context: Context) -> dict[int, Source]:
         if case.against == SUM:
             continue  # that is what it was held against
         due = replace(case, observed=case.expected)
-        if is_plain_sum(context, case, terms) and not is_plain_sum(context, due, terms):
+        if _is_plain_sum(context, case, terms) and not _is_plain_sum(
+            context, due, terms
+        ):
             found[source.number] = source
     return found
 

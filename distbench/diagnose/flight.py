@@ -31,7 +31,7 @@ def judge_flight(flight: Flight) -> Judgement:
         envelopes = tuple(list_envelopes(flight))
         findings = tuple(_explain(flight, envelopes))
         hidden, empty = _find_weak(flight, envelopes)
-    notes = [describe_staleness(flight)]
+    notes = [_describe_staleness(flight)]
     status = Status.FAIL if findings else Status.PASS
     if not findings and empty:
         status = Status.VACUOUS
@@ -58,7 +58,7 @@ def judge_flight(flight: Flight) -> Judgement:
     )
 
 
-def describe_staleness(flight: Flight) -> str:
+def _describe_staleness(flight: Flight) -> str:
     """How many steps ran beside others, and how old their view of the variables was."""
     ages = flight.staleness
     beside = sum(age > 0 for age in ages)

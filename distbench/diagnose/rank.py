@@ -56,7 +56,7 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
     for hypothesis in hypotheses:
         least = 0.0 if best is None else best.confidence
         beyond = () if hypothesis.of_due else untouched
-        ranked = rate_hypothesis(context, hypothesis, wholes, least, beyond)
+        ranked = _rate_hypothesis(context, hypothesis, wholes, least, beyond)
         if ranked is None:
             continue
         if ranked.full:
@@ -66,7 +66,7 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
     return best
 
 
-def rate_hypothesis(
+def _rate_hypothesis(
     context: Context,
     hypothesis: Hypothesis,
     wholes: Sequence[float],
@@ -93,7 +93,7 @@ def rate_hypothesis(
             shares.append(0.0)
             full = False
             continue
-        share = measure_share(case, predicted, wholes[number])
+        share = _measure_share(case, predicted, wholes[number])
         shares.append(share)
         full = full and (
             share == 1.0 or (share >= 0.5 and context.matches(case, predicted))
@@ -113,7 +113,7 @@ def measure_error(case: Pair) -> float:
         return measure_norm(case.observed - case.expected)
 
 
-def measure_share(case: Pair, predicted: Array, whole: float) -> float:
+def _measure_share(case: Pair, predicted: Array, whole: float) -> float:
     """1 - ‖observed - predicted‖ / ‖observed - expected‖, at least 0."""
     if np.shape(predicted) != case.observed.shape:
         return 0.0

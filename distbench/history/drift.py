@@ -78,7 +78,7 @@ def find_drifts(nights: Sequence[Night], limits: Limits) -> tuple[Drift, ...]:
         key: {night: row.seconds for night, row in line.items() if row.seconds > 0}
         for key, line in passed.items()
     }
-    upgrade = describe_upgrade(nights)
+    upgrade = _describe_upgrade(nights)
     return (
         *_find_slower(times, limits, upgrade),
         *_find_nearer(passed, limits, upgrade),
@@ -102,7 +102,7 @@ def find_flaky(nights: Sequence[Night], limits: Limits) -> tuple[Flaky, ...]:
     return tuple(found)
 
 
-def describe_upgrade(nights: Sequence[Night]) -> str:
+def _describe_upgrade(nights: Sequence[Night]) -> str:
     """Versions of the last night that the earlier ones did not have."""
     if len(nights) < 2:
         return ""

@@ -123,10 +123,10 @@ class Night:
     @property
     def machine(self) -> str:
         """What times can be compared on."""
-        return name_machine(self.environment)
+        return _name_machine(self.environment)
 
 
-def name_machine(environment: Mapping[str, Any]) -> str:
+def _name_machine(environment: Mapping[str, Any]) -> str:
     """The kind of machine as one text: times on two of the same may be compared.
 
     Versions are no part of it: what an upgrade made slower is to be seen.

@@ -34,7 +34,7 @@ def read_evidence(
     reference = Path(payload["reference"])
     examples = None
     if scenario.workload == PIPELINE:
-        examples = read_examples(folder, tasks, apart=scenario.spec.kind == "ps")
+        examples = _read_examples(folder, tasks, apart=scenario.spec.kind == "ps")
     parts = [read_trace(folder, f"observed-{tier}-{task}") for task in tasks]
     replied = replies["tiers"][tier]
 
@@ -87,7 +87,7 @@ def list_reads(payload: Mapping[str, Any], tiers: Iterable[str]) -> list[str]:
     return list(map(str, files))
 
 
-def read_examples(folder: Path, tasks: Sequence[str], *, apart: bool) -> Examples:
+def _read_examples(folder: Path, tasks: Sequence[str], *, apart: bool) -> Examples:
     """What was read of an epoch, on one device and by the tasks of a cluster.
 
     Args:

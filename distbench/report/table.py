@@ -60,7 +60,7 @@ def render_verdict(verdict: Verdict, options: CheckOptions) -> RenderableType:
     """Everything that the user gets to read of a check."""
     parts: list[RenderableType] = []
     if verdict.runs:
-        parts += [make_title(verdict.target), make_table(verdict)]
+        parts += [_make_title(verdict.target), make_table(verdict)]
     parts += _render_remarks(verdict)
     for number, sighting in enumerate(collect_findings(verdict), 1):
         parts += _render_sighting(number, sighting, verdict, options)
@@ -71,7 +71,7 @@ def render_verdict(verdict: Verdict, options: CheckOptions) -> RenderableType:
     return Group(*parts)
 
 
-def make_title(text: str) -> Text:
+def _make_title(text: str) -> Text:
     """What stands above a table: never wrapped, since a path is there to be copied."""
     return Text(escape_controls(text), style="italic", no_wrap=True, overflow="ignore")
 

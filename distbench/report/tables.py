@@ -79,10 +79,10 @@ def make_finding_tables(details: Details, finding: Finding) -> list[Table]:
     """What there is to see of a finding, most telling first; empty tables left out."""
     tables = [
         _map_variables(details.compared, finding),
-        map_phases(details.compared, finding),
+        _map_phases(details.compared, finding),
         _list_wrong(details.compared),
         _count_ratios(details.compared),
-        *draw_losses(details.series),
+        *_draw_losses(details.series),
     ]
     return [table for table in tables if table.rows]
 
@@ -90,8 +90,8 @@ def make_finding_tables(details: Details, finding: Finding) -> list[Table]:
 def make_run_tables(details: Details) -> list[Table]:
     """What there is to see of any run."""
     tables = [
-        map_phases(details.compared),
-        *draw_losses(details.series),
+        _map_phases(details.compared),
+        *_draw_losses(details.series),
         _draw_norms(details.series),
     ]
     return [table for table in tables if table.rows]
@@ -114,9 +114,9 @@ def _map_variables(compared: Sequence[Compared], finding: Finding) -> Table:
     shown = set(heaviest[:MOST_ROWS])
     return Table(
         plot="map",
-        caption=f"error ÷ bound of {finding.phase}, {name_step(finding.step)}",
+        caption=f"error ÷ bound of {finding.phase}, {_name_step(finding.step)}",
         corner="variable",
-        columns=tuple(map(name_replica, columns)),
+        columns=tuple(map(_name_replica, columns)),
         rows=tuple(
             (
                 name or "(loss)",
@@ -132,7 +132,7 @@ def _map_variables(compared: Sequence[Compared], finding: Finding) -> Table:
     )
 
 
-def map_phases(compared: Sequence[Compared], finding: Finding | None = None) -> Table:
+def _map_phases(compared: Sequence[Compared], finding: Finding | None = None) -> Table:
     """Error ÷ bound by phase and step, the worst of all variables and replicas."""
     worst = _pick_worst(compared, lambda c: (c.step, c.phase))
     phases = [p for p in PHASES if any(phase == p for _, phase in worst)]
@@ -145,7 +145,7 @@ def map_phases(compared: Sequence[Compared], finding: Finding | None = None) -> 
         columns=tuple(phases),
         rows=tuple(
             (
-                name_step(step),
+                _name_step(step),
                 tuple(
                     _make_cell(worst.get((step, p)), is_first=(step, p) == first)
                     for p in phases
@@ -173,10 +173,10 @@ def _list_wrong(compared: Sequence[Compared]) -> Table:
                 ", ".join(
                     part
                     for part in (
-                        name_step(c.step),
+                        _name_step(c.step),
                         c.phase,
                         c.variable,
-                        name_replica(c.replica),
+                        _name_replica(c.replica),
                     )
                     if part
                 ),
@@ -212,7 +212,7 @@ def _count_ratios(compared: Sequence[Compared]) -> Table:
     )
 
 
-def draw_losses(series: Iterable[Series]) -> list[Table]:
+def _draw_losses(series: Iterable[Series]) -> list[Table]:
     """The loss of each replica beside that of one device; metrics likewise."""
     by_name: dict[str, list[Series]] = {}
     for line in series:
@@ -277,19 +277,19 @@ def _draw_norms(series: Iterable[Series]) -> Table:
     )
 
 
-def name_step(step: int) -> str:
+def _name_step(step: int) -> str:
     """`step 3`, or `start` for the state before the first step."""
     return "start" if step < 0 else f"step {step}"
 
 
-def name_replica(replica: int) -> str:
+def _name_replica(replica: int) -> str:
     """`replica 2`, or `all` for what belongs to all of them together."""
     return "all" if replica == WHOLE else f"replica {replica}"
 
 
 def _name_line(line: Series) -> str:
     if line.observed:
-        return name_replica(line.replica)
+        return _name_replica(line.replica)
     if line.replica == WHOLE:
         return "one device"
     return f"one device, shard {line.replica}"

@@ -36,7 +36,7 @@ def render_trace(
     """
     shown = [True, width >= _WIDE, width >= _WIDE, True]
     table = Table(
-        title=Text(escape_controls(describe_trace(trace))),
+        title=Text(escape_controls(_describe_trace(trace))),
         title_justify="left",
         box=None,
         padding=_choose_padding(width),
@@ -75,7 +75,7 @@ def render_value(key: TraceKey, value: Value) -> RenderableType:
     return Group(*lines)
 
 
-def describe_trace(trace: Trace) -> str:
+def _describe_trace(trace: Trace) -> str:
     """Name, replicas, steps and what it was recorded under, in one line."""
     steps = sorted({key.step for key in trace.values} - {INITIAL})
     word = "replica" if trace.replicas == 1 else "replicas"
@@ -108,8 +108,8 @@ def render_comparison(
         width: Columns of the terminal: a narrow one has less numbers.
     """
     parts: list[RenderableType] = [
-        Text(escape_controls(f"A  {describe_trace(a)}")),
-        Text(escape_controls(f"B  {describe_trace(b)}")),
+        Text(escape_controls(f"A  {_describe_trace(a)}")),
+        Text(escape_controls(f"B  {_describe_trace(b)}")),
         *_list_remarks(comparison),
         Text(),
     ]

@@ -98,7 +98,7 @@ def pick_case(verdict: Verdict, only: str | None = None) -> Case:
     for run in list_failed(verdict, only):
         finding = next(f for f in run.findings if not f.warning)
         try:
-            return make_case(verdict, run, finding)
+            return _make_case(verdict, run, finding)
         except BadInputError as error:
             reasons.append(error)
     raise reasons[0]
@@ -128,7 +128,7 @@ def _check_shown(run: Run, scenario: Scenario, outcome: Outcome | None) -> None:
             )
 
 
-def make_case(verdict: Verdict, run: Run, finding: Finding) -> Case:
+def _make_case(verdict: Verdict, run: Run, finding: Finding) -> Case:
     """A finding with its scenario, checked.
 
     Raises:

@@ -22,7 +22,7 @@ Scale = tuple[str, str, Callable[[Shards], tuple[float, ...]]]
 """Code, words, and the factor of each replica's share of the loss, given the shards."""
 
 
-def list_scales(context: Context) -> Iterator[Scale]:
+def _list_scales(context: Context) -> Iterator[Scale]:
     """Wrong factors by which users scale a replica's loss; its share is right.
 
     Right is Σ ℓ_i / G. With n_r examples a local mean is G/n_r times that; n_r = G/N
@@ -87,7 +87,7 @@ def explain_by_scale(context: Context) -> Iterator[Hypothesis]:
     if not context.root:
         return
     n = context.replicas
-    for code, words, scale in list_scales(context):
+    for code, words, scale in _list_scales(context):
         used = [f for case in context.cases for f in scale(context.get_shards(case))]
         if all(factor == 1 for factor in used):
             continue

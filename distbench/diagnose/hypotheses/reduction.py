@@ -24,7 +24,7 @@ _NEAR = 1e-3
 """Only asks whether fitted weights are alike, or 0; the values decide on them."""
 
 
-def predict_terms(
+def _predict_terms(
     context: Context, combine: Callable[[Pair, tuple[Array, ...]], Array | None]
 ) -> dict[int, Array]:
     """Predict every case from its replicas' own gradients."""
@@ -49,7 +49,7 @@ def explain_by_missing_sum(context: Context) -> Iterator[Hypothesis]:
     for factor, words in ((1.0, ""), (float(n), f"{n} times "), (1 / n, f"1/{n} of ")):
         yield Hypothesis(
             code=code,
-            predicted=predict_terms(
+            predicted=_predict_terms(
                 context,
                 lambda case, terms, f=factor: f * terms[case.key.replica],  # type: ignore[misc]
             ),
@@ -134,7 +134,7 @@ def explain_by_subset(context: Context) -> Iterator[Hypothesis]:
         for factor, words in ((1.0, ""), (n / len(kept), ", scaled to make up for it")):
             yield Hypothesis(
                 code="replica-dropped",
-                predicted=predict_terms(
+                predicted=_predict_terms(
                     context,
                     lambda _, terms, k=kept, f=factor: (  # type: ignore[misc]
                         f * np.sum([terms[r] for r in k], axis=0)
@@ -212,7 +212,7 @@ def explain_by_scaled_own(context: Context) -> Iterator[Hypothesis]:
     """Each replica goes on with its own gradient, times a number that is fitted."""
     if context.phase not in SUMMED or context.replicas == 1:
         return
-    own = predict_terms(context, lambda case, terms: terms[case.key.replica])
+    own = _predict_terms(context, lambda case, terms: terms[case.key.replica])
     fit = fit_common_ratio(
         (context.cases[number].observed, term) for number, term in own.items()
     )
@@ -232,7 +232,7 @@ def _weigh_alike(shards: Sequence[int]) -> list[float]:
 def _predict_weighted(
     context: Context, weigh: Callable[[Pair], Sequence[float]]
 ) -> dict[int, Array]:
-    return predict_terms(
+    return _predict_terms(
         context,
         lambda case, terms: add_weighted(weigh(case), terms),
     )

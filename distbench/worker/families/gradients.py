@@ -25,7 +25,7 @@ class GradientTaps:
         pairs = list(pairs)
         with self._board.enter_call() as outermost:
             if outermost:
-                handed = is_aggregating(original, pairs, *args, **kw)
+                handed = _is_aggregating(original, pairs, *args, **kw)
                 self.tap_local(pairs, handed=handed)
             return call_converted(original, pairs, *args, **kw)
 
@@ -84,7 +84,7 @@ class GradientTaps:
                 self._board.tap("local_gradient", path, local)
 
 
-def is_aggregating(function: Any, *args: Any, **kwargs: Any) -> bool:
+def _is_aggregating(function: Any, *args: Any, **kwargs: Any) -> bool:
     """Whether a call leaves the sum over replicas to the optimizer.
 
     The families spell it in two ways, and new tf_keras takes both.

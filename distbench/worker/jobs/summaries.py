@@ -16,10 +16,10 @@ _Metadata = tf.compat.v1.SummaryMetadata
 def summarise(payload: Mapping[str, Any]) -> Mapping[str, Any]:
     """Write the curves of a check."""
     source, folder = Path(payload["source"]), Path(payload["folder"])
-    return {"written": write_scalars(source, folder)}
+    return {"written": _write_scalars(source, folder)}
 
 
-def write_scalars(source: Path, folder: Path) -> int:
+def _write_scalars(source: Path, folder: Path) -> int:
     """Write the curves that a file lists.
 
     Args:

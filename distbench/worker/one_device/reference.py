@@ -74,7 +74,7 @@ class Reference:
         self.shard_step = (
             session.make_step(function) if program.shards_known else self._whole
         )
-        self.narrowest = find_narrowest(graph, self.list_dtypes())
+        self.narrowest = _find_narrowest(graph, self.list_dtypes())
         self.draws = find_draws(graph)
         self.torn = find_torn(graph, session.table)
         self.initial = session.read_state()
@@ -311,7 +311,7 @@ class Reference:
         )
 
 
-def find_narrowest(graph: Any, own: Collection[str]) -> str:
+def _find_narrowest(graph: Any, own: Collection[str]) -> str:
     """The floating-point dtype with the fewest digits in which a step computes.
 
     A float32 beside float64 is often a hyperparameter of Keras, of which no digit is

@@ -85,12 +85,12 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
     if has_lost_port(error):
         return {"kind": "port"}
     if isinstance(error, SubjectError) and error.__cause__ is not None:
-        cause = find_original(error.__cause__)
+        cause = _find_original(error.__cause__)
         frames = _list_frames(error.__cause__, error.left_by)
         told = {
             "kind": "subject",
             "exception": type(cause).__name__,
-            "message": clean_message(cause),
+            "message": _clean_message(cause),
             "phase": error.place,
             "replica": error.replica,
             "frame": _describe_own_frame(cause, frames),
@@ -105,8 +105,8 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
                 "message": words,
                 "collective": {**waited, "words": words},
             }
-        if has_lost_peer(cause):
-            return {**told, "kind": "peer", "peer": find_peer(cause)}
+        if _has_lost_peer(cause):
+            return {**told, "kind": "peer", "peer": _find_peer(cause)}
         if advice := find_advice(cause):
             # What the machine lacks is no fault of the code that asks for it.
             return {**told, "kind": "bench", "message": f"{told['message']}. {advice}"}
@@ -119,7 +119,7 @@ def has_lost_port(error: BaseException) -> bool:
     return _LOST_PORT.search(read_message(error)) is not None
 
 
-def has_lost_peer(error: BaseException) -> bool:
+def _has_lost_peer(error: BaseException) -> bool:
     """Whether an exception says nothing but that another task cannot be reached.
 
     Whoever is gone, it is no fault of the code that waited for it.
@@ -127,7 +127,7 @@ def has_lost_peer(error: BaseException) -> bool:
     return isinstance(error, tf.errors.UnavailableError)
 
 
-def find_peer(error: BaseException) -> str | None:
+def _find_peer(error: BaseException) -> str | None:
     """The task that an exception names as the one that was called, as `worker-1`."""
     found = _REMOTE.search(read_message(error))
     return f"{found['role']}-{found['index']}" if found else None
@@ -145,7 +145,7 @@ def find_cause(error: BaseException, kind: type[BaseException]) -> Any:
     return None
 
 
-def find_original(error: BaseException) -> BaseException:
+def _find_original(error: BaseException) -> BaseException:
     """The exception that the user's code raised, before AutoGraph rewrote it.
 
     AutoGraph raises anew with the user's source lines in the message; a type that it
@@ -210,7 +210,7 @@ def _list_frames(
         left_by: What left the replica's code; None if that is not known.
     """
     frames = _map_frames(error)
-    if left_by is None or find_original(left_by) is find_original(error):
+    if left_by is None or _find_original(left_by) is _find_original(error):
         return frames
     if any(is_own_file(frame.filename) for frame in frames):
         return frames
@@ -219,7 +219,7 @@ def _list_frames(
 
 def _map_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """The frames of what the user's code raised, as AutoGraph maps them if it did."""
-    original = find_original(error)
+    original = _find_original(error)
     mapped = _list_mapped_frames(read_message(error)) if error is not original else []
     return mapped or _list_raised_frames(original)
 
@@ -278,7 +278,7 @@ def _list_mapped_frames(message: str) -> list[traceback.FrameSummary]:
     ]
 
 
-def clean_message(error: BaseException) -> str:
+def _clean_message(error: BaseException) -> str:
     """An exception's own words in one line, without the code put before them.
 
     AutoGraph lists source lines before the message, and TensorFlow's runtime the

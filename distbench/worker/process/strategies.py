@@ -44,7 +44,7 @@ def configure_runtime(spec: ClusterSpec, seed: int, *, jit: bool | None = None) 
         tf.config.optimizer.set_jit("autoclustering" if jit else False)
     tf.config.optimizer.set_experimental_options(dict.fromkeys(_REWRITES, False))
     tf.config.threading.set_intra_op_parallelism_threads(_INTRA_OP_THREADS)
-    tf.config.threading.set_inter_op_parallelism_threads(count_inter_op_threads(spec))
+    tf.config.threading.set_inter_op_parallelism_threads(_count_inter_op_threads(spec))
     if spec.device == "cpu":
         tf.config.set_visible_devices([], "GPU")
     else:
@@ -95,7 +95,7 @@ def draw_apart(seed: int, number: int) -> Iterator[None]:
         seed_chance(seed)
 
 
-def count_inter_op_threads(spec: ClusterSpec) -> int:
+def _count_inter_op_threads(spec: ClusterSpec) -> int:
     """Threads among which ops are shared out.
 
     A parameter server hangs with one: a worker's pending request holds it while the
@@ -143,7 +143,7 @@ def serve_forever(spec: ClusterSpec, task: Task) -> Any:
     """
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     config = tf.compat.v1.ConfigProto(
-        inter_op_parallelism_threads=count_inter_op_threads(spec),
+        inter_op_parallelism_threads=_count_inter_op_threads(spec),
         intra_op_parallelism_threads=_INTRA_OP_THREADS,
     )
     os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")

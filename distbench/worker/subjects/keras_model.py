@@ -135,7 +135,7 @@ class KerasModelProgram(Program):
     def _note_mask(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """See whether Keras' own reduction of its own losses gets to know of a mask."""
         told = tf.nest.flatten([*args, *kwargs.values()])
-        self._is_masked |= has_own_loss(self._model) and any(
+        self._is_masked |= _has_own_loss(self._model) and any(
             getattr(tensor, "_keras_mask", None) is not None for tensor in told
         )
 
@@ -293,7 +293,7 @@ def check_model(model: Any, name: str) -> None:
         )
 
 
-def has_own_loss(model: Any) -> bool:
+def _has_own_loss(model: Any) -> bool:
     """Whether Keras' own losses and reductions alone make up a model's loss."""
     losses = [loss for loss in tf.nest.flatten(model.loss) if not isinstance(loss, str)]
     makers = [type(model).compute_loss, *losses]

@@ -109,7 +109,7 @@ def read_worker_epochs(subject: Any, strategy: tf.distribute.Strategy) -> Epoch:
     )
 
 
-def digest_examples(batch: Any) -> tuple[str, ...]:
+def _digest_examples(batch: Any) -> tuple[str, ...]:
     """The same text for the same example, in any process and batch."""
     return tuple(
         digest_batch(tf.nest.map_structure(lambda a, i=i: a[i], batch))
@@ -126,7 +126,7 @@ def write_epoch(epoch: Epoch, folder: Path, name: str, steps: int) -> None:
         for number, array in enumerate(tf.nest.flatten(part))
     }
     np.savez(folder / f"batches-{name}.npz", **arrays)
-    seen = [[digest_examples(batch) for batch in own] for own in epoch.readers]
+    seen = [[_digest_examples(batch) for batch in own] for own in epoch.readers]
     document = {"is_whole": epoch.is_whole, "seen": seen}
     (folder / f"examples-{name}.json").write_text(json.dumps(document), "utf-8")
 
