@@ -108,7 +108,7 @@ def test_the_command_of_an_example_is_one(
     words = [values.get(word.strip('"'), word.strip('"')) for word in line.split()]
     words = ["2" if word.startswith("$") else word for word in words]
     monkeypatch.chdir(ROOT)
-    names = ("measured", "nightly_plan", "nightly_jobs", "nightly")
+    names = ("measured", "nightly_plan", "nightly_options", "nightly_jobs", "nightly")
     with import_scripts(*names) as scripts:
         assert scripts["nightly"].main([*words, "--list"]) == 0
     assert "adam-float32" in capsys.readouterr().out

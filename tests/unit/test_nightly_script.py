@@ -18,7 +18,7 @@ from distbench.verdict import Run, Status
 from distbench.verdict.document import verdict_to_json
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("measured", "nightly_plan", "nightly_jobs", "nightly")
+NAMES = ("measured", "nightly_plan", "nightly_options", "nightly_jobs", "nightly")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from distbench.verdict import Run, Status, Worst
 from distbench.verdict.document import verdict_from_json
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("measured", "nightly_plan", "nightly_jobs", "nightly")
+NAMES = ("measured", "nightly_plan", "nightly_options", "nightly_jobs", "nightly")
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +209,7 @@ def test_the_night_ends_when_the_clock_says_so(
     clock = datetime.time.fromisoformat(now)
     begin = datetime.datetime.combine(datetime.date(2026, 3, 1), clock).astimezone()
     options = argparse.Namespace(hours=None, until=datetime.time.fromisoformat(until))
-    end = scripts["nightly"].find_end(options, begin)
+    end = scripts["nightly_options"].find_end(options, begin)
     assert (end - begin).total_seconds() == 3600 * hours
 
 

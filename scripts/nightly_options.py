@@ -1,0 +1,169 @@
+"""What the command line asks of a night: its jobs, and when it has to be over."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from measured import ROOT
+from nightly_plan import Job, plan_clusters, plan_jobs
+
+from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError
+from distbench.history.limits import Limits
+from distbench.machine import Machine, inspect_machine
+from distbench.options import ENGINES
+from distbench.pattern import fits
+from distbench.target import parse_target
+
+OPTIMIZERS = ("adam", "adamw", "averaged_sgd", "lazy_adam", "momentum", "sgd")
+
+
+def parse_arguments(
+    arguments: Sequence[str] | None, description: str
+) -> argparse.Namespace:
+    """The options of the command line.
+
+    Args:
+        arguments: The words; None takes those of the process.
+        description: What `--help` says of the script.
+    """
+    parser = argparse.ArgumentParser(prog="scripts/nightly", description=description)
+    parser.add_argument(
+        "--optimizer",
+        action="append",
+        metavar="TARGET",
+        help="check this optimizer factory in every variant, in place of those of "
+        "scenarios/optimizers; may be repeated",
+    )
+    parser.add_argument(
+        "--program",
+        action="append",
+        default=[],
+        metavar="TARGET",
+        help="check this train program or model too; may be repeated",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="PATTERN",
+        help="jobs to run, see --list; may be repeated",
+    )
+    end = parser.add_mutually_exclusive_group()
+    end.add_argument("--until", type=_parse_clock, metavar="HH:MM", help="be over then")
+    end.add_argument("--hours", type=float, metavar="H", help="be over after so long")
+    parser.add_argument(
+        "--job-minutes", type=float, default=30.0, help="deadline of each job"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=int(os.environ.get("DISTBENCH_JOBS", "1")),
+        help="tests, or scenarios of a check, at the same time; times vary more with "
+        "several",
+    )
+    parser.add_argument(
+        "--engine", choices=ENGINES, default="local", help="who starts the processes"
+    )
+    parser.add_argument(
+        "-c",
+        "--cluster",
+        action="append",
+        metavar="SPEC",
+        help="check on this cluster, in place of those that fit the machine; may be "
+        "repeated",
+    )
+    parser.add_argument(
+        "--require-gpus",
+        type=int,
+        default=0,
+        metavar="N",
+        help="what lacks GPUs is an error, never skipped; plan for N",
+    )
+    parser.add_argument(
+        "--quarantine",
+        type=Path,
+        metavar="FILE",
+        help="known failures, which are shown and do not count",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "nights",
+        metavar="DIR",
+        help="folder of the nights, each a folder in it; default: nights",
+    )
+    parser.add_argument(
+        "--history", type=Path, metavar="FILE", help="default: DIR/history.sqlite"
+    )
+    parser.add_argument(
+        "--window",
+        type=int,
+        default=Limits().window,
+        metavar="N",
+        help="nights to look at for what drifts; default: %(default)s",
+    )
+    parser.add_argument("--list", action="store_true", help="say what would be run")
+    options = parser.parse_args(arguments)
+    options.out = options.out.resolve()
+    options.history = options.history or options.out / "history.sqlite"
+    return options
+
+
+def choose_jobs(options: argparse.Namespace) -> tuple[Job, ...]:
+    """The jobs that are asked for.
+
+    Raises:
+        BadInputError: None is, or a target cannot be.
+    """
+    optimizers = options.optimizer or [
+        f"scenarios/optimizers/{name}.py:make_{name}" for name in OPTIMIZERS
+    ]
+    for target in (*optimizers, *options.program):
+        parse_target(target, ROOT)
+    if options.engine == "local":
+        machine = inspect_machine()
+    else:  # what its nodes have is known when it gives them
+        machine = Machine(cores=2, memory_bytes=0, gpus=0)
+    for spec in options.cluster or ():
+        ClusterSpec.parse(spec)
+    jobs = plan_jobs(
+        options.cluster or plan_clusters(machine, options.require_gpus),
+        [path.relative_to(ROOT) for path in sorted(ROOT.glob("scenarios/test_*.py"))],
+        optimizers,
+        options.program,
+        require_gpus=options.require_gpus,
+        workers=options.jobs,
+        engine=options.engine,
+    )
+    wanted = options.only or ["*"]
+    chosen = tuple(j for j in jobs if any(fits(only, j.name) for only in wanted))
+    if not chosen:
+        names = " or ".join(map(repr, wanted))
+        raise BadInputError(
+            f"No job fits {names}. There are {len(jobs)}, such as {jobs[0].name} and "
+            f"{jobs[-1].name}; --list names them."
+        )
+    return chosen
+
+
+def find_end(
+    options: argparse.Namespace, now: datetime.datetime
+) -> datetime.datetime | None:
+    """When the night has to be over: the next time that a clock shows HH:MM."""
+    if options.hours is not None:
+        return now + datetime.timedelta(hours=options.hours)
+    if options.until is None:
+        return None
+    local = now.astimezone()
+    end = local.replace(
+        hour=options.until.hour, minute=options.until.minute, second=0, microsecond=0
+    )
+    return end if end > local else end + datetime.timedelta(days=1)
+
+
+def _parse_clock(text: str) -> datetime.time:
+    return datetime.datetime.strptime(text, "%H:%M").time()
