@@ -14,6 +14,8 @@ _NAMES = (
     "benchmark_program",
     "benchmark_rival",
     "benchmark_suite",
+    "benchmark_gains",
+    "benchmark_measures",
     "benchmark_cases",
     "benchmark_page",
     "benchmark",
@@ -56,7 +58,7 @@ def test_sides_take_turns_and_the_first_round_is_left_out(
         return side
 
     sides = {name: make(name) for name in "ab"}
-    samples = scripts["benchmark_cases"].take_turns(sides, 2)
+    samples = scripts["benchmark_measures"].take_turns(sides, 2)
     assert calls == ["a", "b"] * 3
     assert samples == {"a": [3.0, 5.0], "b": [4.0, 6.0]}
 
