@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.program import TRAINED, OwnReduction
-from distbench.samples.replicas import count_replicas, make_own_zeros
+from distbench.samples.replicas import count_replicas, make_own_zeros, pass_through
 
 
 class Pending(OwnReduction):
@@ -20,13 +20,7 @@ class Pending(OwnReduction):
 
     def delay(self, gradients):
         """The gradients of `lag` steps before."""
-        gradients = [tf.convert_to_tensor(g) for g in gradients]
-        for queue in self.pending:
-            before = [tf.identity(variable) for variable in queue]
-            for variable, gradient in zip(queue, gradients, strict=True):
-                variable.assign(gradient)
-            gradients = before
-        return gradients
+        return pass_through(self.pending, gradients)
 
 
 @fault(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from distbench.samples.lazy import tf
@@ -25,6 +25,25 @@ def make_own_zeros(variables: Iterable[Any]) -> list[Any]:
         )
         for variable in variables
     ]
+
+
+def pass_through(queue: Iterable[Sequence[Any]], gradients: Iterable[Any]) -> list[Any]:
+    """Put dense gradients into the first buffers of a queue, whose own move on.
+
+    Args:
+        queue: Buffers, as of `make_own_zeros`, for each step that gradients wait.
+        gradients: Those of this step.
+
+    Returns:
+        What the last buffers held.
+    """
+    gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    for buffers in queue:
+        before = [tf.identity(variable) for variable in buffers]
+        for variable, gradient in zip(buffers, gradients, strict=True):
+            variable.assign(gradient)
+        gradients = before
+    return gradients
 
 
 def find_replica() -> int:

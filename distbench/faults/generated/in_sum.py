@@ -13,6 +13,7 @@ from distbench.samples.replicas import (
     count_replicas,
     find_replica,
     make_own_zeros,
+    pass_through,
 )
 
 _PHASE = "reduced_gradient"
@@ -246,13 +247,7 @@ class Late:
     def transform(self, gradients):
         if count_replicas() == 1:
             return gradients
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        for queue in self.pending:
-            before = [tf.identity(variable) for variable in queue]
-            for variable, gradient in zip(queue, gradients, strict=True):
-                variable.assign(gradient)
-            gradients = before
-        return gradients
+        return pass_through(self.pending, gradients)
 
 
 @mistake("accumulation-scale", _PHASE, like="deepspeedai/DeepSpeed#7773")
