@@ -165,7 +165,7 @@ class Fault:
 
         Args:
             rank: Which replica.
-            step: In which step.
+            step: The number of the step.
             factor: Multiplies all of its gradients.
             bit: This bit of the first element of its first gradient is flipped. With
                 neither, that element is NaN.

@@ -216,7 +216,7 @@ def check_target(
 
 
 def check_each(target: TargetRef, options: CheckOptions) -> Mapping[str, Verdict]:
-    """The same, as a verdict for each cluster spec of the options."""
+    """Check a subject; returns a verdict for each cluster spec of the options."""
     checker, verdict = _check(target, options)
     return {spec: verdict.on(checker.name(spec)) for spec in options.clusters}
 

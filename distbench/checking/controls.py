@@ -50,8 +50,8 @@ class Controls:
             scenario: That of the subject.
             spec: Its resolved cluster spec.
             control: The stock optimizer; None where the subject has none.
-            is_sparse: See `distbench.checking.origin.plan_control`.
-            overflows: See there.
+            is_sparse: Whether the subject has sparse gradients.
+            overflows: Whether what is wrong has to do with an overflow on one replica.
 
         Returns:
             None where there is no control or nothing was learnt.

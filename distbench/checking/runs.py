@@ -24,7 +24,7 @@ def make_run(
 
     Args:
         item: The scenario.
-        tier: In which it was compared.
+        tier: The tier in which it was compared.
         status: How it ended.
         seconds: How long it took.
         reference: The single-device run, where there is one: it says how the batches

@@ -153,11 +153,11 @@ def _is_nearer(whole: Places, shards: list[Places], weights: list[float]) -> boo
 def _doubles_on_average(
     evidence: Evidence, noise: Noise, margins: Margins, replica: int
 ) -> bool | None:
-    """The same where each run draws other random numbers, for loss and gradients.
+    """Whether loss and gradients double on average over many random draws.
 
-    Random numbers fall to other examples in a doubled shard, but the mean over many
-    draws doubles, or stays as it is. The test is Student's: the scatter is known from
-    the draws alone. None unless one of the two fits and the other one does not.
+    In a doubled shard each example gets other random numbers, so a single run tells
+    nothing; the mean over many draws doubles, or stays as it is. The test is Student's:
+    the scatter is known from the draws alone. None unless exactly one of the two fits.
     """
 
     def fits(times: int) -> bool:

@@ -90,9 +90,9 @@ def measure_likeness(
     """Compare two values of the same place.
 
     Args:
-        observed: The one.
-        expected: The other.
-        dtype: In which they were stored.
+        observed: The value of the one run.
+        expected: That of the other run.
+        dtype: The dtype in which they were stored.
         half: Relative error up to which they are alike.
         floor: An error that is below one unit in the last place of larger values that
             they were computed along with.

@@ -227,7 +227,7 @@ def _find_margins(noise: Noise, whole: Places, step: int) -> Margins:
 
 
 def _widen(margins: Margins, whole: Places, lost: float) -> Margins:
-    """The same where a share of the largest number of each value may be lost."""
+    """Widen margins by the share of each value that a narrower dtype may lose."""
     return {
         place: max(margins[place], lost * measure_size(array))
         for place, array in whole.items()

@@ -54,8 +54,8 @@ def compare_traces(
     """Compare two traces.
 
     Args:
-        a: The one.
-        b: The other, whose values count as what is expected.
+        a: The trace of the first run.
+        b: That of the second run, whose values count as the expected ones.
         selection: Which places; by default all.
         narrow: A dtype in which the steps computed, if it is narrower than that of the
             variables.

@@ -44,7 +44,7 @@ class PairMaker:
 
         Args:
             key: Where it was observed.
-            relation: In which the two stand.
+            relation: The relation in which the two stand.
             against: Name of what it is compared with.
             value: The observed value.
             expected: The expected one.

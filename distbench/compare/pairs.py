@@ -43,7 +43,7 @@ class Pairs:
         """Every pair, each observed value once for each relation it stands in.
 
         Args:
-            phase: Of which alone; None for all.
+            phase: Pairs of this phase alone; None for all.
         """
         select = self._evidence.observed.select(phase=phase)
         for whole, group in groupby(select, key=lambda item: item[0].at(WHOLE)):

@@ -44,7 +44,7 @@ _DEMANDS_OF_THE_REST: dict[str, tuple[Demand, ...]] = {
     "reduction": ((("reduced_gradient", "follows"),),),
     "variable": _DEMANDS["variable"],
 }
-"""The same where one device does not tell what a replica has to compute."""
+"""What is demanded where one device does not tell what a replica has to compute."""
 
 
 def find_weak_phases(

@@ -94,11 +94,11 @@ class Context:
         return min(draws, default="") if isinstance(draws, Mapping) else ""
 
     def select(self, cases: tuple[Pair, ...]) -> Context:
-        """The same for some of the wrong values."""
+        """This context with some of its wrong values alone."""
         return replace(self, cases=cases)
 
     def part_by_variable(self) -> Iterator[Context]:
-        """One context for each variable, with its wrong values."""
+        """This context for each variable, with the wrong values of that one alone."""
         for name in dict.fromkeys(case.key.variable for case in self.cases):
             cases = (case for case in self.cases if case.key.variable == name)
             yield self.select(tuple(cases))
@@ -120,11 +120,11 @@ class Context:
         return iter(self._finite)
 
     def list_steps(self) -> Mapping[int, Sequence[Numbered]]:
-        """The same by step."""
+        """The wrong values by step; see `list_cases`."""
         return self.group_cases(lambda case: case.key.step)
 
     def group_cases(self, name: Callable[[Pair], T]) -> dict[T, list[Numbered]]:
-        """The same by whatever a function gives for a wrong value."""
+        """The wrong values by what a function gives for each; see `list_cases`."""
         found: dict[T, list[Numbered]] = {}
         for number, case in self.list_cases():
             found.setdefault(name(case), []).append((number, case))
@@ -210,7 +210,7 @@ class Context:
         return self.find_own_slices(case)
 
     def find_own_slices(self, case: Pair) -> tuple[SparseRows, ...]:
-        """The same, whether or not a step changes them before the sum."""
+        """The replicas' own sparse gradients, also where a step changes them later."""
         key = replace(case.key, phase="local_gradient")
         for trace in (self.evidence.observed, self.evidence.reference):
             found = trace.get_replicas(key)

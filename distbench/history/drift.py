@@ -66,7 +66,7 @@ def find_drifts(nights: Sequence[Night], limits: Limits) -> tuple[Drift, ...]:
 
     Args:
         nights: Nights on one kind of machine, the oldest first.
-        limits: From where on it is told.
+        limits: How far something has to move to be reported.
     """
     nights = nights[-limits.window :]
     passed = {
@@ -157,7 +157,7 @@ def _find_slower(
 
     Args:
         times: Seconds by scenario and number of the night.
-        limits: From where on it is told.
+        limits: How far something has to move to be reported.
         upgrade: Versions that changed.
     """
     usable = {

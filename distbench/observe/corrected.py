@@ -35,11 +35,11 @@ def observe_corrected(
         target: The subject.
         scenario: What to run.
         spec: Its resolved cluster spec.
-        tier: In which tier.
-        phase: Where on its way the reference's gradient is put in.
-        evidence: That of the run that was wrong.
-        folder: Its traces.
-        reference: Those of its single-device run.
+        tier: The tier in which it runs.
+        phase: The phase at which the reference's gradient is put in.
+        evidence: The evidence of the run that was wrong.
+        folder: The folder of its traces.
+        reference: The folder of those of its single-device run.
         launch: How tasks are started.
 
     Returns:

@@ -100,10 +100,10 @@ def render_comparison(
     """What two traces have in common, and where they first differ.
 
     Args:
-        a: The one.
-        b: The other.
+        a: The trace of the first run.
+        b: That of the second run.
         comparison: What came out.
-        reduced: By run, what the gradient is that was reduced where they first differ.
+        reduced: By run, what the reduced gradient is where they first differ.
         rows: How many places are listed at most.
         width: Columns of the terminal: a narrow one has less numbers.
     """

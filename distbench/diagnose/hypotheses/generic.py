@@ -160,7 +160,7 @@ def explain_by_factor(context: Context) -> Iterator[Hypothesis]:
 
 
 def explain_by_factors_of_steps(context: Context) -> Iterator[Hypothesis]:
-    """The same with a ratio of its own in each step: a count or a schedule is wrong."""
+    """One ratio in each step, another one in each: a count or a schedule is wrong."""
     if context.phase in STATE:
         return
     ratios: list[float] = []

@@ -221,7 +221,7 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
 
 
 def _find_few_alike(context: Context, noise: Sequence[Array]) -> dict[int, Array]:
-    """Values of too few numbers to tell noise, which what was told elsewhere covers."""
+    """Values with too few numbers to tell noise, no larger than noise elsewhere."""
     limit = _MOST_SPREADS * max(float(np.std(added)) for added in noise)
     return {
         number: case.observed
@@ -232,7 +232,7 @@ def _find_few_alike(context: Context, noise: Sequence[Array]) -> dict[int, Array
 
 
 def _is_noise_together(context: Context) -> bool:
-    """The same of all small values at once, at two standard errors: they are few."""
+    """Whether small values, taken together, are noise, at two standard errors."""
     seen: dict[tuple[int, str], tuple[Array, Array]] = {}
     for _, case in context.list_cases():
         added = case.observed - case.expected

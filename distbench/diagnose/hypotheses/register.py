@@ -156,13 +156,13 @@ def list_hypotheses(context: Context) -> Iterator[Hypothesis]:
 
 
 def list_last(context: Context) -> Iterator[Hypothesis]:
-    """The same of what is asked where the others leave something open."""
+    """Ask the causes that are tried where the others leave something open."""
     if not context.led:
         for explain in LAST:
             yield from explain(context)
 
 
 def list_least(context: Context) -> Iterator[Hypothesis]:
-    """The same of what is asked where nothing else explains all of it."""
+    """Ask the causes that are tried where nothing else explains everything."""
     for explain in LEAST:
         yield from explain(context)

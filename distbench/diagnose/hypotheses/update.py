@@ -175,7 +175,7 @@ def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
 
 
 def explain_by_schedule(context: Context) -> Iterator[Hypothesis]:
-    """The same with a length of its own in each step: another schedule."""
+    """Steps go the right way, each with another wrong length: another schedule."""
     if context.phase != "variable":
         return
     lengths: dict[int, float] = {}
@@ -256,7 +256,7 @@ def fit_feature(
     Args:
         context: The wrong values.
         find: The feature of each.
-        steps: Of which steps; all if empty.
+        steps: The steps whose cases are fitted; all if empty.
     """
     rows = []
     for number, case in context.list_cases():

@@ -13,7 +13,7 @@ class FedStep:
     """A step that takes what the board feeds; traced anew only for other kinds.
 
     Args:
-        session: Whose board, and whose step.
+        session: Has the board and makes the step.
     """
 
     def __init__(self, session: Session) -> None:

@@ -15,15 +15,15 @@ from distbench.worker.stepping.steps import Step
 
 
 def rerun_shards(reference: Reference, tier: Tier) -> tuple[Trace, ...]:
-    """Every shard of every step again, in what else surrounds it on a cluster.
+    """Run every shard of every step again, in the graph that it has on a cluster.
 
-    A shard's step on one device has no update behind it, a replica's has. What a graph
-    holds besides decides how its optimizer and XLA join ops, so the shard runs once
-    with the update, and once op by op, where nothing is joined at all.
+    The graph of a shard on one device has no update in it, and that of a replica has.
+    What else is in a graph decides which ops TensorFlow and XLA join, so the shard runs
+    once with the update, and once op by op, where nothing is joined at all.
 
     Args:
         reference: Of a workload of the bench; it ran all steps of the tier before.
-        tier: Whose steps.
+        tier: The tier whose steps are run again.
     """
     whole_step = reference.session.make_step()
     return (

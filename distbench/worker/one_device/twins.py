@@ -52,7 +52,7 @@ class Twins:
         )
 
     def record_rounded(self, tier: Tier) -> tuple[Trace, ...]:
-        """The same moved by a rounding of the narrower dtype in which a step computes.
+        """All steps, moved by a rounding of the narrower dtype in which they compute.
 
         Losses and gradients alone, each step from the reference's state: how far they
         move by what that dtype loses. None where it loses no more than the

@@ -66,7 +66,7 @@ def check_batches(program: Program, reference: Trace) -> None:
     """Compare the batches of this process with those of the reference.
 
     Args:
-        program: Whose batches.
+        program: The program whose batches are compared.
         reference: The single-device run; its notes have the digest of each batch.
 
     Raises:
