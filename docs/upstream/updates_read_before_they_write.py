@@ -7,9 +7,10 @@ tf_keras/src/optimizers/sgd.py, assign a slot what they read of it and then read
 again. Between these ops steps of other workers of `ParameterServerStrategy` write.
 The legacy optimizers of tf_keras do each of it in one op.
 
-distbench: `--in-flight 8` on ps:2+1 gives `iterations-wrong` with Keras 3, `lost-update`
-with tf_keras' plain SGD, which has the slot as well, and with a momentum `lost-update`,
-`extra-update` or `unexplained` with both. https://github.com/keras-team/keras/issues/18668
+distbench: `--in-flight 8` on ps:2+1 gives `iterations-wrong` with Keras 3, and
+`lost-update` with tf_keras' plain SGD, which has the slot as well. With a momentum both
+give `lost-update`, `extra-update` or `unexplained`.
+https://github.com/keras-team/keras/issues/18668
 """
 
 import keras
