@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A checkout with nothing but the scripts: whatever they make is seen."""
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    nothing_else = shutil.ignore_patterns("*.py", "__pycache__")
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=nothing_else)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
