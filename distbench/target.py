@@ -78,6 +78,12 @@ def parse_target(text: str, folder: Path | None = None) -> TargetRef:
             f"Target {text!r} names no attribute. Expected {_FORMS}."
             f"{_suggest_attribute(text.strip(), folder)}"
         )
+    if place.endswith(":"):
+        file, *names = re.split("::?", text.strip())
+        raise BadInputError(
+            f"Target {text!r} has two colons, as pytest names a test. Expected "
+            f"{_FORMS}. Did you mean '{file}:{'.'.join(names)}'?"
+        )
     if not _DOTTED.fullmatch(attribute):
         raise BadInputError(
             f"Target {text!r}: {attribute!r} is no name of an attribute. "

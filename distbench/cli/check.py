@@ -183,7 +183,12 @@ def check(
         ),
     ] = False,
     json: Annotated[
-        File, typer.Option(metavar="FILE", help="Write the verdict as JSON.")
+        File,
+        typer.Option(
+            metavar="FILE",
+            help="Write the verdict as JSON; - is standard output, and the table then "
+            "goes to standard error.",
+        ),
     ] = None,
     html: Annotated[
         File, typer.Option(metavar="FILE", help="Write the report as an HTML page.")
@@ -237,13 +242,13 @@ def check(
         keep=keep,
         jobs=jobs,
     )
-    written = [file for file in (json, html, junit) if file is not None]
-    for file in written:
+    reports = Reports(json=json, html=html, junit=junit, tensorboard=tensorboard)
+    for file in reports.files:
         check_place(file)
-    if len({file.resolve() for file in written}) < len(written):
+    if len({file.resolve() for file in reports.files}) < len(reports.files):
         raise BadInputError(
             "Each report needs a file of its own. "
-            f"Received: {', '.join(map(str, written))}."
+            f"Received: {', '.join(map(str, reports.files))}."
         )
     if tensorboard is not None:
         check_folder(tensorboard)
@@ -254,7 +259,7 @@ def check(
         ref,
         options,
         known=_read_quarantine(quarantine),
-        reports=Reports(json=json, html=html, junit=junit, tensorboard=tensorboard),
+        reports=reports,
     )
     if watch:
         from distbench.cli.watch import check_on_save
@@ -282,7 +287,8 @@ def _parse_split(text: str | None) -> tuple[int, ...]:
     if text is None:
         return ()
     shares = [share.strip() for share in text.split(",")]
-    if not all(share.isdecimal() for share in shares):
+    # Other scripts have digits as well, and whoever wrote one meant something else.
+    if not all(share.isascii() and share.isdecimal() for share in shares):
         raise BadInputError(
             "--split must give the number of examples of each replica, such as 5,3. "
             f"Received: {text!r}."

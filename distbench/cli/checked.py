@@ -19,7 +19,7 @@ from distbench.history.quarantine import Entry, apply_quarantine
 from distbench.launch.spares import Spares
 from distbench.machine import describe_machine
 from distbench.options import CheckOptions, list_tiers
-from distbench.report.files import remove_earlier, write_report
+from distbench.report.files import STDOUT, remove_earlier, write_report
 from distbench.report.nights import render_remarks
 from distbench.report.progress import make_progress
 from distbench.report.table import make_console, render_verdict
@@ -44,6 +44,11 @@ class Reports:
     junit: Path | None = None
     tensorboard: Path | None = None
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Those that are one file each."""
+        return tuple(file for file in (self.json, self.html, self.junit) if file)
+
 
 def check_once(
     ref: TargetRef,
@@ -62,9 +67,8 @@ def check_once(
         reports: What to write.
         spares: Has tasks of this machine that were started before.
     """
-    for file in (reports.json, reports.html, reports.junit):
-        if file is not None:
-            remove_earlier(file)
+    for file in reports.files:
+        remove_earlier(file)
     try:
         with make_progress(make_console(stderr=True)) as progress:
             verdict = check_target(ref, options, progress, spares)
@@ -75,7 +79,7 @@ def check_once(
         verdict, known, datetime.date.today(), is_whole=False
     )
     verdict = quarantined.verdict
-    console = make_console()
+    console = make_console(stderr=STDOUT in reports.files)
     try:
         # First of all: whoever reads what is printed may go away, as `| head` does.
         _write(reports, verdict, options)
@@ -88,8 +92,9 @@ def check_once(
 
         # By tasks of its own, which may fail: the verdict has been told by then.
         write_summaries(verdict, options, reports.tensorboard)
-    if reports.json is not None and verdict.status is Status.FAIL:
-        _tell_next(verdict, reports.json)
+    json = reports.json
+    if json not in (None, STDOUT) and verdict.status is Status.FAIL:
+        _tell_next(verdict, json)
     return verdict.exit_code
 
 

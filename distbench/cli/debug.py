@@ -34,7 +34,7 @@ def repro(
     ] = None,
 ) -> int:
     """Write a script that shows a finding with TensorFlow and NumPy alone."""
-    from distbench.report.files import check_place, write_report
+    from distbench.report.files import STDOUT, check_place, write_report
     from distbench.repro.case import pick_case
     from distbench.repro.script import write_script
 
@@ -45,7 +45,8 @@ def repro(
     write_report(output, text)
     typer.echo(
         f"{output}: shows {case.finding.code} of {case.run.scenario} in "
-        f"{len(text.splitlines())} lines; run it with Python."
+        f"{len(text.splitlines())} lines; run it with Python.",
+        err=output == STDOUT,
     )
     return 0
 
@@ -79,7 +80,7 @@ def shrink(
 ) -> int:
     """Find the smallest scenario that still shows a finding."""
     from distbench.escape import escape_controls
-    from distbench.report.files import check_place, write_report
+    from distbench.report.files import STDOUT, check_place, write_report
     from distbench.repro.case import find_target, list_failed, read_scenario
     from distbench.shrink import make_start, name_options, shrink
     from distbench.verdict.document import verdict_to_json
@@ -102,14 +103,18 @@ def shrink(
     for made in checked:
         typer.echo(
             f"{'shows it' if made.shows else 'does not'}: "
-            f"{name_options(made.options)} ({escape_controls(made.why)})"
+            f"{name_options(made.options)} ({escape_controls(made.why)})",
+            err=output == STDOUT,
         )
         smallest = made if made.shows else smallest
     if smallest is None or smallest.verdict is None:
         typer.echo(f"{wanted.code} in {wanted.phase} did not come again.", err=True)
         return EXIT_UNDECIDED
     write_report(output, verdict_to_json(smallest.verdict) + "\n")
-    typer.echo(f"{output}: {wanted.code} with {name_options(smallest.options)}.")
+    typer.echo(
+        f"{output}: {wanted.code} with {name_options(smallest.options)}.",
+        err=output == STDOUT,
+    )
     return 0
 
 

@@ -46,7 +46,7 @@ def selftest(
 ) -> int:
     """Run every seeded fault and see whether it is found and named."""
     from distbench.errors import BadInputError
-    from distbench.report.files import check_place, write_report
+    from distbench.report.files import STDOUT, check_place, write_report
     from distbench.report.table import make_console
     from distbench.selftest.matrix import (
         describe_result,
@@ -74,13 +74,13 @@ def selftest(
     score = run_selftest(items, tell)
     if json is not None:
         write_report(json, score_to_json(score) + "\n")
-    make_console().print(render_score(score), crop=False)
+    make_console(stderr=json == STDOUT).print(render_score(score), crop=False)
     return 0 if score.ok else 1
 
 
 def _run_random(count: int, first: int, json: Path | None) -> int:
     """Run what some seeds give."""
-    from distbench.report.files import write_report
+    from distbench.report.files import STDOUT, write_report
     from distbench.report.table import make_console
     from distbench.selftest.drawn import (
         Seeds,
@@ -100,5 +100,6 @@ def _run_random(count: int, first: int, json: Path | None) -> int:
     score = run_selftest(plan_drawn(seeds), tell)
     if json is not None:
         write_report(json, drawn_to_json(score, seeds) + "\n")
-    make_console().print(render_drawn(score), crop=False, soft_wrap=True)
+    console = make_console(stderr=json == STDOUT)
+    console.print(render_drawn(score), crop=False, soft_wrap=True)
     return 0 if score.ok else 1

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from pathlib import Path
 
 from distbench.errors import BadInputError, ClusterError
+
+STDOUT = Path("-")
+"""What most tools call standard output; whoever writes there says nothing else there.
+"""
 
 
 def check_place(path: Path) -> None:
@@ -15,6 +20,8 @@ def check_place(path: Path) -> None:
     Raises:
         BadInputError: The file cannot be written there.
     """
+    if path == STDOUT:
+        return
     if path.is_dir():
         raise BadInputError(f"'{path}' is a folder. Expected the name of a file.")
     if not path.parent.is_dir():
@@ -27,7 +34,7 @@ def check_place(path: Path) -> None:
 
 def remove_earlier(path: Path) -> None:
     """Take away an earlier report: nobody is to read it as one of what now begins."""
-    if path.is_file():
+    if path != STDOUT and path.is_file():
         with contextlib.suppress(OSError):
             path.unlink()
 
@@ -50,7 +57,12 @@ def write_report(path: Path, text: str) -> None:
 
     Raises:
         ClusterError: The machine could not write it, for lack of space for instance.
+        BrokenPipeError: Whoever read standard output has gone.
     """
+    if path == STDOUT:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
     data = text.encode("utf-8", errors="backslashreplace")
     is_device = path.exists() and not path.is_file()  # such as /dev/stdout
     written = path if is_device else path.with_name(f".{path.name}.{os.getpid()}")

@@ -139,6 +139,19 @@ def test_reports_are_written(play, call, tmp_path: Path) -> None:
     ElementTree.parse(files["junit"])
 
 
+def test_a_report_on_standard_output_stands_there_alone(
+    play, call, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    verdict = make_verdict(make_run(Status.FAIL, findings=(make_finding(),)))
+    play(lambda *_: verdict)
+    assert call("check", "a.b:c", "--json", "-") == 1
+    told = capsys.readouterr()
+    assert verdict_from_json(told.out) == verdict
+    assert "missing-reduction" in told.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_no_report_of_an_earlier_check_stays(play, call, tmp_path: Path) -> None:
     report = tmp_path / "verdict.json"
     report.write_text("{}")
@@ -229,6 +242,8 @@ def test_progress_goes_to_standard_error(play, call, capsys) -> None:
         ("check a.b:c --dtype int8", "dtype 'int8'"),
         ("check a.b:c --jit maybe", "--jit must be 'on' or 'off'"),
         ("check a.b:c --split 5+3", "such as 5,3. Received: '5+3'"),
+        ("check a.b:c --split \uff15,\uff13", "such as 5,3. Received: "),
+        ("check a.b:c --json - --junit -", "Each report needs a file of its own"),
         ("check a.b:c --keras 2", "keras '2'"),
         ("check a.b:c --expect x", "Finding code 'x'"),
         ("check a.b:c --engine rai", "Did you mean 'ray'"),

@@ -76,6 +76,8 @@ def test_a_file_is_made_absolute_and_not_run(tmp_path: Path) -> None:
         ("", "names no attribute"),
         (":", "no name of an attribute"),
         (":make", "neither a module nor a file"),
+        ("train.py::make", r"two colons.*Did you mean 'train.py:make'\?"),
+        ("a/train.py::A::make", r"two colons.*Did you mean 'a/train.py:A.make'\?"),
         ("train.py:", "no name of an attribute"),
         ("train.py:make()", "no name of an attribute"),
         ("a b:make", "neither a module nor a file"),
