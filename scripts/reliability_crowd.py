@@ -52,7 +52,8 @@ def launch_clusters(count: int) -> dict[str, int]:
     from distbench.errors import ClusterError
     from distbench.launch.rundir import RunDirectory
     from distbench.observe import Launch
-    from distbench.observe.launching import make_opening
+    from distbench.observe.deadline import Deadline
+    from distbench.observe.launching import OPEN_S, make_opening
     from distbench.scenario import Scenario
 
     launched, again, failed = _COUNTED
@@ -60,8 +61,9 @@ def launch_clusters(count: int) -> dict[str, int]:
     with RunDirectory() as directory:
         launch = Launch(directory=directory)
         spec = ClusterSpec.parse("mwms:2@cpu")
-        opening = make_opening(Scenario(target="crowd"))
+        scenario = Scenario(target="crowd")
         for _ in range(count):
+            opening = make_opening(scenario, Deadline(OPEN_S))
             try:
                 with launch.start_cluster(spec, opening) as group:
                     found[again] += group.attempts - 1

@@ -79,7 +79,7 @@ def observe_stopped(
     }
     with (
         closing(OneDevice(launch)) as one,
-        one.serve(make_opening(scenario)),
+        one.serve(make_opening(scenario, deadline)),
         start_trainers(launch, scenario, spec, deadline) as trainers,
         Terminal(address, *streams),
     ):

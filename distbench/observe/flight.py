@@ -62,7 +62,8 @@ def observe_flight(
     tier: Tier = "bounded"
     injury = ""
 
-    with one.serve(make_opening(scenario)) as alone, ExitStack() as clusters:
+    opening = make_opening(scenario, deadline)
+    with one.serve(opening) as alone, ExitStack() as clusters:
         environment = dict(next(iter(alone.first.values()))["environment"])
         try:
             trainers = clusters.enter_context(

@@ -21,6 +21,7 @@ from distbench.launch.rundir import RunDirectory
 from distbench.launch.spares import Spares
 from distbench.launch.start import Job, start_group
 from distbench.launch.surroundings import Start
+from distbench.observe.deadline import Deadline
 from distbench.scenario import Scenario, scenario_to_json
 from distbench.target import TargetRef, target_to_json
 
@@ -35,7 +36,8 @@ PRELOADS: tuple[str, ...] = (
 ONE = ClusterSpec(kind="one", device="cpu")
 _GIB = 1 << 30
 OPEN_S = 60.0
-"""Deadline of what only opens a task: importing, starting devices and servers."""
+"""Deadline of what only opens a task, where no scenario has one: importing, starting
+devices and servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +102,12 @@ class Launch:
         )
         # Tasks that wait would keep GPUs from others.
         if self.spares is not None and spec.device == "cpu":
-            ahead = replace(first, payload={**first.payload, "ahead": True})
+            ahead = replace(
+                first, payload={**first.payload, "ahead": True}, timeout_s=OPEN_S
+            )
+            kind = (str(spec), frozenset(environment.items()), self.sharers)
             spare = self.spares.take(
-                (str(spec), frozenset(environment.items()), self.sharers, repr(first)),
+                (*kind, first.name, repr(first.payload)),
                 len(spec.tasks),
                 lambda directory: start(run_directory=directory, first=ahead),
                 self.halt,
@@ -116,17 +121,27 @@ class Launch:
 
 def start_one(launch: Launch, seed: int, jit: bool | None) -> Group:
     """A single-device task, for what is asked of one device."""
-    return launch.start_cluster(ONE, _make_opening(seed, jit))
+    return launch.start_cluster(ONE, _make_opening(seed, jit, timeout_s=OPEN_S))
 
 
-def make_opening(scenario: Scenario) -> Job:
-    """The first job of every task of a scenario: it starts TensorFlow."""
-    return _make_opening(scenario.seed, scenario.jit, scenario.partitioner)
+def make_opening(scenario: Scenario, deadline: Deadline) -> Job:
+    """The first job of every task of a scenario: it starts TensorFlow.
+
+    Args:
+        scenario: What is to be run.
+        deadline: For all jobs together, so for this one as well: 1000 replicas take
+            longer to open than most programs to train.
+    """
+    return _make_opening(
+        scenario.seed, scenario.jit, scenario.partitioner, timeout_s=deadline.left_s
+    )
 
 
-def _make_opening(seed: int, jit: bool | None, partitioner: str = "") -> Job:
+def _make_opening(
+    seed: int, jit: bool | None, partitioner: str = "", *, timeout_s: float
+) -> Job:
     payload = {"seed": seed, "jit": jit, "partitioner": partitioner}
-    return Job(name="open", payload=payload, timeout_s=OPEN_S)
+    return Job(name="open", payload=payload, timeout_s=timeout_s)
 
 
 def make_payload(

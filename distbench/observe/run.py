@@ -72,7 +72,8 @@ def observe(
     control: TargetRef | None = None
     found: tuple[Tier, ...] = ()
     injury = ""
-    with one.serve(make_opening(scenario)) as alone, ExitStack() as clusters:
+    opening = make_opening(scenario, deadline)
+    with one.serve(opening) as alone, ExitStack() as clusters:
         environment = dict(next(iter(alone.first.values()))["environment"])
         try:
             if scenario.restore_from:

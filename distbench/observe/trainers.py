@@ -52,5 +52,5 @@ def start_trainers(
         spec: Its resolved cluster spec.
         deadline: For all jobs together.
     """
-    with launch.start_cluster(spec, make_opening(scenario)) as cluster:
+    with launch.start_cluster(spec, make_opening(scenario, deadline)) as cluster:
         yield Trainers(cluster, list_trainers(spec), deadline)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from distbench.checking.launches import make_launch
 from distbench.errors import BadInputError
+from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
+from distbench.launch.spares import Spares
+from distbench.observe.deadline import Deadline
+from distbench.observe.launching import ONE, Launch, make_opening
 from distbench.options import CheckOptions
+from distbench.scenario import Scenario
 
 NAME = "TF_FUNCTION_JIT_COMPILE_DEFAULT"
 
@@ -40,3 +46,25 @@ def test_a_default_that_compiles_nothing_is_right(
     monkeypatch.setenv(NAME, "false")
     with RunDirectory(tmp_path) as directory:
         assert make_launch(directory, CheckOptions()).directory is directory
+
+
+@pytest.mark.parametrize("timeout_s", [7.0, 900.0])
+def test_opening_has_the_time_of_its_scenario(timeout_s: float) -> None:
+    opening = make_opening(Scenario(target="a.b:c"), Deadline(timeout_s))
+    assert timeout_s - 5 < opening.timeout_s <= timeout_s
+
+
+def test_a_spare_is_taken_however_much_time_is_left(tmp_path: Path) -> None:
+    keys = []
+
+    class Asked(Spares):
+        def take(self, key: Any, *_: Any) -> Any:
+            keys.append(key)
+            return self
+
+    with RunDirectory(tmp_path) as directory:
+        launch = Launch(directory=directory, spares=Asked(LocalEngine()))
+        for timeout_s, seed in ((7.0, 1), (9.0, 1), (9.0, 2)):
+            scenario = Scenario(target="a.b:c", seed=seed)
+            launch.start_cluster(ONE, make_opening(scenario, Deadline(timeout_s)))
+    assert keys[0] == keys[1] != keys[2]
