@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import sysconfig
+import threading
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import CodeType, ModuleType
 from typing import Any, ClassVar
 
 from distbench.errors import BadInputError
+
+_LOCK = threading.Lock()
+"""One at a time: cloudpickle's list of modules is that of the process."""
+
+
+def _renew_lock() -> None:
+    """A fork has no copy of the thread that might hold it."""
+    global _LOCK
+    _LOCK = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def pickle_by_value(value: object, name: str) -> bytes:
@@ -25,22 +40,31 @@ def pickle_by_value(value: object, name: str) -> bytes:
     Raises:
         BadInputError: The value holds something that cannot be pickled.
     """
-    import cloudpickle
-
     home = sys.modules.get(getattr(value, "__module__", None) or "")
-    own = home if home is not None and _is_users_own(home) else None
-    if own is not None:
-        cloudpickle.register_pickle_by_value(own)
     try:
-        return pickle_with_places(value)
+        with _LOCK, _registered(home):
+            return pickle_with_places(value)
     except Exception as error:  # noqa: BLE001  # any __reduce__ of the user's may raise
         raise BadInputError(
             f"'{name}' cannot be sent to the tasks ({type(error).__name__}: {error}). "
             "Make what it refers to picklable, or create it inside the function."
         ) from None
+
+
+@contextmanager
+def _registered(home: ModuleType | None) -> Iterator[None]:
+    """Have what a module defines pickled with its code, if it is the user's own."""
+    import cloudpickle
+
+    listed = cloudpickle.list_registry_pickle_by_value()
+    if home is None or home.__name__ in listed or not _is_users_own(home):
+        yield
+        return
+    cloudpickle.register_pickle_by_value(home)
+    try:
+        yield
     finally:
-        if own is not None:
-            cloudpickle.unregister_pickle_by_value(own)
+        cloudpickle.unregister_pickle_by_value(home)
 
 
 def pickle_with_places(value: object) -> bytes:

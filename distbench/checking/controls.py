@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -21,6 +22,9 @@ _LASTING = ("subject", "input", "refused", "collective")
 """Kinds of failures that come again; others come of what a machine had left."""
 _ASKED: dict[tuple[object, ...], threading.Lock] = {}
 """Held while a control runs: who asks for the same meanwhile waits for it."""
+
+# A fork has no copy of the threads that hold them.
+os.register_at_fork(after_in_child=_ASKED.clear)
 
 
 class Controls:

@@ -309,4 +309,11 @@ def close_fork_servers() -> None:
     _SERVERS.clear()
 
 
-os.register_at_fork(after_in_child=close_fork_servers)
+def _begin_anew() -> None:
+    """A fork has no copy of the thread that might hold the lock."""
+    global _SERVERS_LOCK
+    _SERVERS_LOCK = threading.Lock()
+    close_fork_servers()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
 
+import cloudpickle
+import pytest
+
+from distbench import pickling
+from distbench.checking import controls
+from distbench.launch import forkclient
 from distbench.pickling import pickle_by_value
 
 
@@ -32,3 +47,77 @@ def test_methods_of_a_local_class_keep_their_file() -> None:
     arrived = pickle.loads(pickle_by_value(Rule, "Rule"))
     assert arrived.apply.__code__.co_filename == __file__
     assert arrived().apply() == 7
+
+
+class Slow:
+    """Another thread comes to it while it is pickled."""
+
+    def __init__(self) -> None:
+        self.turns = threading.Barrier(2)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        with suppress(threading.BrokenBarrierError):
+            self.turns.wait(0.1)
+        return str, ("arrived",)
+
+
+def test_threads_may_pickle_at_the_same_time() -> None:
+    """cloudpickle's list of modules is one for all: who ended first emptied it."""
+    slow = Slow()
+    with ThreadPoolExecutor(2) as threads:
+        sent = threads.map(pickle_by_value, (slow, slow), ("first", "second"))
+        assert [pickle.loads(data) for data in sent] == ["arrived", "arrived"]
+
+
+def test_what_the_user_has_registered_stays_so() -> None:
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        pickle_by_value(Slow, "Slow")
+        assert __name__ in cloudpickle.list_registry_pickle_by_value()
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+    pickle_by_value(Slow, "Slow")
+    assert __name__ not in cloudpickle.list_registry_pickle_by_value()
+
+
+def fork_and_ask(ask: Callable[[], object]) -> int:
+    """How a fork of this process ends that asks for something: 0 where it gets it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # pytest may have threads
+        pid = os.fork()
+    if pid == 0:
+        signal.alarm(5)
+        try:
+            ask()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(pid, 0)[1]
+
+
+@pytest.mark.parametrize(
+    ("lock", "ask"),
+    [
+        pytest.param(
+            lambda: pickling._LOCK,
+            lambda: pickle_by_value(Slow, "Slow"),
+            id="pickles",
+        ),
+        pytest.param(
+            lambda: forkclient._SERVERS_LOCK,
+            lambda: forkclient._SERVERS_LOCK.acquire(),
+            id="fork-servers",
+        ),
+        pytest.param(
+            lambda: controls._ASKED.setdefault((), threading.Lock()),
+            lambda: controls._ASKED.setdefault((), threading.Lock()).acquire(),
+            id="controls",
+        ),
+    ],
+)
+def test_a_fork_waits_for_no_thread_that_it_lacks(
+    lock: Callable[[], threading.Lock], ask: Callable[[], object]
+) -> None:
+    with lock():
+        assert fork_and_ask(ask) == 0
