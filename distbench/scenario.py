@@ -59,6 +59,9 @@ WORKLOADS: Mapping[str, str] = MappingProxyType(
 )
 """Model, data and loss that the bench brings when the subject is an optimizer."""
 
+EXACT_WORKLOADS = ("linear", "counting")
+"""Those of them that may prove that no sum rounds; of a user's data nobody knows."""
+
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 KERAS_VERSIONS = ("legacy", "3")
 PROGRAM = ""

@@ -17,6 +17,7 @@ from distbench.checking.plan import (
     Planned,
     expect_machine,
     list_clusters,
+    list_possible,
     name_cluster,
     plan_scenarios,
 )
@@ -147,30 +148,27 @@ class Checker:
 
     def _run_one(self, item: Planned, one: OneDevice) -> Iterator[Run]:
         scenario = item.scenario
+        tiers = list_possible(self._tiers, scenario)
         found = map(self._machine.find_lack, item.specs)
         lacks = [lack for lack in found if lack]
         if lacks:
             too_few = self._options.require_gpus > self._machine.gpus
             status = Status.ERROR if too_few else Status.SKIPPED
-            yield from end_uncompared(item, self._tiers, status, message=lacks[0])
+            yield from end_uncompared(item, tiers, status, message=lacks[0])
             return
         start_s = time.monotonic()
         try:
-            seen = observe(
-                self._target, scenario, item.spec, self._tiers, self._launch, one
-            )
+            seen = observe(self._target, scenario, item.spec, tiers, self._launch, one)
         except BadInputError as error:
             if not item.optional:
                 raise
             message = f"need an optimizer that takes sparse gradients ({error})"
-            yield from end_uncompared(
-                item, self._tiers, Status.SKIPPED, message=message
-            )
+            yield from end_uncompared(item, tiers, Status.SKIPPED, message=message)
             return
         except ClusterError as error:
             yield from end_uncompared(
                 item,
-                self._tiers,
+                tiers,
                 Status.ERROR,
                 seconds=time.monotonic() - start_s,
                 message=str(error),

@@ -8,7 +8,7 @@ from typing import Literal
 
 from distbench.checking.controls import Controls
 from distbench.checking.origin import are_alike, is_deliberate, is_installed
-from distbench.checking.plan import Planned
+from distbench.checking.plan import Planned, list_possible
 from distbench.checking.runs import end_uncompared, tell_injury
 from distbench.checking.stuck import (
     find_overflowing,
@@ -45,7 +45,7 @@ class Failing:
         """
         if failure.kind == "input":
             raise BadInputError(failure.message)
-        tiers = seen.tiers or self._tiers
+        tiers = seen.tiers or list_possible(self._tiers, item.scenario)
         if never_meet(failure, item.spec):
             yield from end_uncompared(
                 item,

@@ -16,7 +16,7 @@ from distbench.checking.origin import (
     has_sparse_gradients,
     may_be_framework,
 )
-from distbench.checking.plan import Planned
+from distbench.checking.plan import Planned, list_possible
 from distbench.checking.runs import end_uncompared, make_run, tell_injury
 from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
@@ -82,7 +82,8 @@ class Judging:
 
     def _skip_lacking(self, item: Planned, seen: Observation) -> Iterator[Run]:
         """The run of the exact tier, where it was asked for and cannot be had."""
-        is_known = bool(seen.tiers) or seen.failure is None
+        possible = list_possible(self._tiers, item.scenario)
+        is_known = bool(seen.tiers) or seen.failure is None or "exact" not in possible
         if not is_known or "exact" not in {*self._options.tiers} - {*seen.tiers}:
             return
         need = "data and a rule on which no sum of gradients rounds"

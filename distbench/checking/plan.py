@@ -9,7 +9,15 @@ from distbench.errors import BadInputError
 from distbench.fault import Fault
 from distbench.machine import Machine
 from distbench.options import CheckOptions
-from distbench.scenario import MODEL, PIPELINE, PROGRAM, WORKLOADS, Scenario
+from distbench.scenario import (
+    EXACT_WORKLOADS,
+    MODEL,
+    PIPELINE,
+    PROGRAM,
+    WORKLOADS,
+    Scenario,
+    Tier,
+)
 
 DEFAULT_WORKLOADS = ("linear", "embedding")
 """One where every sum is exact, and one with sparse gradients. Both need no extra."""
@@ -60,6 +68,20 @@ class Planned:
         # A model of Keras that is to run on GPUs is compiled nowhere.
         seen = {"cluster": (self.spec.replicas, self.spec.device)}
         return {**asdict(scenario), **seen}
+
+
+def list_possible(tiers: tuple[Tier, ...], scenario: Scenario) -> tuple[Tier, ...]:
+    """Those tiers that a scenario may have, as far as it is known before it is run.
+
+    One that can have none of them keeps them: it is skipped in words, or fails first.
+
+    Args:
+        tiers: Those of the check.
+        scenario: What is to be run.
+    """
+    if scenario.workload in EXACT_WORKLOADS or scenario.in_flight > 1:
+        return tiers
+    return tuple(tier for tier in tiers if tier != "exact") or tiers
 
 
 def leave_one_worker(item: Planned) -> Planned:

@@ -10,7 +10,7 @@ from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec, Task
 from distbench.launch.failure import TaskFailedError
 from distbench.observe import Observation
-from distbench.scenario import Scenario
+from distbench.scenario import PIPELINE, Scenario
 from distbench.verdict import Status
 
 
@@ -28,3 +28,17 @@ def test_a_broken_cluster_is_told_for_the_tiers_that_the_data_can_have() -> None
     seen = Observation(failure=failure, tiers=("bounded",))
     runs = list(failing.judge(item, seen, failure))
     assert [(run.tier, run.status) for run in runs] == [("bounded", Status.ERROR)]
+
+
+def test_a_failure_of_a_train_program_is_told_once() -> None:
+    """It came for the exact tier as well, which no data of a user's can have."""
+    scenario = Scenario(target="m:f", workload=PIPELINE, cluster="mirrored:2")
+    item = Planned(
+        scenario=scenario, spec=ClusterSpec.parse("mirrored:2"), optional=False
+    )
+    failure = TaskFailedError(
+        "worker-0 died", task=Task(role="worker", index=0), kind="died"
+    )
+    failing = Failing(("exact", "bounded"), cast(Controls, None))
+    runs = failing.judge(item, Observation(failure=failure), failure)
+    assert [run.tier for run in runs] == ["bounded"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ import pytest
 from distbench.checking.plan import (
     DEFAULT_WORKLOADS,
     Planned,
+    list_possible,
     name_cluster,
     plan_scenarios,
 )
 from distbench.errors import BadInputError
 from distbench.machine import Machine
 from distbench.options import CheckOptions
-from distbench.scenario import MODEL, PIPELINE, PROGRAM
+from distbench.scenario import EXACT_WORKLOADS, MODEL, PIPELINE, PROGRAM, Scenario
 
 MACHINE = Machine(cores=2, memory_bytes=2**34, gpus=0)
 
@@ -145,3 +147,32 @@ def test_an_engine_has_the_gpus_that_it_was_asked_for() -> None:
     options = {"clusters": ("mwms:2",), "require_gpus": 2, "engine": "ray"}
     (planned,) = plan("program", **options)
     assert planned.scenario.cluster == "mwms:2"
+
+
+@pytest.mark.parametrize(
+    ("given", "tiers"),
+    [
+        ({"workload": "linear"}, ("exact", "bounded")),
+        ({"workload": "embedding"}, ("bounded",)),
+        ({"workload": PROGRAM}, ("bounded",)),
+        ({"workload": PIPELINE}, ("bounded",)),
+        ({"workload": PROGRAM, "in_flight": 2}, ("exact", "bounded")),
+    ],
+    ids=["exact", "rounds", "program", "pipeline", "in-flight"],
+)
+def test_the_tiers_that_a_scenario_may_have(
+    given: dict[str, Any], tiers: tuple[str, ...]
+) -> None:
+    scenario = Scenario(target="a.b:c", cluster="ps:2+1", **given)
+    assert list_possible(("exact", "bounded"), scenario) == tiers
+    assert list_possible(("exact",), scenario) == ("exact",)
+
+
+def test_workloads_that_prove_sums_are_all_listed() -> None:
+    folder = Path(__file__).parents[2] / "distbench" / "worker" / "workloads"
+    proving = {
+        file.stem
+        for file in folder.glob("*.py")
+        if "def prove_exact" in file.read_text() and file.stem != "base"
+    }
+    assert proving == set(EXACT_WORKLOADS)
