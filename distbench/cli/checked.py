@@ -73,7 +73,12 @@ def check_once(
         with make_progress(make_console(stderr=True)) as progress:
             verdict = check_target(ref, options, progress, spares)
     except ClusterError as error:
-        _write(reports, _end_early(ref, options, error), options)
+        try:
+            _write(reports, _end_early(ref, options, error), options)
+        except ClusterError as unwritten:
+            # It may have the same cause, such as a full disk, and says less of it.
+            both = f"{error} {unwritten}"
+            raise ClusterError(both, detail=error.detail) from error
         raise
     quarantined = apply_quarantine(
         verdict, known, datetime.date.today(), is_whole=False

@@ -179,6 +179,22 @@ def test_a_check_that_ends_before_its_scenarios_are_known_leaves_its_errors(
     assert {"python", "machine"} <= verdict.environment.keys()
 
 
+def test_a_report_that_cannot_be_written_hides_no_error(
+    play, call, capsys, tmp_path: Path
+) -> None:
+    def end(*_: object) -> Verdict:
+        folder.rmdir()
+        raise ClusterError("the disk is full")
+
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    play(end)
+    assert call("check", "a.b:c", "--json", str(folder / "verdict.json")) == 3
+    told = capsys.readouterr().err
+    assert "the disk is full" in told
+    assert "could not be written" in told
+
+
 def test_curves_are_written_after_the_report(
     play, call, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
