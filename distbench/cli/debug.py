@@ -100,21 +100,25 @@ def shrink(
     checked = shrink(
         start, wanted, lambda options: check_target(target, options), tries
     )
-    for made in checked:
-        typer.echo(
-            f"{'shows it' if made.shows else 'does not'}: "
-            f"{name_options(made.options)} ({escape_controls(made.why)})",
-            err=output == STDOUT,
-        )
-        smallest = made if made.shows else smallest
-    if smallest is None or smallest.verdict is None:
+    try:
+        for made in checked:
+            typer.echo(
+                f"{'shows it' if made.shows else 'does not'}: "
+                f"{name_options(made.options)} ({escape_controls(made.why)})",
+                err=output == STDOUT,
+            )
+            smallest = made if made.shows else smallest
+    finally:
+        # Whoever ends it by Ctrl-C has the smallest one that was found until then.
+        if smallest is not None and smallest.verdict is not None:
+            write_report(output, verdict_to_json(smallest.verdict) + "\n")
+            typer.echo(
+                f"{output}: {wanted.code} with {name_options(smallest.options)}.",
+                err=output == STDOUT,
+            )
+    if smallest is None:
         typer.echo(f"{wanted.code} in {wanted.phase} did not come again.", err=True)
         return EXIT_UNDECIDED
-    write_report(output, verdict_to_json(smallest.verdict) + "\n")
-    typer.echo(
-        f"{output}: {wanted.code} with {name_options(smallest.options)}.",
-        err=output == STDOUT,
-    )
     return 0
 
 

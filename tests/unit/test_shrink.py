@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from verdict_samples import make_finding, make_run, make_verdict
@@ -210,7 +211,8 @@ SETUP = {
 }
 
 
-def test_the_command_writes_the_smallest_verdict(call, tmp_path):
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
     run = make_run(
         Status.FAIL,
         findings=(WANTED,),
@@ -219,8 +221,24 @@ def test_the_command_writes_the_smallest_verdict(call, tmp_path):
         path="none",
         workload="embedding",
     )
-    source = tmp_path / "verdict.json"
-    source.write_text(verdict_to_json(make_verdict(run)))
+    file = tmp_path / "verdict.json"
+    file.write_text(verdict_to_json(make_verdict(run)))
+    return file
+
+
+def test_ctrl_c_leaves_the_smallest_verdict_until_then(call, source, tmp_path):
+    def check(target, options) -> Verdict:
+        if options.clusters != ("mwms:2",):
+            raise KeyboardInterrupt
+        return make_verdict(make_run(Status.FAIL, findings=(WANTED,)))
+
+    code, printed = call(check, str(source))
+    assert code == 130
+    assert "missing-reduction with mwms:2, embedding" in printed
+    verdict_from_json((tmp_path / "verdict.small.json").read_text())
+
+
+def test_the_command_writes_the_smallest_verdict(call, source, tmp_path):
     seen: list[CheckOptions] = []
 
     def check(target, options) -> Verdict:
