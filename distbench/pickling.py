@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import linecache
 import os
 import sys
 import sysconfig
@@ -10,6 +11,7 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, ClassVar
 
@@ -17,6 +19,8 @@ from distbench.errors import BadInputError
 
 _LOCK = threading.Lock()
 """One at a time: cloudpickle's list of modules is that of the process."""
+_CELLS: set[str] = set()
+"""Names of files whose lines came with the functions that stand in them."""
 
 
 def _renew_lock() -> None:
@@ -71,7 +75,8 @@ def pickle_with_places(value: object) -> bytes:
     """Pickle an object; functions that travel by value keep the file they stand in.
 
     cloudpickle leaves the file out since 3.1.3. AutoGraph then finds no source and runs
-    a user's `if` and `for` as they are, and no traceback shows the user's line.
+    a user's `if` and `for` as they are, and no traceback shows the user's line. Where
+    there is no such file, as for the cells of a notebook, its lines travel too.
     """
     file = io.BytesIO()
     _make_pickler(file).dump(value)
@@ -82,10 +87,15 @@ def _make_pickler(file: io.BytesIO) -> Any:
     import cloudpickle
 
     reducers = cloudpickle.Pickler.dispatch_table
+    # One object for each file, which a pickle holds once.
+    lines: dict[str, tuple[str, ...]] = {}
 
     def reduce_code(code: CodeType) -> tuple[Callable[..., CodeType], tuple[Any, ...]]:
         make, arguments = reducers[CodeType](code)[:2]
-        return _make_code, (code.co_filename, make, arguments)
+        name = code.co_filename
+        if name not in lines:
+            lines[name] = () if Path(name).exists() else tuple(linecache.getlines(name))
+        return _make_code, (name, lines[name], make, arguments)
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         # Looked up once, as the pickler is made: an instance's own would come too late.
@@ -101,10 +111,22 @@ def is_installed(file: str) -> bool:
     return file.startswith(tuple(folders[kind] for kind in kinds))
 
 
+def is_cell(file: str) -> bool:
+    """Whether a file is none, but the lines of a user's that came with a function."""
+    return file in _CELLS
+
+
 def _make_code(
-    file: str, make: Callable[..., CodeType], arguments: tuple[Any, ...]
+    file: str,
+    lines: tuple[str, ...],
+    make: Callable[..., CodeType],
+    arguments: tuple[Any, ...],
 ) -> CodeType:
     """Named in pickles: what one holds of a function's code."""
+    if lines:
+        # Without a time, which counts as that of a loader: it is never read anew.
+        linecache.cache[file] = (sum(map(len, lines)), None, list(lines), file)
+        _CELLS.add(file)
     return make(*arguments).replace(co_filename=file)
 
 

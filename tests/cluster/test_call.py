@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import os
 import socket
 import subprocess
@@ -70,6 +71,34 @@ def test_parameter_servers_only_serve() -> None:
 def test_one_process_has_no_tf_config(cluster: str) -> None:
     results = distbench.run(lambda: os.environ.get("TF_CONFIG"), cluster)
     assert results == {("worker", 0): None}
+
+
+_CELL = """
+import tensorflow as tf
+
+def halve_if_positive(value):
+    @tf.function
+    def halve(x):
+        if x > 0.0:
+            return x / 2.0
+        return x
+
+    return float(halve(tf.constant(value)))
+"""
+
+
+def test_a_cell_of_a_notebook_has_its_control_flow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """AutoGraph found no source in the tasks, and ran `if` over a tensor as Python."""
+    name = "<ipython-input-7-cell>"
+    monkeypatch.setitem(
+        linecache.cache, name, (len(_CELL), None, _CELL.splitlines(True), name)
+    )
+    found = {"__name__": "__main__"}
+    exec(compile(_CELL, name, "exec"), found)
+    results = distbench.run(found["halve_if_positive"], "one", args=(3.0,))
+    assert results == {("worker", 0): 1.5}
 
 
 def test_workers_meet_in_a_collective() -> None:

@@ -107,7 +107,7 @@ ALLOWED: dict[str, set[str]] = {
     "agent": {"errors", "cluster", "launch"},
     "engines": {"errors", "cluster", "launch", "machine", "agent", "options"},
     "worker.state": {"errors", "partitioner", "trace"},
-    "worker.process": {"errors", "cluster", "launch", "worker.state"},
+    "worker.process": {"errors", "cluster", "launch", "pickling", "worker.state"},
     "worker.taps": {"launch", "stop", "trace", "worker.process", "worker.state"},
     "worker.families": {"errors", "scenario", "trace", *_LOOKING},
     "worker.recording": {"errors", "trace", *_TRACE, *_LOOKING, "worker.families"},

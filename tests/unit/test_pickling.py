@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import os
 import pickle
 import signal
@@ -20,7 +21,7 @@ import pytest
 from distbench import pickling
 from distbench.checking import controls
 from distbench.launch import forkclient
-from distbench.pickling import pickle_by_value
+from distbench.pickling import is_cell, pickle_by_value
 
 
 def test_functions_within_functions_keep_their_file() -> None:
@@ -47,6 +48,35 @@ def test_methods_of_a_local_class_keep_their_file() -> None:
     arrived = pickle.loads(pickle_by_value(Rule, "Rule"))
     assert arrived.apply.__code__.co_filename == __file__
     assert arrived().apply() == 7
+
+
+@pytest.mark.parametrize("cell", ["<ipython-input-1-abc>", "/tmp/ipykernel_0/1.py"])
+def test_functions_of_a_notebook_bring_their_lines(
+    cell: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What AutoGraph reads; a task has no such file, nor what IPython keeps of it."""
+    text = "def double(x):\n    return 2 * x\n"
+    found: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(text, cell, "exec"), found)
+    monkeypatch.setitem(
+        linecache.cache, cell, (len(text), None, text.splitlines(True), cell)
+    )
+    data = pickle_by_value(found["double"], "double")
+    del linecache.cache[cell]
+    assert not is_cell(cell)
+    monkeypatch.setattr(pickling, "_CELLS", set())
+    arrived = pickle.loads(data)
+    assert arrived(3) == 6
+    assert inspect.getsource(arrived) == text
+    assert is_cell(cell)
+
+
+def test_lines_of_a_file_stay_where_they_are() -> None:
+    linecache.getlines(__file__)
+    data = pickle_by_value(lambda: 7, "seven")
+    assert b"test_lines_of_a_file_stay_where_they_are() ->" not in data
+    pickle.loads(data)
+    assert not is_cell(__file__)
 
 
 class Slow:

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.errors import BadInputError, find_advice, read_message
+from distbench.pickling import is_cell
 from distbench.worker.process.collectives import find_wait
 
 _LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
@@ -192,6 +193,8 @@ def _describe_own_frame(
 
 def is_own_file(name: str) -> bool:
     """Whether code of a file is the user's own: no framework, and nothing installed."""
+    if is_cell(name):
+        return True
     foreign = ("<", *_STANDARD, *_INSTALLED)
     return not _is_foreign(name) and not name.startswith(foreign)
 
