@@ -58,6 +58,7 @@ class Terminal:
         self._caller: socket.socket | None = None
         self._ready = threading.Condition()
         self._closed = False
+        self._unread: OSError | None = None
 
     def __enter__(self) -> Terminal:
         # Reading a terminal cannot be interrupted: that thread ends with the process.
@@ -75,6 +76,11 @@ class Terminal:
             self._closed = True
             self._ready.notify_all()
         self._listener.close()
+
+    def check_sink(self) -> None:
+        """Raise what the sink did, where it took no more: nobody reads on, say."""
+        if self._unread is not None:
+            raise self._unread
 
     def _listen(self) -> None:
         while not self._closed:
@@ -98,8 +104,13 @@ class Terminal:
         caller.settimeout(None)
         with contextlib.suppress(OSError):
             while chunk := caller.recv(_CHUNK_BYTES):
-                self._sink.write(chunk.decode("utf-8", "replace"))
-                self._sink.flush()
+                try:
+                    self._sink.write(chunk.decode("utf-8", "replace"))
+                    self._sink.flush()
+                except OSError as error:
+                    # Who wrote it fails next, at a socket that is no fault of its own.
+                    self._unread = error
+                    return
 
     def _type(self) -> None:
         for line in self._source:

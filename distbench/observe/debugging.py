@@ -81,7 +81,7 @@ def observe_stopped(
         closing(OneDevice(launch)) as one,
         one.serve(make_opening(scenario, deadline)),
         start_trainers(launch, scenario, spec, deadline) as trainers,
-        Terminal(address, *streams),
+        Terminal(address, *streams) as terminal,
     ):
         try:
             _, wait_prepared = prepare_both(one, trainers, scenario, payload, target)
@@ -90,6 +90,7 @@ def observe_stopped(
         except TaskFailedError as error:
             if error.exception == "BdbQuit":
                 return Stopped(left=True)
+            terminal.check_sink()
             raise ClusterError(
                 str(error), detail=error.detail or error.traceback
             ) from error

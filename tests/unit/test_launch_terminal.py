@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import queue
 import socket
@@ -80,3 +81,27 @@ def test_strangers_cannot_reach_it() -> None:
     ):
         folder = terminal.address.parent
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+class Gone(io.StringIO):
+    """A sink whose reader has gone, as that of `| head` does."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(errno.EPIPE, text)
+
+
+def test_a_sink_that_takes_no_more_is_told_for_what_it_is() -> None:
+    """The task only sees that its call has ended."""
+    typist = Typist()
+    with (
+        RunDirectory() as directory,
+        Terminal(directory.path / "t", typist, Gone()) as terminal,  # type: ignore[arg-type]
+    ):
+        terminal.check_sink()
+        with call(terminal.address) as caller:
+            caller.sendall(b"a value")
+            while caller.recv(100):
+                pass
+        with pytest.raises(BrokenPipeError, match="a value"):
+            terminal.check_sink()
+        typist.lines.put(None)
