@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -104,11 +105,31 @@ def make_command() -> Callable[..., Any]:
 def main() -> None:
     """Entry point of the `distbench` command."""
     _open_closed_streams()
+    own = sys.__stderr__
+    if own is not None and sys.stderr is own:  # not that of a caller of this function
+        sys.stderr = _Aside(own.buffer, own.encoding, line_buffering=True)
     for stream in (sys.stdout, sys.stderr):
         # Formulas hold letters that the terminal's encoding may lack.
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     make_command()(prog_name="distbench")
+
+
+class _Aside(io.TextIOWrapper):
+    """Standard error, of which nobody has to read all.
+
+    It tells how far a check is and what went wrong. Where its reader goes away the exit
+    code, the table and the reports still tell what came out.
+    """
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(BrokenPipeError):
+            return super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            super().flush()
 
 
 def _open_closed_streams() -> None:

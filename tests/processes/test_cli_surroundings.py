@@ -30,6 +30,14 @@ def test_a_caller_may_have_closed_all_streams() -> None:
     assert subprocess.run(["sh", "-c", closing], timeout=60).returncode == 0
 
 
+def test_who_reads_no_messages_has_the_exit_code() -> None:
+    command = [sys.executable, "-m", "distbench", "explain", "nonsense"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        process.stderr.close()
+        assert process.wait(timeout=60) == 2
+
+
 def test_a_reader_that_goes_away_is_no_failure() -> None:
     command = [sys.executable, "-m", "distbench", "list", "codes"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
