@@ -50,17 +50,18 @@ def plan_selftest(
                 "Fault", name, sorted(known), section="faults"
             )
     wanted = {str(ClusterSpec.parse(cluster)) for cluster in clusters}
-    items = tuple(
+    named = tuple(
         Item(sample=sample, cluster=cluster)
         for sample in samples
         for cluster in sample.clusters
-        if (not only or sample.name in only or getattr(sample, "code", "") in only)
-        and (not wanted or cluster in wanted)
+        if not only or sample.name in only or getattr(sample, "code", "") in only
     )
+    items = tuple(item for item in named if not wanted or item.cluster in wanted)
     if not items:
+        which = f"No fault of {', '.join(only)}" if only else "No fault"
         raise BadInputError(
-            f"No fault is meant for {', '.join(clusters)}. Expected one of "
-            f"{', '.join(sorted({c for s in samples for c in s.clusters}))}."
+            f"{which} is meant for {', '.join(clusters)}. Expected one of "
+            f"{', '.join(sorted({item.cluster for item in named}))}."
         )
     return items
 

@@ -207,9 +207,10 @@ def test_each_cluster_is_scored_by_its_own_verdict(
     [
         (["mean-of-own-shart"], [], "mean-of-own-shard"),
         ([], ["mwms:31"], "No fault is meant for mwms:31"),
+        (["state-by-name"], ["mwms:4"], r"of state-by-name is.*one of mirrored:2\.$"),
         ([], ["mwms"], "mwms"),
     ],
-    ids=["name", "cluster", "spec"],
+    ids=["name", "cluster", "cluster-of-name", "spec"],
 )
 def test_a_plan_refuses_what_it_does_not_know(
     only: list[str], clusters: list[str], words: str
