@@ -148,22 +148,29 @@ def is_led(evidence: Evidence, pair: Pair) -> bool:
     reference = evidence.reference
     if any(key.call > 0 for key in reference.values):
         return True
-    return _has_part(reference, pair.key.at(WHOLE))
+    return _has_part(reference, reference, pair.key.at(WHOLE))
 
 
-def _has_part(reference: Trace, key: TraceKey) -> bool:
-    """Whether a shard alone gives something else than the whole batch."""
-    whole, alone = reference.get(key), reference.get_replicas(key)
-    if whole is None or not alone:
+def _has_part(alone: Trace, reference: Trace, key: TraceKey) -> bool:
+    """Whether a shard alone gives something else than the whole batch.
+
+    Args:
+        alone: What each shard gives, by replica.
+        reference: What the whole batch gives.
+        key: What of it.
+    """
+    whole, found = reference.get(key), alone.get_replicas(key)
+    if whole is None or not found:
         return True
-    return not all(np.array_equal(densify(v), densify(whole)) for v in alone)
+    return not all(np.array_equal(densify(v), densify(whole)) for v in found)
 
 
 def find_unled(evidence: Evidence) -> frozenset[str]:
-    """Variables of the model that neither gradients nor examples change on one device.
+    """State that neither gradients nor examples change on one device.
 
-    An average of the weights before a step is such, and a counter. Whatever else is
-    wrong in a step, they do not follow from it.
+    Of the model an average of the weights before a step is such, and a counter; of the
+    optimizer a learning rate that a schedule sets. Whatever else is wrong in a step,
+    they do not follow from it.
     """
     reference = evidence.reference
     untrained = {
@@ -171,13 +178,37 @@ def find_unled(evidence: Evidence) -> frozenset[str]:
         for info in reference.variables
         if info.role == "variable" and not is_trained(evidence, info.path)
     }
-    return frozenset(untrained) - {
+    led = {
         key.variable
         for key, _ in reference.select(phase="variable", replica=WHOLE)
         if key.variable in untrained
         and key.step != INITIAL
-        and _has_part(reference, key)
+        and _has_part(reference, reference, key)
     }
+    return frozenset(untrained) - led | _find_set_numbers(evidence)
+
+
+def _find_set_numbers(evidence: Evidence) -> frozenset[str]:
+    """Numbers of the rule that are the same after each replica's own gradients alone.
+
+    Only where one device was fed with these, which is so if some state does not follow.
+    """
+    apart = evidence.apart
+    if apart is None:
+        return frozenset()
+    numbers = {
+        info.path
+        for info in evidence.reference.variables
+        if info.role == "slot" and not (info.of or info.shape)
+    }
+    led = {
+        key.variable
+        for key, _ in evidence.reference.select(phase="slot", replica=WHOLE)
+        if key.variable in numbers
+        and key.step != INITIAL
+        and _has_part(apart, evidence.reference, key)
+    }
+    return frozenset(numbers) - led - frozenset(evidence.undetermined)
 
 
 def find_leader(evidence: Evidence, pair: Pair) -> int | None:

@@ -36,6 +36,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
         if phase != root and by_phase[phase]:
             context = make_context(evidence, chain, phase, by_phase[phase])
             findings += report_causes(context, explain_cases(context), by_phase[phase])
+    findings = _leave_out_told(findings)
     findings = leave_out_led(evidence, later, findings)
     findings = _tell_unled(evidence, chain, findings)
     # An update that is applied again, or that should have been skipped, is counted.
@@ -50,6 +51,19 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
             findings += report_causes(context, explain(context), wrong)
     findings.sort(key=lambda f: (f.step, _place(f), f.warning, f.code == "unexplained"))
     return tuple(findings)
+
+
+def _leave_out_told(findings: list[Finding]) -> list[Finding]:
+    """Without what was told of the same state before the first step already.
+
+    A schedule sets a learning rate at its start and anew in each step.
+    """
+    told = {(f.code, v) for f in findings if f.step == INITIAL for v in f.variables}
+    return [
+        f
+        for f in findings
+        if f.step == INITIAL or any((f.code, v) not in told for v in f.variables)
+    ]
 
 
 def _tell_unled(
@@ -68,7 +82,9 @@ def _tell_unled(
     wrong = [
         j
         for j in (*chain.broken, *chain.following)
-        if j.comparison.variable in unled and j.pair is not None
+        if j.comparison.variable in unled
+        and j.comparison.phase == "variable"
+        and j.pair is not None
     ]
     steps = {j.comparison.step for j in wrong}
     kept = [f for f in findings if f not in vague or f.step not in steps]

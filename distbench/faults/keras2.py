@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.samples.lazy import keras2, tf
+from distbench.samples.lazy import keras2, schedules, tf
 from distbench.samples.optimizers import keras2_optimizer
 from distbench.samples.program import TRAINED
 from distbench.samples.program import Program as LegacyProgram
-from distbench.samples.replicas import all_reduce, find_copy, find_replica
+from distbench.samples.replicas import (
+    all_reduce,
+    count_replicas,
+    find_copy,
+    find_replica,
+)
 
 _NAME = "OwnMomentum"
 
@@ -47,6 +52,20 @@ class Keras2SummedByBoth(Program):
 
     def apply(self, gradients):
         super().apply(all_reduce("sum", gradients))
+
+
+@fault(
+    "hyperparameter-differs",
+    "slot",
+    ("current_learning_rate",),
+    like="sql-machine-learning/elasticdl#89",
+)
+class Keras2ScheduleTimesReplicas(Program):
+    """A schedule starts at N times the learning rate, of losses that are summed."""
+
+    def make_optimizer(self):
+        rate = schedules.ExponentialDecay(0.05 * count_replicas(), 1, 0.5)
+        return keras2.SGD(rate, momentum=0.9)
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891")

@@ -84,3 +84,39 @@ def test_a_count_of_the_model_is_told_before_the_steps_that_follow(wrong_in, tol
     findings = judge(evidence).findings
     assert [f.code for f in findings] == told, findings
     assert "rate" in findings[-1].variables
+
+
+@pytest.mark.parametrize(
+    ("apart", "codes"),
+    [
+        pytest.param({0: 0.1, 1: 0.1}, set(), id="set"),
+        pytest.param({0: 0.1, 1: 0.3}, {"scale-error"}, id="led"),
+    ],
+)
+def test_a_rate_that_no_gradient_leads_is_told_alone(apart, codes):
+    """Momentum that holds the rate takes N times what is due wherever that is wrong.
+
+    Where a number follows from gradients, as one device shows that is fed with each
+    replica's own, it may itself be made of what is wrong beside it.
+    """
+
+    def double(k, v, old, run):
+        return v + (v - MOMENTUM.beta * old[k]) if k.startswith("momentum/") else v
+
+    evidence = observe(Fault(update=add_state(double)), steps=2, rule=MOMENTUM)
+    at, steps = (INITIAL, WHOLE), (0, 1)
+    due = {at: 0.1, **{(step, WHOLE): 0.1 for step in steps}}
+    seen = {(step, r): 0.2 for step in (INITIAL, *steps) for r in (0, 1)}
+    fed = {(step, r): apart[r] for step in steps for r in (0, 1)}
+    evidence = replace(
+        evidence,
+        observed=add_rate(evidence.observed, seen),
+        reference=add_rate(evidence.reference, due),
+        apart=add_rate(replace(evidence.reference, values={}), fed),
+        twins=tuple(add_rate(twin, due) for twin in evidence.twins),
+    )
+    start, *later = judge(evidence).findings
+    assert (start.code, start.step) == ("hyperparameter-differs", INITIAL)
+    assert start.code not in {f.code for f in later}  # it is the same mistake
+    assert {f.code for f in later if SLOT in f.variables} == codes
+    assert bool(later) == bool(codes)
