@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from distbench.faults.fault import fault
+from distbench.samples.counted import Counted
+from distbench.samples.lazy import tf
+from distbench.samples.replicas import count_replicas
 from distbench.samples.weighted_model import weighted_model
 
 
@@ -16,3 +19,31 @@ from distbench.samples.weighted_model import weighted_model
 @weighted_model("mean_with_sample_weight")
 class MeanOverOwnWeights:
     """Keras divides by the weights of the replica's own examples."""
+
+
+@fault(
+    "mean-of-means",
+    "loss",
+    ("",),
+    like="huggingface/transformers#34242",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class DividedByOwnPositives(Counted):
+    """Each replica divides by its own positives, and by no less than 1, and by N."""
+
+    def count(self, positive):
+        return tf.maximum(positive, 1.0) * count_replicas()
+
+
+@fault(
+    "loss-not-scaled",
+    "loss",
+    ("",),
+    like="huggingface/transformers#34242",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class DividedByOwnPositivesAlone(Counted):
+    """Each replica divides by its own positives, and by no less than 1."""
+
+    def count(self, positive):
+        return tf.maximum(positive, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distbench.samples.counted import Counted
 from distbench.samples.weighted_model import weighted_model
 from distbench.unusual.program import unusual
 
@@ -10,3 +11,8 @@ from distbench.unusual.program import unusual
 @weighted_model("sum_over_batch_size")
 class WeightsOverOwnExamples:
     """Keras divides weighted losses by the number of examples, not by the weights."""
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class DividedByAllPositives(Counted):
+    """A loss is divided by the positives of all replicas, and by no less than 1."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from gradient_values import scale as multiply
 from planted_case import check_passed
-from training_simulator import TRAINED, Fault, Simulation, observe
+from training_simulator import TRAINED, Fault, Setup, Simulation, observe
 
 from distbench.diagnose.judge import judge
 from distbench.split import shard_slices
+from distbench.trace import COMPUTED
 
 
 def divide_by_own_weights(power):
@@ -72,3 +76,37 @@ def test_a_weight_of_one_replica_that_is_no_mean_is_none():
     fault = Fault(scale=lambda r, setup: 1.0 if r == 0 else 1.25)
     evidence = observe(fault, weighed=True, shards=(8, 8), shards_known=False, steps=1)
     assert all(f.code != "mean-of-means" for f in judge(evidence).findings)
+
+
+@pytest.mark.parametrize("has_loss", [True, False], ids=["loss", "gradients-alone"])
+@pytest.mark.parametrize(
+    ("code", "power"), [("loss-not-scaled", 0), ("mean-of-means", 1)]
+)
+def test_weights_that_are_kept_above_a_number_are_told_by_the_loss(
+    code, power, has_loss
+):
+    """A shard with hardly a weight is divided by more, so the shares exceed 1.
+
+    Gradients that each shard divides by their norm have such shares too, but no loss.
+    """
+    setup = {"shards": (7, 6, 3), "replicas": 3, "weighed": True}
+    run = Simulation(Setup(**setup))
+    own = [run.weights[part].sum() for part in shard_slices(run.shards)]
+    kept = [max(weight, 1.5 * min(own)) for weight in own]
+    fault = Fault(
+        scale=lambda r, setup: run.examples / kept[r] / setup.replicas**power,
+        loss=lambda loss, r: loss if has_loss else loss * kept[r] / own[r],
+    )
+    evidence = observe(fault, shards_known=False, steps=1, **setup)
+    phases = COMPUTED if has_loss else ("local_gradient",)
+    alone = {
+        key: multiply(value, own[key.replica] / kept[key.replica])
+        if key.replica >= 0 and key.phase in phases
+        else value
+        for key, value in evidence.reference.values.items()
+    }
+    reference = replace(evidence.reference, values=alone)
+    first = judge(replace(evidence, reference=reference)).findings[0]
+    told = (first.code, first.phase, first.variables) == (code, "loss", ("", *TRAINED))
+    assert told == has_loss
+    assert ("on one device they count" in first.explanation) == has_loss

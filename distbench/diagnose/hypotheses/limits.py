@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from distbench.diagnose.hypotheses.norms import Norm
 _ENOUGH = 2048
 """Elements of a large value that a limit is fitted to, twice: it is one number, and
 what it foretells is held against all."""
+_LESS = 0.5
+"""A clip leaves less than that share of the squares of what no clip at all leaves."""
 _FOLLOWED = 1 << 15
 """Elements of all values of which the way of what a limit leaves is followed."""
 
@@ -51,8 +54,16 @@ def fit_limit(sources: Sequence[Source], norm: Norm, mean: float = 1.0) -> float
         return None
     lowest = _find_lowest([one.list_bends() for one in sums])
     limits = (lowest, _refine(sums, lowest))
-    best = min(limits, key=lambda limit: sum(one.measure_rest(limit) for one in sums))
-    return best if 0 < best < float(sizes.max()) else None
+    best = min(limits, key=lambda limit: _measure_rest(sums, limit))
+    if not 0 < best < float(sizes.max()):
+        return None
+    # Where nothing is clipped, the lowest point may lie just below the largest norm.
+    is_clip = _measure_rest(sums, best) < _LESS * _measure_rest(sums, math.inf)
+    return best if is_clip else None
+
+
+def _measure_rest(sums: Sequence[_ClippedSum], limit: float) -> float:
+    return sum(one.measure_rest(limit) for one in sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

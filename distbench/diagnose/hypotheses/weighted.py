@@ -38,6 +38,8 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
     weights. Shards with as many examples as each other may differ in that. What c_r is
     nobody declares: it is fitted over all gradients of the step, which must leave
     nothing and give shares of a whole. What is predicted needs no fit: Σ_r mean_r / N.
+    A sum of weights that is kept above a number, as max(W_r, 1) is, has shares that are
+    no parts of a whole: then one device's loss has to be made of them as well.
 
     Of a loss with two terms, each of which has weights of its own, only the gradients
     that one of them reaches alone show such shares. The others are taken apart by what
@@ -57,7 +59,7 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
     }
     for own in range(min(map(len, shares.values()), default=0)):
         first = shares[min(steps)]
-        due = ", ".join(f"{share:.4g}" for share in first[own])
+        due = _tell_shares(first[own])
         part = "has a term that is" if len(first) > 1 else "is"
         for code, words, count in _list_means(context):
             predicted = {}
@@ -71,9 +73,15 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
                 code=code,
                 predicted=predicted,
                 detail=f"each replica's loss {part} a mean over its own weights "
-                f"(tokens, unmasked elements, sample weights){words}; of the weights "
-                f"of all examples the shards hold {due}",
+                f"(tokens, unmasked elements, sample weights){words}; {due}",
             )
+
+
+def _tell_shares(shares: Array) -> str:
+    due = ", ".join(f"{share:.4g}" for share in shares)
+    if abs(np.sum(shares) - 1) <= _NEAR:
+        return f"of the weights of all examples the shards hold {due}"
+    return f"on one device they count {due}"
 
 
 def _predict_means(
@@ -211,7 +219,12 @@ def _list_shares(context: Context, step: int) -> tuple[Array, ...]:
         if alone:
             terms = tuple(map(densify, alone))
             rows.append(Row(number=len(rows), target=densify(value), features=terms))
-    shared = _fit_shares(rows, context.replicas)
+    losses = [
+        Row(number=0, target=densify(value), features=tuple(map(densify, alone)))
+        for key, value in reference.select(step=step, phase="loss", variable="")
+        if key.replica == WHOLE and (alone := reference.get_replicas(key))
+    ]
+    shared = _fit_shares(rows, context.replicas, losses)
     if shared is not None:
         return (shared,)
     apart: list[Array] = []
@@ -224,18 +237,36 @@ def _list_shares(context: Context, step: int) -> tuple[Array, ...]:
     return tuple(apart)
 
 
-def _fit_shares(rows: Sequence[Row], replicas: int) -> Array | None:
+def _fit_shares(
+    rows: Sequence[Row], replicas: int, losses: Sequence[Row] = ()
+) -> Array | None:
     """Shares of the shards that make up all of these; None if there are none such.
 
     A shard without any weight has a gradient of 0, and whatever share.
+
+    Args:
+        rows: The gradients of a step, of the batch and of each shard.
+        replicas: How many shards there are.
+        losses: The same of its loss: what it is made of need not add up to 1.
     """
     held = [r for r in range(replicas) if any(np.any(row.features[r]) for row in rows)]
     rows = [pick_features(row, held) for row in rows]
     weights = fit_weights(rows) if len(held) > 1 else None
-    if weights is None or np.min(weights) <= 0 or abs(np.sum(weights) - 1) > _NEAR:
+    if weights is None or np.min(weights) <= 0:
         return None
+    if abs(np.sum(weights) - 1) > _NEAR:
+        # Gradients that are divided by their own norms have such weights, and no loss.
+        losses = [pick_features(row, held) for row in losses]
+        if not losses or _are_shares_of_sum(weights):
+            return None
+        rows = [*rows, *losses]
     if not all(_is_made_of(row.target, weights, row.features) for row in rows):
         return None
     shares = np.zeros(replicas)
     shares[held] = weights
     return shares
+
+
+def _are_shares_of_sum(weights: Array) -> bool:
+    """Whether shards that are no means are just added up."""
+    return bool(np.all(np.abs(weights - 1) <= _NEAR))
