@@ -47,3 +47,11 @@ class DividedByOwnPositivesAlone(Counted):
 
     def count(self, positive):
         return tf.maximum(positive, 1.0)
+
+
+@fault("nonfinite", "loss", like="huggingface/transformers#34242", replicas=(-1,))
+class DividedByNoPositives(Counted):
+    """Each replica divides by its own positives, of which the last one has none."""
+
+    def count(self, positive):
+        return positive * count_replicas()

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gradient_values import Gradients, scale
-from training_simulator import BIAS, KERNEL, Fault, observe
+from gradient_values import Gradients, add_up, scale
+from training_simulator import BIAS, KERNEL, TRAINED, Fault, observe
 
 from distbench.diagnose.judge import judge
 from distbench.verdict import Finding, Status
@@ -87,6 +87,25 @@ def test_who_has_nan_is_named(known: bool) -> None:
     finding = find_first(Fault(local=local), known=known)
     assert (finding.code, finding.phase) == ("nonfinite", "local_gradient")
     assert (finding.step, finding.replicas) == (1, (1,))
+
+
+@KNOWN
+def test_a_loss_that_is_nan_is_one_finding_with_its_gradients(known: bool) -> None:
+    """A shard without any weight divides 0 by 0; the sums are spoilt by it alone."""
+    fault = Fault(scale=lambda r, setup: np.nan if r == 1 else 1.0)
+    (finding,) = judge(observe(fault, shards_known=known, replicas=REPLICAS)).findings
+    assert (finding.code, finding.phase) == ("nonfinite", "loss")
+    assert (finding.replicas, finding.variables) == ((1,), ("", *TRAINED))
+
+
+def test_nan_that_no_tape_gave_is_said_to_begin_later() -> None:
+    def reduce(locals_: list[Gradients], step: int) -> list[Gradients]:
+        spoilt = {**locals_[1], KERNEL: np.nan * np.array(locals_[1][KERNEL])}
+        return [add_up([locals_[0], spoilt, *locals_[2:]]) for _ in locals_]
+
+    finding = find_first(Fault(reduce=reduce), known=False)
+    assert (finding.code, finding.phase) == ("nonfinite", "reduced_gradient")
+    assert "all tapes give finite gradients" in finding.explanation
 
 
 @KNOWN

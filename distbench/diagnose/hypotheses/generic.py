@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.hypotheses.overflow import tell_source
 from distbench.diagnose.names import name_lag
-from distbench.trace import GRADIENTS, STATE, SparseRows, TraceKey
+from distbench.trace import COMPUTED, GRADIENTS, STATE, WHOLE, SparseRows, TraceKey
 
 _FEW = 4
 """Fewer numbers do not show that one ratio is that of all."""
@@ -29,12 +30,33 @@ def explain_by_nonfinite(context: Context) -> Iterator[Hypothesis]:
         ):
             predicted[number] = case.observed
     if predicted:
+        source = "" if context.phase in COMPUTED else tell_source(context)
         yield Hypothesis(
             code="nonfinite",
             predicted=predicted,
             detail="Inf or NaN where one device has numbers"
-            f"{tell_source(context)}{_tell_scale(context)}",
+            f"{source}{_tell_scale(context)}",
+            replicas=_find_spoilt(context, [context.cases[n] for n in predicted]),
         )
+
+
+def _find_spoilt(context: Context, cases: Sequence[Pair]) -> tuple[int, ...] | None:
+    """Replicas that bring Inf or NaN first to a sum of what each computes by itself.
+
+    None where the values are no such sums.
+    """
+    first = min(case.key.step for case in cases)
+    keys = [case.key for case in cases if case.key.step == first]
+    if context.phase not in COMPUTED or any(key.replica != WHOLE for key in keys):
+        return None
+    values = [context.evidence.observed.get_replicas(key) for key in keys]
+    bad = {
+        replica
+        for found in values
+        for replica, value in enumerate(found)
+        if not np.isfinite(densify(value)).all()
+    }
+    return tuple(sorted(bad)) or None
 
 
 def _tell_scale(context: Context) -> str:

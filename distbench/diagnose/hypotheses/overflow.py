@@ -29,11 +29,20 @@ def find_overflowing(context: Context, step: int) -> tuple[int, ...]:
 
 
 def tell_source(context: Context) -> str:
-    """Whose gradients spoilt the others' state, as the end of a clause."""
-    bad = find_overflowing(context, min(case.key.step for case in context.cases))
-    if not bad:
+    """Whose gradients spoilt the others' state, as the end of a clause.
+
+    Where each replica's tape gave numbers, no replica alone is known to have.
+    """
+    step = min(case.key.step for case in context.cases)
+    bad = find_overflowing(context, step)
+    if bad:
+        who = name_replicas(bad)
+        return f": the gradients of {who} alone overflowed, and not all skip"
+    finite = context.evidence.observed.find_finite(step)
+    if len(finite) < context.replicas or not all(finite.values()):
         return ""
-    return f": the gradients of {name_replicas(bad)} alone overflowed, and not all skip"
+    what = "before or in the sum" if context.phase == "reduced_gradient" else "later"
+    return f", though all tapes give finite gradients: it begins {what}"
 
 
 def explain_by_omission(context: Context) -> Iterator[Hypothesis]:
