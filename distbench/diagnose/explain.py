@@ -130,7 +130,8 @@ def _write_sentence(
 ) -> str:
     when = "Before the first step" if step == INITIAL else f"Step {step}"
     more = len(names) - 1
-    what = worst.relation if worst.relation in TOLD else explained.phase
+    is_told = worst.relation in TOLD and explained.phase == "loss"
+    what = worst.relation if is_told else explained.phase
     where = f"{what} of '{names[0]}'" if names[0] else what
     if more:
         where += f" (and {more} {'more' if names[0] else 'gradients'})"

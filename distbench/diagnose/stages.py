@@ -12,7 +12,11 @@ from distbench.diagnose.links import Chain
 from distbench.diagnose.reporting import make_context, report_causes
 from distbench.diagnose.root import explain_root
 from distbench.diagnose.state import explain_apart, explain_start
-from distbench.diagnose.totals import explain_results, explain_totals
+from distbench.diagnose.totals import (
+    explain_results,
+    explain_totals,
+    leave_out_following,
+)
 from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, INITIAL, PHASES, Phase
 from distbench.verdict import Finding
@@ -40,15 +44,16 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     findings = leave_out_led(evidence, later, findings)
     findings = _tell_unled(evidence, chain, findings)
     # An update that is applied again, or that should have been skipped, is counted.
-    told = {f.step for f in findings if f.code in ("update-repeated", "nonfinite")}
-    findings = [f for f in findings if f.phase != "iterations" or f.step not in told]
+    counted = {f.step for f in findings if f.code in ("update-repeated", "nonfinite")}
+    findings = [f for f in findings if f.phase != "iterations" or f.step not in counted]
     if not any(not finding.warning for finding in findings):
         findings += explain_apart(evidence, chain)
     for relation, explain in (("total", explain_totals), ("result", explain_results)):
         wrong = [j for j in later if j.comparison.relation == relation]
         if wrong:
             context = make_context(evidence, chain, "variable", wrong)
-            findings += report_causes(context, explain(context), wrong)
+            told = list(report_causes(context, explain(context), wrong))
+            findings = [*leave_out_following(findings, told), *told]
     findings.sort(key=lambda f: (f.step, _place(f), f.warning, f.code == "unexplained"))
     return tuple(findings)
 

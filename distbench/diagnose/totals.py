@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.totals import Changes, find_changes, is_extreme
-from distbench.compare.values import Array, are_equal, measure_size
+from distbench.compare.values import Array, are_equal, densify, measure_size
 from distbench.diagnose.context import Context
-from distbench.diagnose.explain import Explained
+from distbench.diagnose.explain import Explained, is_vague
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.names import name_replicas
+from distbench.verdict import Finding
 
 _SAME = 1e-3
 """Share of a deviation that a factor may leave unexplained."""
@@ -20,11 +21,56 @@ _SAME = 1e-3
 
 Told = tuple[str, tuple[int, ...] | None]
 """What happened, and to which replicas; None where all have a part in it."""
+Named = tuple[str, str, float]
+"""Code and words of a sum that was made in a wrong way, and what it is times."""
 
 
 def explain_totals(context: Context) -> tuple[Explained, ...]:
-    """A finding for all totals that are wrong in one way on the same replicas."""
-    return _tell_together(context, _tell_total)
+    """A finding for all totals that are wrong in one way on the same replicas.
+
+    What all replicas make alike of what they reduced is no metric: its copies take the
+    steps of a program, as slots do. A sum that they took in a wrong way is one mistake,
+    whatever power of it each of them takes.
+    """
+    found: dict[Named, list[Pair]] = {}
+    rest: list[Pair] = []
+    for part in context.part_by_variable():
+        cases = list(part.cases)
+        named = _name_sum(context, cases) if _are_shared(context, cases) else None
+        (rest if named is None else found.setdefault(named, [])).extend(cases)
+    sums = tuple(
+        Explained(
+            code=code,
+            detail=detail,
+            confidence=1.0,
+            cases=tuple(cases),
+            phase="variable",
+            ratio=ratio,
+        )
+        for (code, detail, ratio), cases in found.items()
+    )
+    return sums + _tell_together(context.select(tuple(rest)), _tell_total)
+
+
+def leave_out_following(
+    findings: Sequence[Finding], told: Sequence[Finding]
+) -> list[Finding]:
+    """Without steps that are wrong as the state is by which they are taken.
+
+    Args:
+        findings: What is wrong with what trains.
+        told: Sums that state of the same steps took in a wrong way.
+    """
+
+    def follows(finding: Finding, cause: Finding) -> bool:
+        if finding.phase != "variable" or finding.step < cause.step:
+            return False
+        is_same = finding.ratio is not None and cause.ratio is not None
+        is_same = is_same and _are_near(finding.ratio or 0.0, cause.ratio or 0.0)
+        return is_vague(finding) or is_same
+
+    causes = [cause for cause in told if cause.phase == "variable"]
+    return [f for f in findings if not any(follows(f, cause) for cause in causes)]
 
 
 def explain_results(context: Context) -> tuple[Explained, ...]:
@@ -49,6 +95,34 @@ def _tell_together(
         )
         for (detail, replicas), cases in found.items()
     )
+
+
+def _name_sum(context: Context, cases: list[Pair]) -> Named | None:
+    """How a sum was made of which state takes the first or the second power.
+
+    What is negative somewhere is made of no squares.
+    """
+    fit, n = _fit_factor(cases), context.replicas
+    if fit is None:
+        return None
+    powers = (1, 2) if all(np.all(_find_due(context, c) >= 0) for c in cases) else (1,)
+    made = "every replica holds the same, and what a step adds to it is that of"
+    for code, what, factor in (
+        ("mean-instead-of-sum", f"a sum divided by N = {n}", 1 / n),
+        ("double-reduction", f"N = {n} times the sum", float(n)),
+    ):
+        if any(_are_near(fit, factor**power) for power in powers):
+            return code, f"{made} {what}", factor
+    return None
+
+
+def _find_due(context: Context, case: Pair) -> Array:
+    """What one device holds after the step."""
+    return densify(context.evidence.reference.values[case.key])
+
+
+def _are_near(left: float, right: float) -> bool:
+    return abs(left - right) <= _SAME * abs(right)
 
 
 def _tell_result(context: Context, cases: list[Pair]) -> Told:

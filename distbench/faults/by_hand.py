@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.samples.copied import Copied
+from distbench.samples.copied import Copied, CopiedUnseen
 from distbench.samples.lazy import tf
 from distbench.samples.program import (
     FIRST,
@@ -82,6 +82,48 @@ class NobodySumsForOwnCopies(Copied):
 
     def reduce(self, gradient):
         return gradient
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    TRAINED,
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class MeanForOwnCopies(Copied):
+    """Every replica moves its own momentum by the mean, in place of the sum."""
+
+    def reduce(self, gradient):
+        return all_reduce("mean", gradient)
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    _BUFFERS,
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class MeanOfUnseenForOwnCopies(CopiedUnseen):
+    """The same of gradients that nobody sees."""
+
+    def reduce(self, gradient):
+        return all_reduce("mean", gradient)
+
+
+@fault(
+    "double-reduction",
+    "variable",
+    _BUFFERS,
+    like="horovod/horovod#2654",
+    clusters=WIDE,
+)
+class UnseenSummedTwiceForOwnCopies(CopiedUnseen):
+    """The sum is summed once more before every replica's own momentum takes it."""
+
+    def reduce(self, gradient):
+        return all_reduce("sum", super().reduce(gradient))
 
 
 @fault("slot-repeated", "slot", _BUFFERS, like="tensorflow/addons#2683")

@@ -25,6 +25,23 @@ class Copied(MomentumByHand):
             self.descend(self.trained()[place], tf.identity(buffer))
 
 
+class CopiedUnseen(Copied):
+    """The same with gradients of a `tf.function` within the step, which no tap sees."""
+
+    def replica_step(self, batch: Any) -> Any:
+        """One step of one replica; returns its loss."""
+        loss, gradients = tf.function(self.differentiate)(batch)
+        self.apply(gradients)
+        return loss
+
+    def differentiate(self, batch: Any) -> tuple[Any, list[Any]]:
+        """The replica's loss and its gradients, dense."""
+        with tf.GradientTape() as tape:
+            loss = self.reduce_losses(self.compute_losses(batch), batch)
+        found = tape.gradient(loss, self.trained())
+        return loss, [tf.convert_to_tensor(gradient) for gradient in found]
+
+
 def make_copies(next_creator: Callable[..., Any], **options: Any) -> Any:
     """A variable with a copy for each replica, of which the first one is read."""
     options["synchronization"] = tf.VariableSynchronization.ON_READ

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.samples.collecting import Collecting
-from distbench.samples.copied import Copied
+from distbench.samples.copied import Copied, CopiedUnseen
 from distbench.samples.lazy import keras, legacy, tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import FEATURES, Program
@@ -282,3 +282,8 @@ class CarriesItsOwnState(Program):
 @unusual(clusters=("mirrored:2", "mwms:3"))
 class OwnCopies(Copied):
     """Every replica updates its own copies by the sum, as under Sonnet's replicator."""
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class OwnCopiesOfUnseen(CopiedUnseen):
+    """Own copies move by sums of gradients that nobody sees."""

@@ -201,10 +201,12 @@ def test_a_wrong_total_is_named(name: str) -> None:
         assert found.ratio == pytest.approx(due["ratio"], rel=1e-5)
 
 
-def hold_in_common(evidence: Evidence, share: float = 1.0) -> Evidence:
-    """Every replica has what one device has of the whole batch, or a share of it."""
+def hold_in_common(
+    evidence: Evidence, share: float = 1.0, start: float = 0.0
+) -> Evidence:
+    """Every replica has what one device adds for the whole batch, or a share of it."""
     values = {
-        key: F(share) * evidence.reference.values[key.at(WHOLE)]
+        key: F(start) + F(share) * (evidence.reference.values[key.at(WHOLE)] - F(start))
         if key.variable == "kept" and key.step != INITIAL
         else value
         for key, value in evidence.observed.values.items()
@@ -224,12 +226,31 @@ def test_what_all_replicas_make_alike_is_what_one_device_makes(update: Update) -
     assert len(list_totals(evidence)) == STEPS
 
 
-def test_alike_and_wrong_is_no_part_of_a_sum() -> None:
-    """Three thirds would make it up, and nobody adds them."""
-    evidence = hold_in_common(make_run(VECTOR, add, adds_up=False), share=1 / 3)
+def add_squares(state: State, losses: np.ndarray, place: Place) -> State:
+    return {"kept": state["kept"] + spread(losses) ** 2}
+
+
+@pytest.mark.parametrize(
+    ("share", "update", "start", "code", "ratio"),
+    [
+        (1 / 3, add, 0.0, "mean-instead-of-sum", 1 / 3),
+        (3.0, add, 0.0, "double-reduction", 3.0),
+        (1 / 9, add_squares, 0.0, "mean-instead-of-sum", 1 / 3),
+        (9.0, add_squares, 0.0, "double-reduction", 3.0),
+        (1 / 9, add, -1e3, "metric-wrong", 1 / 9),
+        (0.7, add, 0.0, "metric-wrong", 0.7),
+    ],
+    ids=["mean", "twice", "squared-mean", "squared-twice", "no-square", "odd"],
+)
+def test_alike_and_wrong_is_no_part_of_a_sum(
+    share: float, update: Update, start: float, code: str, ratio: float
+) -> None:
+    """Three thirds would make it up, and nobody adds them: a mean was taken."""
+    begun = {"kept": F(start) + np.asarray(VECTOR["kept"], F)}
+    evidence = hold_in_common(make_run(begun, update, adds_up=False), share, start)
     (found,) = judge(evidence).findings
-    assert found.code == "metric-wrong"
-    assert found.ratio == pytest.approx(1 / 3, rel=1e-5)
+    assert (found.code, found.variables) == (code, ("kept",))
+    assert found.ratio == pytest.approx(ratio, rel=1e-3)
 
 
 def test_what_is_read_as_a_sum_holds_the_whole_but_once() -> None:
