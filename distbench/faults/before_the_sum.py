@@ -12,6 +12,7 @@ from distbench.samples.replicas import (
     gather,
     make_own_zeros,
 )
+from distbench.unusual.reducing import DividedByNormOfSum
 from distbench.unusual.stepping import InTurn
 
 _NONLINEAR = "nonlinear-before-reduction"
@@ -47,6 +48,15 @@ class NormalisedBeforeSum(Program):
     def transform(self, gradients):
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return [gradient / tf.norm(gradient) for gradient in dense]
+
+
+@fault(_NONLINEAR, _PHASE, TRAINED, like="ByteDance-Seed/VeOmni#184")
+class DividedByNormsAddedUp(DividedByNormOfSum):
+    """The sum is divided by a norm whose squares are added up over the replicas."""
+
+    def measure(self, own, total):
+        del total
+        return tf.sqrt(all_reduce("sum", tf.linalg.global_norm(own) ** 2))
 
 
 @fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786", clusters=EVERYWHERE)

@@ -258,3 +258,19 @@ class OneMaskOnAllGradients(Program):
 
     def transform(self, gradients):
         return mask_gradients(gradients, 3)
+
+
+@unusual()
+class DividedByNormOfSum(OwnReduction):
+    """The sum of all gradients is divided by its norm."""
+
+    def reduce(self, gradients):
+        own = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        total = super().reduce(own)
+        size = self.measure(own, total)
+        return [gradient / (size + 1e-3) for gradient in total]
+
+    def measure(self, own, total):
+        """What the sum is divided by."""
+        del own
+        return tf.linalg.global_norm(total)

@@ -1,0 +1,82 @@
+"""Sums that are divided by norms which are made of the replicas' own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from gradient_values import Gradients, add_up, measure_all, scale, to_array
+from training_simulator import TRAINED, Fault, observe
+
+from distbench.diagnose.judge import judge
+from distbench.verdict import Status
+
+Measure = Callable[[Gradients], float]
+
+
+def find_largest(gradients: Gradients) -> float:
+    return max(float(np.abs(to_array(value)).max()) for value in gradients.values())
+
+
+def divide(gradients: Gradients, size: float) -> Gradients:
+    return {path: scale(g, 1 / (size + 0.25)) for path, g in gradients.items()}
+
+
+JOINED = {
+    "the sum of": np.sum,
+    "the mean of": np.mean,
+    "the root of the sum of the squares of": lambda own: np.sqrt(np.sum(own**2)),
+    "the largest of": np.max,
+}
+
+
+@pytest.mark.parametrize(
+    ("measure", "what"),
+    [(measure_all, "norms"), (find_largest, "largest elements")],
+    ids=["norm", "largest"],
+)
+@pytest.mark.parametrize("made", JOINED)
+def test_a_size_made_of_those_of_the_addends_is_told(
+    made: str, measure: Measure, what: str
+) -> None:
+    def reduce(locals_: list[Gradients], step: int) -> list[Gradients]:
+        size = float(JOINED[made](np.array([measure(g) for g in locals_])))
+        return [divide(add_up(locals_), size) for _ in locals_]
+
+    def alone(gradients: Gradients) -> Gradients:
+        return divide(gradients, measure(gradients))
+
+    evidence = observe(
+        Fault(reduce=reduce), replicas=3, steps=3, alone=alone, sparse=False
+    )
+    (finding,) = judge(evidence).findings
+    assert finding.code == "nonlinear-before-reduction"
+    assert finding.variables == TRAINED
+    assert f"taken for that is {made} the replicas' own {what}" in finding.explanation
+
+
+def test_the_norm_of_the_sum_is_right() -> None:
+    def reduce(locals_: list[Gradients], step: int) -> list[Gradients]:
+        total = add_up(locals_)
+        return [divide(total, measure_all(total)) for _ in locals_]
+
+    def alone(gradients: Gradients) -> Gradients:
+        return divide(gradients, measure_all(gradients))
+
+    setup = {"replicas": 3, "steps": 3, "sparse": False}
+    evidence = observe(Fault(reduce=reduce), alone=alone, **setup)
+    assert judge(evidence).status is Status.PASS
+
+
+@pytest.mark.parametrize(
+    ("least", "more"), [(0.5, 0.0), (0.5, 0.125), (1 + 1e-5, 0.0), (1 + 1e-4, 1e-4)]
+)
+def test_a_factor_that_no_norm_gives_is_none(least: float, more: float) -> None:
+    def reduce(locals_: list[Gradients], step: int) -> list[Gradients]:
+        factor = least + more * step
+        total = add_up(locals_)
+        return [{p: scale(g, factor) for p, g in total.items()} for _ in locals_]
+
+    (finding,) = judge(observe(Fault(reduce=reduce), replicas=3, steps=3)).findings
+    assert finding.code == "scale-error"
