@@ -17,7 +17,8 @@ def count_examples(examples: Examples | None) -> Iterator[Finding]:
 
     What is counted is the content: an example that a data set holds twice may be seen
     twice. Examples that one device never saw take the place of ones that are missed: a
-    remainder that both drop need not be the same.
+    remainder that both drop need not be the same. Where as many are seen again as are
+    missed, shares are as long as they should be and overlap: that is one mistake.
 
     Workers of parameter servers share an epoch out, or each reads one of its own, as
     TensorFlow's context has it, which tells every worker that it is the only one: what
@@ -74,8 +75,10 @@ def _tell(
     count: _Count, readers: Sequence[Counter[str]], *, apart: bool
 ) -> Iterator[Finding]:
     ratio = count.total / count.expected
-    if any(count.repeated):
-        again = sum(found.total() for found in count.repeated)
+    lost = max(0, count.missed - count.new)
+    again = sum(found.total() for found in count.repeated)
+    if again:
+        instead = ", in place of as many that are missed" if again == lost else ""
         # All readers are one group, or each is one.
         pairs = zip(readers, cycle(count.repeated), strict=False)
         holders = [
@@ -89,11 +92,10 @@ def _tell(
             count.expected,
             ratio,
             tuple(holders),
-            f"{again} times an example of the epoch is seen again",
+            f"{again} times an example of the epoch is seen again{instead}",
             apart=apart,
         )
-    if count.missed > count.new:
-        lost = count.missed - count.new
+    if lost and again != lost:
         who = "worker" if apart else "replica"
         yield _make_finding(
             "examples-missed",

@@ -56,6 +56,15 @@ def test_both_can_be() -> None:
     assert [code for code, _, _ in found] == ["examples-repeated", "examples-missed"]
 
 
+def test_shares_that_overlap_are_one_mistake() -> None:
+    """Each is as long as it should be, so what comes again is in the place of others."""
+    seen = ((("a", "b", "c"),), (("c", "d", "e"),))
+    (finding,) = count_examples(Examples(expected=EPOCH, seen=seen, is_whole=True))
+    assert (finding.code, finding.ratio) == ("examples-repeated", 1.0)
+    assert "1 times an example" in finding.explanation
+    assert "in place of as many that are missed" in finding.explanation
+
+
 def test_what_came_round_twice_is_all_that_an_endless_data_set_gives() -> None:
     twice = Examples(
         expected=(*EPOCH, *EPOCH),
