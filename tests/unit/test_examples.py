@@ -57,7 +57,7 @@ def test_both_can_be() -> None:
 
 
 def test_shares_that_overlap_are_one_mistake() -> None:
-    """Each is as long as it should be, so what comes again is in the place of others."""
+    """Each is as long as it should be: what comes again is in the place of others."""
     seen = ((("a", "b", "c"),), (("c", "d", "e"),))
     (finding,) = count_examples(Examples(expected=EPOCH, seen=seen, is_whole=True))
     assert (finding.code, finding.ratio) == ("examples-repeated", 1.0)
