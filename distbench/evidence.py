@@ -122,6 +122,11 @@ class Evidence:
             to another value from the same gradients and other examples. Or a replay of
             one device's own gradients misses what that came to by as much: the rule
             keeps a number of Python's, or draws at random.
+        moved: The single-device update fed with the reference's own gradients, from a
+            state that was moved by a rounding of a narrower dtype in which the step
+            computes, as far as what it adds to that state goes: how far what leads
+            undetermined state besides its gradients moves it. Empty where there is no
+            such state or dtype.
         loss_reduction: How the replicas' losses combine; None accepts sum and mean.
         examples: What the input pipeline gave, where the subject brings one.
         restored: Whether the cluster restored its state from a checkpoint; the
@@ -155,6 +160,7 @@ class Evidence:
     slack: Mapping[TraceKey, float] = field(default_factory=dict)
     drawn_anew: tuple[str, ...] = ()
     undetermined: tuple[str, ...] = ()
+    moved: tuple[Trace, ...] = ()
     loss_reduction: Literal["sum", "mean"] | None = "sum"
     examples: Examples | None = None
     restored: bool = False
@@ -172,6 +178,7 @@ class Evidence:
             apart=None if self.apart is None else change(self.apart),
             sums=tuple(map(change, self.sums)),
             due=None if self.due is None else change(self.due),
+            moved=tuple(map(change, self.moved)),
             resumed=None if self.resumed is None else change(self.resumed),
             twins=tuple(map(change, self.twins)),
             reruns=tuple(map(change, self.reruns)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +21,17 @@ from distbench.compare.values import (
     name_dtype,
 )
 from distbench.evidence import Evidence
-from distbench.trace import COMPUTED, STATE, SUMMED, Trace, TraceKey, Value
+from distbench.trace import (
+    COMPUTED,
+    GRADIENTS,
+    STATE,
+    SUMMED,
+    Phase,
+    Trace,
+    TraceKey,
+    Value,
+    Values,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +79,10 @@ def measure_noise(evidence: Evidence) -> Noise:
             _compare_runs(evidence, evidence.reference, *evidence.reruns)
         ),
         compiled=_limit_places(_compare_compiled(evidence)),
+        rounded=_limit_places(
+            _compare_runs(evidence, evidence.reference, *_list_moved(evidence, STATE))
+        ),
+        led=_limit_places(_compare_runs(evidence, evidence.reference, *evidence.moved)),
     )
 
 
@@ -105,7 +119,7 @@ def measure_rounded(evidence: Evidence) -> Noise | None:
     None where it is not known, or where something overflowed: whether the replicas'
     parts do as well follows from no rounding.
     """
-    moved = [t for name, t in evidence.probes.items() if name.startswith("rounded-")]
+    moved = _list_moved(evidence, ("loss", *GRADIENTS))
     traces = (evidence.reference, evidence.observed, *moved)
     if not moved or not all(
         np.all(np.isfinite(densify(value)))
@@ -116,6 +130,17 @@ def measure_rounded(evidence: Evidence) -> Noise | None:
         return None
     noise = measure_noise(replace(evidence, twins=(*moved, *evidence.twins)))
     return None if noise.ordered else noise
+
+
+def _list_moved(evidence: Evidence, phases: Collection[Phase]) -> list[Trace]:
+    """Some phases of the runs that were moved by a rounding to a narrower dtype."""
+    return [
+        replace(
+            trace, values=Values(trace.values).keep(lambda key: key.phase in phases)
+        )
+        for name, trace in evidence.probes.items()
+        if name.startswith("rounded-")
+    ]
 
 
 def _compare_compiled(evidence: Evidence) -> Samples:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.values import Array, densify, measure_finite, measure_norm
@@ -44,6 +44,10 @@ class Noise:
         repeated: How far the same ops on the same shard may lie apart; empty where no
             shard was run again.
         compiled: How far the same update may lie apart; empty where it may not.
+        rounded: How far what a step adds to its state may lie apart, if it computes in
+            a narrower dtype than that of its variables; empty where it does not.
+        led: The same where the gradients are equal, of state that something else of the
+            batch leads as well.
     """
 
     exact: bool
@@ -53,6 +57,8 @@ class Noise:
     wholes: Mapping[TraceKey, Whole]
     repeated: Limits
     compiled: Limits
+    rounded: Limits = field(default_factory=dict)
+    led: Limits = field(default_factory=dict)
 
     def find_update_margin(self, key: TraceKey, expected: Value) -> Margin:
         """Margin of what follows from the same gradients by the same ops.
@@ -62,6 +68,25 @@ class Noise:
         limits = _pick_limit(self.compiled, key, pooled=True)
         if limits is None:
             return BITWISE
+        return Margin(bound=limits[0] * measure_finite(densify(expected)))
+
+    def find_rounded_margin(
+        self, key: TraceKey, expected: Value, *, is_fed: bool
+    ) -> Margin | None:
+        """Margin of state that a step makes in a narrower dtype than the state's own.
+
+        None where no rounding to that dtype was tried.
+
+        Args:
+            key: Where the state was observed.
+            expected: What one device makes of the global batch.
+            is_fed: Whether it was given the gradients of the replicas besides.
+        """
+        limits = _pick_limit(
+            self.led if is_fed else self.rounded, key, pooled=self.pooled
+        )
+        if limits is None or not math.isfinite(limits[0]):
+            return None
         return Margin(bound=limits[0] * measure_finite(densify(expected)))
 
     def find_repeated_margin(self, key: TraceKey, expected: Array) -> Margin:

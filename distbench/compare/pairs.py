@@ -12,9 +12,19 @@ import numpy as np
 from distbench.compare.addends import Widened, collect_addends
 from distbench.compare.expected import Expected
 from distbench.compare.factor import Factors
+from distbench.compare.led import is_trained
 from distbench.compare.measure import BITWISE
 from distbench.compare.noise import Noise
-from distbench.compare.pair import ADDED, GLOBAL, SAVED, SHARD, START, UPDATES, Pair
+from distbench.compare.pair import (
+    ADDED,
+    GLOBAL,
+    SAVED,
+    SHARD,
+    START,
+    UPDATES,
+    Pair,
+    Relation,
+)
 from distbench.compare.pair_maker import PairMaker
 from distbench.compare.reduced import pair_direction, pair_sum
 from distbench.compare.replay_margins import ReplayMargins
@@ -178,6 +188,42 @@ class Pairs:
         margin = self._margins.find(key, value, expected, dtype)
         yield self._maker.make(key, "follows", UPDATES[source], value, expected, margin)
 
+    def _pair_known(self, key: TraceKey, value: Value, source: Phase) -> Iterator[Pair]:
+        """Against all that tells what a value of the state has to be."""
+        if self._expected.is_fed(key):
+            yield from self._pair_replay(key, value, source)
+        yield from self._pair_whole(key, value)
+        yield from self._pair_due(key, value)
+
+    def _pair_rounded(self, key: TraceKey, value: Value, source: Phase) -> Pair | None:
+        """What one device makes of it, as far as a narrow dtype leaves that a measure.
+
+        Of state that does not follow from the gradients that were seen: something else
+        of the batch leads it, as a rate that follows the loss, or the step hides them.
+        In the first case these are put in all the same. What gradients have no part in
+        is told by the shards.
+        """
+        evidence = self._evidence
+        if not evidence.lost or (
+            key.phase == "variable" and not is_trained(evidence, key.variable)
+        ):
+            return None
+        replay, due = evidence.replays.get(source), evidence.due
+        known: list[tuple[Relation, str, Value | None]] = [
+            ("follows", UPDATES[source], None if replay is None else replay.get(key)),
+            ("added", ADDED, None if due is None else due.get(key.at(0))),
+            ("reference", GLOBAL, evidence.reference.get(key.at(WHOLE))),
+        ]
+        for relation, against, expected in known:
+            if expected is None:
+                continue
+            margin = self._noise.find_rounded_margin(
+                key, expected, is_fed=relation != "reference"
+            )
+            if margin is not None:
+                return self._maker.make(key, relation, against, value, expected, margin)
+        return None
+
     def _pair_due(self, key: TraceKey, value: Value) -> Iterator[Pair]:
         """What follows from a sum that nobody saw.
 
@@ -200,10 +246,12 @@ class Pairs:
                 source: Phase = "reduced_gradient"
                 if fed is not None and fed.get(key) is not None:
                     source = "applied_gradient"
-                if self._expected.is_fed(key):
-                    yield from self._pair_replay(key, value, source)
-                yield from self._pair_whole(key, value)
-                yield from self._pair_due(key, value)
+                is_known = False
+                for pair in self._pair_known(key, value, source):
+                    is_known = True
+                    yield pair
+                if not is_known and (rounded := self._pair_rounded(key, value, source)):
+                    yield rounded
             elif start is not None and key.variable not in self._evidence.drawn_anew:
                 name = SAVED if self._evidence.restored else START
                 yield self._maker.make(key, "reference", name, value, start, BITWISE)

@@ -85,7 +85,7 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     if judgement is not None and not _is_open(judgement):
         return judgement
     found = _find_told(list_readings(evidence, noise), noise)
-    if found is not None and _ends(*found):
+    if found is not None and (found[0].settles or _ends(*found)):
         return found[1]
     is_measure = whole.has_right_losses or exchanges(evidence, "data")
     if found is not None and not is_measure and _says_all(found[1], whole):
@@ -120,9 +120,12 @@ def _find_told(
         other = weighed.explain()
         if _ends(reading, other):
             return reading, other
-        if found is None and (_tells(reading, other) or not reading.first_known):
+        # What noise hides by the only measure is no fault that another could tell.
+        is_hidden = reading.settles and other.status is Status.UNDECIDABLE
+        is_told = is_hidden or _tells(reading, other) or not reading.first_known
+        if found is None and is_told:
             found = reading, other
-            if weighed.has_right_parts:
+            if not is_hidden and weighed.has_right_parts:
                 break  # what is wrong behind them is no less so behind their sums
     return found
 

@@ -34,7 +34,8 @@ class Reading:
         undecided: Why nobody can tell whether a run is right that is so by this; else
             empty.
         noise: How far correct runs are apart by it; None where that is known.
-        settles: Whether nothing else can be meant: what is wrong by it is wrong.
+        settles: Whether nothing else can be meant: what is wrong by it is wrong, and
+            what its noise hides is hidden.
     """
 
     evidence: Evidence
@@ -132,7 +133,7 @@ def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[R
             decides=True,
             noise=rounded,
             # A count over all may also be a known mistake of what shards alone give.
-            settles=exchanges(evidence, "features"),
+            settles=not exchanges(evidence, "data"),
         )
 
 

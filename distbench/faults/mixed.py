@@ -8,6 +8,7 @@ from distbench.samples.mixed import (
     KERNEL,
     MIXED,
     Decayed,
+    LedByLoss,
     MixedProgram,
     SkippedByHand,
     SummedByHand,
@@ -111,6 +112,21 @@ class ClipsInHalf(SummedByHand):
 
     def make_addends(self, gradients):
         return tf.clip_by_global_norm(gradients, 0.5 * self.scale)[0]
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    MIXED,
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class MeanInHalfLedByLoss(LedByLoss):
+    """In float16, and an average by hand is stepped along at a rate of the loss."""
+
+    def unscale(self, gradients):
+        summed = all_reduce("mean", gradients)
+        return [gradient / self.scale for gradient in summed]
 
 
 @fault(

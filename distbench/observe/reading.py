@@ -69,6 +69,7 @@ def read_evidence(
             name: read_trace(reference, f"probe-{name}") for name in answer["probes"]
         },
         shards_known=answer["shards_known"],
+        moved=read_all("moved"),
         drawn_anew=tuple(replies["drawn_anew"]),
         undetermined=tuple(replied["undetermined"]),
         loss_reduction=answer["loss_reduction"],

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from distbench.samples.lazy import keras, legacy, tf
-from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas, update
 
 KERNEL, BIAS = "layer/kernel", "layer/bias"
 MIXED = (KERNEL, BIAS, "head")
@@ -135,6 +135,25 @@ class SkippedByHand(SummedByHand):
     def make_update(self, gradients: list[Any]) -> list[Any]:
         """The sum, or zeros if that is not finite."""
         return clear_overflow(gradients)
+
+
+class LedByLoss(SummedByHand):
+    """No optimizer: the sum is stepped along by a rate that follows the loss of all."""
+
+    def make_optimizer(self) -> Any:
+        """None."""
+        return None
+
+    def scale_loss(self, loss: Any) -> Any:
+        """The loss times the scale, and what the rate follows."""
+        self.rate = 0.02 * all_reduce("sum", loss)
+        return super().scale_loss(loss)
+
+    def apply(self, gradients: list[Any]) -> None:
+        """Step along the sum."""
+        for variable, gradient in zip(self.variables(), gradients, strict=True):
+            step = self.rate * gradient
+            update(variable, lambda copy, step: copy.assign_sub(step), step)
 
 
 class Decayed(SkippedByHand):

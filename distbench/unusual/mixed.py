@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import legacy, tf
-from distbench.samples.mixed import Decayed, MixedProgram, SkippedByHand, SummedByHand
+from distbench.samples.mixed import (
+    Decayed,
+    LedByLoss,
+    MixedProgram,
+    SkippedByHand,
+    SummedByHand,
+)
 from distbench.samples.replicas import all_reduce, update
 from distbench.unusual.program import unusual
 
@@ -50,6 +56,33 @@ class BrainFloatCount(BrainFloat):
         counted = tf.cast(features[:, :1] > 0, "float32")
         total = all_reduce("sum", tf.reduce_sum(counted))
         return tf.reduce_sum(counted * (outputs - targets) ** 2) / total
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class BrainFloatSharp(BrainFloat):
+    """A layer in bfloat16, and the gradient where the sum of the first ones leads."""
+
+    def replica_step(self, batch):
+        variables = self.variables()
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(batch)
+        gradients = all_reduce("sum", tape.gradient(loss, variables))
+        norm = tf.linalg.global_norm(gradients)
+        climbs = [0.05 * gradient / norm for gradient in gradients]
+        for variable, climb in zip(variables, climbs, strict=True):
+            update(variable, lambda copy, climb: copy.assign_add(climb), climb)
+        with tf.GradientTape() as tape:
+            above = self.compute_loss(batch)
+        gradients = tape.gradient(above, variables)
+        for variable, climb in zip(variables, climbs, strict=True):
+            update(variable, lambda copy, climb: copy.assign_sub(climb), climb)
+        self.apply(gradients)
+        return loss
+
+
+@unusual(clusters=("mirrored:3", "mwms:2"))
+class HalfLedByLoss(LedByLoss):
+    """A layer in float16, and steps by hand whose rate follows the loss of all."""
 
 
 @unusual()

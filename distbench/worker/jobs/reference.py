@@ -10,7 +10,7 @@ from typing import Any
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
 from distbench.scenario import scenario_from_json
-from distbench.trace import Trace
+from distbench.trace import Phase, Trace
 from distbench.trace.files import read_trace, write_trace
 from distbench.trace.shelf import Shelf
 from distbench.worker.jobs.control import write_control
@@ -163,9 +163,14 @@ class ReferenceJobs:
         summed = try_sums(
             feeder, tier, recorded, observed, is_explained=followed.is_explained
         )
+        led = (*undetermined, *summed.undetermined)
+        moved: tuple[Trace, ...] = ()
+        if led:
+            put_in: Phase = "reduced_gradient" if undetermined else "local_gradient"
+            moved = Twins(reference).record_led(tier, feeder, recorded, put_in, led)
         written: dict[str, Any] = {
             "replays": list(followed.fed),
-            "undetermined": (*undetermined, *summed.undetermined),
+            "undetermined": led,
             "kept": summed.kept,
         }
         traces: dict[str, Sequence[Trace | None]] = {
@@ -178,6 +183,7 @@ class ReferenceJobs:
             ],
             "sums": summed.tried,
             "due": [summed.due],
+            "moved": moved,
             "op_by_op": [followed.op_by_op],
             "resumed": [resumed],
             "reruns": reruns,

@@ -18,7 +18,11 @@ from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import make_alike
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.board import Fed
-from distbench.worker.taps.collect import State
+from distbench.worker.taps.collect import State, put_back
+
+
+def _keep(_: int, before: State) -> State:
+    return before
 
 
 class Feeder:
@@ -49,10 +53,12 @@ class Feeder:
         times: int = 1,
         kept: tuple[str, ...] = UPDATED,
         change: Callable[[Any], Any] | None = None,
+        move: Callable[[int, State], State] = _keep,
     ) -> list[Trace]:
         """Feed a phase of the one-device step; a trace for each time that it ran.
 
-        The batch may be changed before, which is told by what no gradient carries.
+        The batch may be changed before, which is told by what no gradient carries, and
+        the state be moved, to see how far what the step adds to it moves.
 
         Between two times state of a role that is not `kept` is put back; so are
         counters of steps, unless the cluster's went on by more than one as well.
@@ -79,7 +85,8 @@ class Feeder:
                     if not board.fed:
                         continue
                     fed_step = self._fed.find(phase)
-                    session.restore_state(before)
+                    start = move(step, before)
+                    session.restore_state(start)
                     session.begin_step(step)
                     again = {}
                     if times > 1:
@@ -91,9 +98,8 @@ class Feeder:
                             session.write_state(again)
                         self._run_fed(fed_step, batch)
                         session.collect_taps(step, values, replica=replica)
-                        session.collect_state(
-                            step, session.read_state(), values, replica=replica
-                        )
+                        after = put_back(session.read_state(), start, before)
+                        session.collect_state(step, after, values, replica=replica)
         finally:
             board.feeding, board.fed = None, {}
         name = f"replay of {source or phase}"

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from distbench.evidence import Tier
-from distbench.trace import GRADIENTS, WHOLE, Phase, Recorded, Trace
+from distbench.trace import GRADIENTS, STATE, WHOLE, Phase, Recorded, Trace, Values
+from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.held_against import take_whole
 from distbench.worker.one_device.reference import Reference
+from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import count_digits, perturb
 from distbench.worker.stepping.program import count_batch, take_examples
-from distbench.worker.taps.collect import State
+from distbench.worker.taps.collect import State, put_back
 
 _TWINS = 4
 _ROUNDED: tuple[Phase, ...] = ("loss", *GRADIENTS)
@@ -54,36 +61,94 @@ class Twins:
     def record_rounded(self, tier: Tier) -> tuple[Trace, ...]:
         """All steps, moved by a rounding of the narrower dtype in which they compute.
 
-        Losses and gradients alone, each step from the reference's state: how far they
-        move by what that dtype loses. None where it loses no more than the
-        variables' own, or where replicas are held against parts of the global batch.
+        Each step from the reference's state: how far losses, gradients, and what the
+        step adds to the state move by what that dtype loses. None where it loses no
+        more than the variables' own, or where replicas are held against parts of the
+        global batch.
         """
-        reference = self._reference
-        session = reference.session
-        kept = [count_digits(d) for d in reference.list_dtypes() if "float" in d]
-        loses_more = bool(kept) and count_digits(reference.narrowest) < min(kept)
-        is_open = not session.program.shards_known and reference.repeats
-        if tier != "bounded" or not (loses_more and is_open):
+        if not self._loses_more(tier):
             return ()
+        reference, session = self._reference, self._reference.session
         found = [session.make_values() for _ in range(_TWINS)]
         for step, before in enumerate(reference.starts[tier]):
             batch = reference.draw(step)
             for number, values in enumerate(found):
-                rng = np.random.default_rng((reference.scenario.seed, number, step))
-                session.restore_state(
-                    {k: perturb(a, rng, reference.narrowest) for k, a in before.items()}
-                )
-                order = np.arange(count_batch(batch))
+                start = self._round(number, step, before)
+                session.restore_state(start)
+                examples = batch
                 if _permutes(number):
-                    order = rng.permutation(order)
-                reference.run_whole(step, take_examples(batch, order))
+                    order = self._seed(number, step).permutation(count_batch(batch))
+                    examples = take_examples(batch, order)
+                reference.run_whole(step, examples)
                 session.collect_taps(step, values, replica=WHOLE, phases=_ROUNDED)
+                after = put_back(session.read_state(), start, before)
+                session.collect_state(step, after, values, replica=WHOLE)
         return tuple(
             reference.make_trace(
                 f"rounded {number}", tier, values, permuted=_permutes(number)
             )
             for number, values in enumerate(found)
         )
+
+    def record_led(
+        self,
+        tier: Tier,
+        feeder: Feeder,
+        recorded: Trace,
+        phase: Phase,
+        paths: Collection[str],
+    ) -> tuple[Trace, ...]:
+        """The same with the reference's own gradients put in at a phase.
+
+        What still moves the state is what else of the batch leads it.
+
+        Args:
+            tier: Which one.
+            feeder: Runs the reference's steps.
+            recorded: What the reference recorded in the tier.
+            phase: Where to put in gradients.
+            paths: The state to keep.
+        """
+        if not self._loses_more(tier):
+            return ()
+        own = take_whole(recorded, phase)
+        found: list[Trace] = []
+        with suppress(SubjectError):
+            for number in range(_TWINS):
+                move = partial(self._round, number)
+                [fed] = feeder.feed(tier, own, phase, move=move)
+                state = Values(fed.values).keep(
+                    lambda key: key.phase in STATE and key.variable in paths
+                )
+                state = state.rename(lambda key: key.at(WHOLE))
+                found.append(replace(fed, values=state))
+        return tuple(found)
+
+    def _loses_more(self, tier: Tier) -> bool:
+        """Whether a program's steps of a tier round a narrower dtype than its own."""
+        reference = self._reference
+        kept = [count_digits(d) for d in reference.list_dtypes() if "float" in d]
+        loses_more = bool(kept) and count_digits(reference.narrowest) < min(kept)
+        is_open = not reference.session.program.shards_known and reference.repeats
+        return tier == "bounded" and loses_more and is_open
+
+    def _seed(self, number: int, step: int) -> np.random.Generator:
+        seed = self._reference.scenario.seed
+        return np.random.default_rng((seed, number, step))
+
+    def _round(self, number: int, step: int, before: State) -> State:
+        """A state moved by a rounding of the dtype in which the step computes.
+
+        What an optimizer keeps stays: it updates in the dtype of that.
+        """
+        rng, narrow = self._seed(number, step), self._reference.narrowest
+        kept = {
+            v.path for v in self._reference.session.variables if v.role != "variable"
+        }
+        return {
+            key: array if key[0] in kept else perturb(array, rng, narrow)
+            for key, array in before.items()
+        }
 
     def _run(
         self,
@@ -100,7 +165,7 @@ class Twins:
         matters still has the others.
         """
         reference, session = self._reference, self._reference.session
-        rng = np.random.default_rng((reference.scenario.seed, number, step))
+        rng = self._seed(number, step)
         if number > 0:
             # A free run has no shard to be held against, so its twins must show all
             # the rounding that there is, that of a narrower dtype in the step too.

@@ -100,3 +100,20 @@ def collect_state(
 def phase_of(variable: VariableInfo) -> Phase:
     """The phase in which a variable's value belongs: its role."""
     return variable.role
+
+
+def put_back(after: State, moved: State, start: State) -> State:
+    """What a step would have left had it added the same to a start that was not moved.
+
+    Args:
+        after: The state after the step.
+        moved: That which the step started from.
+        start: What `moved` was made of.
+    """
+    found = dict(after)
+    for key, array in after.items():
+        if key in moved and moved[key].tobytes() != start[key].tobytes():
+            parts = (array, moved[key], start[key])
+            left, begun, due = (np.asarray(part, np.float64) for part in parts)
+            found[key] = (left - begun + due).astype(array.dtype)
+    return found
