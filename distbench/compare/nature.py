@@ -95,9 +95,9 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         # A penalty may be less than what is lost, and doubling loses nothing.
         pulls = find_pulls(evidence, fine, shards)
     grouped = not (
-        _is_free_of_groups(sizes, margins, whole, shards, others)
-        or _is_of_parts(evidence, margins, whole)
-    ) or _is_led_by_own(evidence, noise, regrouped, lost)
+        _is_free_of_groups(sizes, margins, whole, shards, others, kind)
+        or (kind is None and _is_of_parts(evidence, margins, whole))
+    ) or _is_led_by_own(evidence, noise, regrouped, lost, kind)
     if grouped and kind is None and pulls is None:
         if not lost:
             kind = find_terms(evidence, margins, shards)
@@ -156,11 +156,13 @@ def _is_free_of_groups(
     whole: Places,
     shards: list[Places],
     others: list[Places],
+    kind: Kind | None,
 ) -> bool:
     """Whether the whole is a sum, or a weighted mean, of whatever shards it is cut in.
 
     What every shard holds besides, such as a penalty, drops out: of two sums over all
-    shards by their difference, of a mean by weights that add up to 1.
+    shards by their difference, of a mean by weights that add up to 1. What doubles with
+    its examples is no mean, though in a narrow dtype some weights may come near.
     """
     examples = max(1, sum(sizes))
 
@@ -170,6 +172,8 @@ def _is_free_of_groups(
     ones = [1.0] * len(shards)
     if agree(_add(shards, ones), _add(others, ones)):
         return True
+    if kind == "sum":
+        return False
     if agree(whole, _add(shards, [size / examples for size in sizes])):
         return True
     # A mean over something else than examples: words, or those of a class.
@@ -178,7 +182,11 @@ def _is_free_of_groups(
 
 
 def _is_led_by_own(
-    evidence: Evidence, noise: Noise, regrouped: Trace, lost: float
+    evidence: Evidence,
+    noise: Noise,
+    regrouped: Trace,
+    lost: float,
+    kind: Kind | None,
 ) -> bool:
     """Whether gradients follow what each replica has for itself.
 
@@ -191,7 +199,7 @@ def _is_led_by_own(
         if found is None:
             continue
         margins = _widen(_find_margins(noise, found[0], step), found[0], lost)
-        if not _is_free_of_groups(reference.get_shards(step), margins, *found):
+        if not _is_free_of_groups(reference.get_shards(step), margins, *found, kind):
             return True
     return False
 

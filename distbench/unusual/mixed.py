@@ -59,6 +59,19 @@ class BrainFloatCount(BrainFloat):
 
 
 @unusual(clusters=("mirrored:2", "mwms:3"))
+class BrainFloatStatistics(BrainFloat):
+    """A layer in bfloat16, normalised by the statistics of the own examples."""
+
+    def compute_loss(self, batch):
+        features, targets = batch
+        hidden = self.layer(features)
+        mean, variance = tf.nn.moments(hidden, [0])
+        hidden = (hidden - mean) / tf.sqrt(variance + 1e-3)
+        outputs = tf.cast(hidden, "float32") @ self.head
+        return tf.reduce_sum((outputs - targets) ** 2) / self.examples
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
 class BrainFloatSharp(BrainFloat):
     """A layer in bfloat16, and the gradient where the sum of the first ones leads."""
 

@@ -17,6 +17,7 @@ from grouped_losses import (
     mean_by_weight,
     mean_squares,
     of_all_together,
+    squares_in_half,
     statistics_beside_mean,
     sum_beside_mean,
     sum_squares,
@@ -57,6 +58,20 @@ def test_sums_and_means_over_examples_do_not_depend_on_groups(compute: Compute) 
 )
 def test_statistics_and_contrasts_do(compute: Compute, kind: str | None) -> None:
     assert find(Simulator(compute)) == (True, kind)
+
+
+@pytest.mark.parametrize(
+    ("compute", "grouped"), [(squares_in_half, False), (by_statistics, True)]
+)
+def test_the_rounding_of_a_narrow_dtype_is_no_mean_of_what_doubles(
+    compute: Compute, grouped: bool
+) -> None:
+    """Any weights, or parts of two kinds, come near it: half of the digits are few."""
+    evidence = Simulator(compute).make_evidence()
+    notes = {**evidence.reference.notes, "narrowest": "bfloat16"}
+    evidence = replace(evidence, reference=replace(evidence.reference, notes=notes))
+    nature = find_nature(evidence, measure_noise(evidence))
+    assert (nature.grouped, nature.kind) == (grouped, "sum")
 
 
 def test_a_twin_in_another_order_is_none_where_the_order_matters() -> None:
