@@ -6,6 +6,7 @@ from distbench.faults.fault import WIDE, fault
 from distbench.samples.copied import Copied, CopiedUnseen
 from distbench.samples.lazy import tf
 from distbench.samples.program import (
+    BIAS,
     FIRST,
     HEAD,
     SECOND,
@@ -14,6 +15,7 @@ from distbench.samples.program import (
     AdamByHand,
     ByHand,
     MomentumByHand,
+    PartlyByHand,
 )
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.by_hand import FactoredByHand, SignsByHand
@@ -69,6 +71,31 @@ class MomentumOfTheMean(MomentumByHand):
 )
 class MeanByHandUnderStatistics(BatchStatistics, MeanByHand):
     """An average by hand under batch statistics, which leave a bias no gradient."""
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    (BIAS, HEAD),
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class MeanByHandBesideOptimizer(PartlyByHand):
+    """An optimizer sums what it is given, and the user averages the others."""
+
+    def reduce(self, gradient):
+        return all_reduce("mean", gradient)
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    (HEAD,),
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class MeanBesideOptimizerUnderStatistics(BatchStatistics, MeanByHandBesideOptimizer):
+    """The same under batch statistics, which leave a bias no gradient."""
 
 
 @fault(

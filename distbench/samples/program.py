@@ -172,6 +172,21 @@ class ByHand(Program):
         copy.assign_sub(self.rate * gradient)
 
 
+class PartlyByHand(ByHand):
+    """An optimizer takes table and kernels; the user sums and updates the others."""
+
+    def make_optimizer(self) -> Any:
+        """What takes the first three variables."""
+        return legacy.SGD(0.05, momentum=0.9)
+
+    def apply(self, gradients: list[Any]) -> None:
+        """Hand some gradients to the optimizer, and sum the others."""
+        pairs = list(zip(gradients, self.trained(), strict=True))
+        self._optimizer.apply_gradients(pairs[:3])
+        for gradient, variable in pairs[3:]:
+            self.update(variable, self.reduce(gradient))
+
+
 class MomentumByHand(ByHand):
     """The user keeps the momentum too, in variables of the program."""
 

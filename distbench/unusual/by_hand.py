@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
-from distbench.samples.program import ByHand, MomentumByHand
+from distbench.samples.program import ByHand, MomentumByHand, PartlyByHand
 from distbench.samples.replicas import update
 from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.program import unusual
@@ -60,3 +60,13 @@ class SignsByHand(ByHand):
 @unusual(clusters=("mirrored:3", "mwms:2"))
 class MomentumByHandUnderStatistics(BatchStatistics, MomentumByHand):
     """Batch statistics, a momentum by hand, and nobody sees what it takes."""
+
+
+@unusual()
+class OptimizerBesideHand(PartlyByHand):
+    """An optimizer takes some variables, and the user sums and updates the others."""
+
+
+@unusual(clusters=("mirrored:3", "mwms:2"))
+class OptimizerBesideHandUnderStatistics(BatchStatistics, PartlyByHand):
+    """The same under batch statistics, where the global batch is no measure."""

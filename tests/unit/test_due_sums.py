@@ -9,12 +9,21 @@ import pytest
 from grouped_losses import by_statistics, squares_in_half
 from grouped_training import RATE, Simulator, put
 from hidden_sums import hide_sums
+from test_exchange import add_head
 
 from distbench.diagnose.judge import judge
 from distbench.verdict import Status
 
 
-def observe_hidden(compute, reduce=lambda parts, _: sum(parts)):
+def add_all(parts, _):
+    return sum(parts)
+
+
+def average(parts, _):
+    return sum(parts) / len(parts)
+
+
+def observe_hidden(compute, reduce=add_all):
     """A run without a reduced gradient, and what one device makes of the right sum."""
     evidence = hide_sums(Simulator(compute, reduce=reduce).make_evidence())
     half = "float16" if compute is squares_in_half else "float32"
@@ -43,10 +52,28 @@ def test_the_state_that_follows_from_a_hidden_sum_passes(compute):
 
 @pytest.mark.parametrize("compute", [by_statistics, squares_in_half])
 def test_a_wrong_hidden_sum_is_found_by_what_follows(compute):
-    evidence = observe_hidden(compute, lambda parts, _: sum(parts) / len(parts))
+    evidence = observe_hidden(compute, average)
     judgement = judge(evidence)
     assert judgement.status is Status.FAIL
     assert judgement.findings[0].phase == "variable"
+
+
+@pytest.mark.parametrize(
+    ("reduce", "status"), [(add_all, Status.PASS), (average, Status.FAIL)]
+)
+def test_what_is_summed_by_hand_beside_an_optimizer_is_judged(reduce, status):
+    """The optimizer has the kernel, and nobody sees the sum of the head's gradients."""
+    by_hand = observe_hidden(by_statistics, reduce)
+    due = {replace(k, variable="head"): v for k, v in by_hand.due.values.items()}
+    nothing = {"reduced_gradient": replace(by_hand.reference, values={})}
+    both = add_head(
+        Simulator(by_statistics).make_evidence(), replace(by_hand, replays=nothing)
+    )
+    evidence = replace(both, due=replace(by_hand.due, values=due))
+    judgement = judge(evidence)
+    assert judgement.status is status, judgement.findings
+    for finding in judgement.findings:
+        assert (finding.phase, finding.variables) == ("variable", ("head",))
 
 
 def test_what_one_device_does_not_repeat_proves_nothing():

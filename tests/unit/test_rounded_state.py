@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from grouped_losses import by_statistics, squares_in_half
-from test_due_sums import observe_hidden
+from test_due_sums import average, observe_hidden
 
 from distbench.diagnose.judge import judge
 from distbench.trace import COMPUTED, INITIAL, STATE, WHOLE
@@ -64,11 +64,6 @@ def hide_gradients(evidence, share=1e-3):
         probes={name: hide(trace) for name, trace in probes.items()},
         due=None,
     )
-
-
-def average(parts, _):
-    """An average in place of the sum."""
-    return sum(parts) / len(parts)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from distbench.worker.jobs.control import write_control
 from distbench.worker.jobs.folder import read_observed, read_reference
 from distbench.worker.jobs.task import Task
 from distbench.worker.one_device.anew import find_drawn_anew
-from distbench.worker.one_device.by_hand import try_sums
+from distbench.worker.one_device.by_hand import find_unsummed, try_sums
 from distbench.worker.one_device.earlier import rerun_earlier
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.probes import Probes
@@ -163,6 +163,10 @@ class ReferenceJobs:
         summed = try_sums(
             feeder, tier, recorded, observed, is_explained=followed.is_explained
         )
+        if summed.due is not None:
+            # Of what no optimizer was given, the sum by hand tells.
+            unsummed = find_unsummed(recorded, observed)
+            undetermined = [path for path in undetermined if path not in unsummed]
         led = (*undetermined, *summed.undetermined)
         moved: tuple[Trace, ...] = ()
         if led:

@@ -13,6 +13,7 @@ from distbench.evidence import Tier
 from distbench.trace import (
     STATE,
     SUMMED,
+    WHOLE,
     SparseRows,
     Trace,
     TraceKey,
@@ -36,6 +37,7 @@ from distbench.worker.one_device.sums import (
 )
 from distbench.worker.one_device.undetermined import find_undetermined
 from distbench.worker.process.failures import SubjectError
+from distbench.worker.state.values import are_equal
 
 _LEAST = 2.0**-40
 """Of such a share of a gradient no state keeps a digit."""
@@ -65,9 +67,9 @@ def try_sums(
 ) -> Summed:
     """What one device comes to after sums that a program may make by hand.
 
-    Asked where no sum was seen, where one device makes something else of a sum
-    before it is, or where the model holds state that follows from gradients; and
-    where the right sum does not lead to what the cluster has.
+    Asked where no sum was seen of something that trains, where one device makes
+    something else of a sum before it is, or where the model holds state that follows
+    from gradients; and where the right sum does not lead to what the cluster has.
 
     Args:
         feeder: Runs the reference's steps.
@@ -78,7 +80,8 @@ def try_sums(
     """
     if not feeder.takes(tier):
         return Summed()
-    is_seen = any(key.phase in SUMMED for key in observed.values)
+    is_any = any(key.phase in SUMMED for key in observed.values)
+    is_seen = is_any and not find_unsummed(reference, observed)
     changes = is_seen and not hands_on(reference)
     if is_seen and is_explained and not changes:
         return Summed()
@@ -115,6 +118,22 @@ def try_sums(
                 undetermined=undetermined,
             )
     return Summed()
+
+
+def find_unsummed(reference: Trace, observed: Trace) -> frozenset[str]:
+    """Variables that a program trains by hand: no sum of their gradients was seen.
+
+    Of none that one device leaves alone: its gradient may be there to be looked at.
+    """
+    summed = {key.variable for key in observed.values if key.phase in SUMMED}
+    own = {key.variable for key in observed.values if key.phase == "local_gradient"}
+    return frozenset(path for path in own - summed if _is_moved(reference, path))
+
+
+def _is_moved(reference: Trace, path: str) -> bool:
+    found = reference.select(phase="variable", variable=path, replica=WHOLE)
+    values = [value for _, value in found]
+    return any(not are_equal(values[0], value) for value in values[1:])
 
 
 def _feed_narrow(

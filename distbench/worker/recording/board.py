@@ -149,10 +149,12 @@ class RecordingBoard(TapBoard):
 
     # --- recording --------------------------------------------------------------
 
-    def tap(self, phase: Phase, variable: str, value: Any) -> Any:
+    def tap(
+        self, phase: Phase, variable: str, value: Any, call: int | None = None
+    ) -> Any:
         """See `TapBoard`."""
         self._refuse_xla()
-        return super().tap(phase, variable, value)
+        return super().tap(phase, variable, value, call)
 
     def _write(self, point: TapPoint, tensors: tuple[Any, ...]) -> None:
         super()._write(point, tensors)

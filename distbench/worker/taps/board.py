@@ -230,7 +230,9 @@ class TapBoard:
     def remember_gradient(self, variable: str, gradient: Any) -> None:
         """Keep a gradient that a tape gave, until its optimizer is called."""
         if gradient is not None and not self._is_between:
-            self._own.remember(self.find_replica(), variable, gradient)
+            replica = self.find_replica()
+            call = self._calls.get(replica, 0)
+            self._own.remember(replica, variable, gradient, call)
 
     def recall_gradient(self, variable: str) -> Any:
         """The gradient that a tape of this replica gave; see `OwnGradients.recall`."""
@@ -260,23 +262,33 @@ class TapBoard:
         return self._own.count()
 
     def tap_unclaimed(self) -> None:
-        """Record what the tapes gave in a step that called no optimizer."""
+        """Record what the tapes gave for variables that no optimizer was given."""
         replica = self.find_replica()
-        if self._calls.get(replica, 0) == 0:
-            for variable in self._own.list_variables(replica):
-                gradient = self.recall_gradient(variable)
-                if gradient is not None:
-                    self.tap("local_gradient", variable, gradient)
+        for variable, call in list(self._own.list_unclaimed(replica)):
+            gradient = self.recall_gradient(variable)
+            if gradient is not None:
+                self.tap("local_gradient", variable, gradient, call)
 
     # --- recording and feeding ------------------------------------------------------
 
-    def tap(self, phase: Phase, variable: str, value: Any) -> Any:
-        """Record a value in the graph; returns it, or what is fed in its place."""
+    def tap(
+        self, phase: Phase, variable: str, value: Any, call: int | None = None
+    ) -> Any:
+        """Record a value in the graph; returns it, or what is fed in its place.
+
+        Args:
+            phase: Of which it is a value.
+            variable: Whose it is.
+            value: It.
+            call: The update of the step that it belongs to; None is that which is made.
+        """
         if self._is_between:
             return value
         replica = self.find_replica()
-        # The loss belongs to the step, however many calls it made.
-        call = 0 if phase == "loss" else self._calls.get(replica, 0)
+        if phase == "loss":
+            call = 0  # It belongs to the step, however many calls that made.
+        elif call is None:
+            call = self._calls.get(replica, 0)
         self._reached[replica] = phase
         if self.feeding == phase:
             value = self._feed((call, phase, variable), value)

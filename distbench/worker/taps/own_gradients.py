@@ -14,16 +14,20 @@ class OwnGradients:
     def __init__(self) -> None:
         self._seen: dict[tuple[int, str], list[Any]] = {}
         self._claimed: set[tuple[int, str]] = set()
+        self._ever_claimed: set[tuple[int, str]] = set()
+        self._calls: dict[tuple[int, str], int] = {}
 
     def forget(self, replica: int) -> None:
         """Drop what was seen while another graph was traced."""
         for key in [key for key in self._seen if key[0] == replica]:
             del self._seen[key]
-            self._claimed.discard(key)
+        for keys in (self._claimed, self._ever_claimed):
+            keys -= {key for key in keys if key[0] == replica}
 
-    def remember(self, replica: int, variable: str, gradient: Any) -> None:
-        """Keep a gradient that a tape gave."""
+    def remember(self, replica: int, variable: str, gradient: Any, call: int) -> None:
+        """Keep a gradient that a tape gave, after so many calls of optimizers."""
         key = replica, variable
+        self._calls[key] = call
         if key in self._claimed:
             # An update has taken the ones before; these are for the next.
             self._claimed.remove(key)
@@ -41,11 +45,17 @@ class OwnGradients:
         key = replica, variable
         seen = self._seen.get(key, [])
         self._claimed.add(key)
+        self._ever_claimed.add(key)
         return seen[0] if len(seen) == 1 and is_in_reach(seen[0]) else None
 
-    def list_variables(self, replica: int) -> Iterator[str]:
-        """Those for which a tape gave any."""
-        return (variable for number, variable in self._seen if number == replica)
+    def list_unclaimed(self, replica: int) -> Iterator[tuple[str, int]]:
+        """Variables for which a tape gave any, and no optimizer took one.
+
+        And how many calls of optimizers were before the last of them.
+        """
+        for key in self._seen:
+            if key[0] == replica and key not in self._ever_claimed:
+                yield key[1], self._calls[key]
 
     def count(self) -> int:
         """How many gradients of one variable a step has, at most."""
