@@ -27,7 +27,7 @@ pytest.register_assert_rewrite(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave all cases of a test but the first ones for later: `first(count)`.
 
-    Of unit tests to the sweeps, of those that start clusters to the night.
+    Of those that start clusters to the night, of all others to the sweeps.
     """
     seen: Counter[tuple[object, str]] = Counter()
     for item in items:
