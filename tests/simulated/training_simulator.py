@@ -94,6 +94,9 @@ class Simulation(Model):
             notes=notes,
         )
 
+    # Besides what overflows on purpose, a matrix product of finite numbers may set the
+    # flag of an invalid one: BLAS computes in lanes that hold no numbers of it.
+    @np.errstate(all="ignore")
     def observe(self, fault: Fault = RIGHT) -> Evidence:
         setup = self.setup
         everyone = range(setup.replicas)
