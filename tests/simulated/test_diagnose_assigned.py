@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+import pytest
 from training_simulator import observe
 
 from distbench.compare.measure import BITWISE
@@ -21,24 +22,23 @@ SHARDS = [np.array([1.0, 0.5, 2.0]), np.array([2.0, -2.5, 4.5])]
 
 
 def name_cause(
-    observed: np.ndarray, *, slot_adds_up: bool | None = None
+    observed: np.ndarray, *, adds_up: bool = False, is_slot: bool = False
 ) -> tuple[str, str] | None:
     """The code and words of what is wrong with an average that nobody trains.
 
     Args:
         observed: What every replica holds of it.
-        slot_adds_up: Whether it is a slot, and under which aggregation.
+        adds_up: Whether its aggregation sums.
+        is_slot: Whether it belongs to the optimizer.
     """
     evidence = observe()
-    phase: Literal["slot", "variable"] = "variable"
-    if slot_adds_up is not None:
-        phase = "slot"
+    phase: Literal["slot", "variable"] = "slot" if is_slot else "variable"
     info = VariableInfo(
         path="average",
         role=phase,
         shape=DUE.shape,
         dtype="float32",
-        adds_up=bool(slot_adds_up),
+        adds_up=adds_up,
     )
     alone = {KEY.at(r): shard for r, shard in enumerate(SHARDS)}
     reference = replace(
@@ -82,22 +82,41 @@ def test_a_sum_of_equal_values_is_told_as_before() -> None:
     assert found[0] == "scale-error"
 
 
+@pytest.mark.parametrize("adds_up", [True, False], ids=["adds-up", "by-hand"])
+@pytest.mark.parametrize(
+    ("observed", "code"),
+    [
+        (SHARDS[0] + SHARDS[1], "statistics-not-synchronized"),
+        (2 * DUE, "scale-error"),
+        (BEFORE + 2 * (DUE - BEFORE), "update-repeated"),
+    ],
+    ids=["own", "assigned", "added"],
+)
+def test_an_aggregation_that_does_not_sum_is_not_said_to(
+    observed: np.ndarray, code: str, adds_up: bool
+) -> None:
+    found = name_cause(observed, adds_up=adds_up)
+    assert found is not None
+    assert found[0] == code
+    assert ("adds up" in found[1]) == adds_up
+
+
 def test_what_is_no_such_sum_is_not_told() -> None:
     assert name_cause(SHARDS[0] - SHARDS[1]) is None
 
 
 def test_a_slot_that_adds_up_what_replicas_assign_or_add_is_told() -> None:
-    assigned = name_cause(2 * DUE, slot_adds_up=True)
+    assigned = name_cause(2 * DUE, is_slot=True, adds_up=True)
     assert assigned is not None
     assert assigned[0] == "scale-error"
-    added = name_cause(BEFORE + 2 * (DUE - BEFORE), slot_adds_up=True)
+    added = name_cause(BEFORE + 2 * (DUE - BEFORE), is_slot=True, adds_up=True)
     assert added is not None
     assert added[0] == "slot-repeated"
 
 
 def test_a_slot_of_which_nothing_is_added_up_has_another_cause() -> None:
-    assert name_cause(2 * DUE, slot_adds_up=False) is None
+    assert name_cause(2 * DUE, is_slot=True) is None
 
 
 def test_a_slot_is_no_statistic_of_the_examples() -> None:
-    assert name_cause(SHARDS[0] + SHARDS[1], slot_adds_up=True) is None
+    assert name_cause(SHARDS[0] + SHARDS[1], is_slot=True, adds_up=True) is None

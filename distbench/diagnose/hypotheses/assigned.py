@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -29,21 +29,22 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
         for number, case in context.list_cases()
         if _may_add_up(context, case)
     ]
-    adds_up = "adds up what the replicas"
+    if not cases:
+        return
+    repeated, scaled, own = _tell(context, [case for _, case in cases])
     yield Hypothesis(
         code="slot-repeated" if context.phase == "slot" else "update-repeated",
         predicted={
             number: find_base(case) + n * (case.expected - find_base(case))
             for number, case in cases
         },
-        detail=f"it {adds_up} add to it, which is {n} times what the step should add",
+        detail=repeated,
         ratio=float(n),
     )
     yield Hypothesis(
         code="scale-error",
         predicted={number: n * case.expected for number, case in cases},
-        detail=f"it {adds_up} assign to it, and holds {n} times what it should: what "
-        "all assign alike has aggregation MEAN or ONLY_FIRST_REPLICA",
+        detail=scaled,
         ratio=float(n),
     )
     if context.phase == "slot":
@@ -56,8 +57,26 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
             for number, shards in alone.items()
             if shards
         },
-        detail=f"it {adds_up} assign to it, and each assigns what its own examples "
-        "alone give: a mean of means has aggregation MEAN",
+        detail=own,
+    )
+
+
+def _tell(context: Context, cases: Sequence[Pair]) -> tuple[str, str, str]:
+    """Words for each of the three: a variable may be set so without an aggregation."""
+    n = context.replicas
+    if all(context.infos[case.key.variable].adds_up for case in cases):
+        does = "it adds up what the replicas"
+        return (
+            f"{does} add to it, which is {n} times what the step should add",
+            f"{does} assign to it, and holds {n} times what it should: what all assign "
+            "alike has aggregation MEAN or ONLY_FIRST_REPLICA",
+            f"{does} assign to it, and each assigns what its own examples alone give: "
+            "a mean of means has aggregation MEAN",
+        )
+    return (
+        f"the step adds {n} times what it should to it: as often as there are replicas",
+        f"it holds {n} times what it should: as many as there are replicas",
+        "it holds the sum of what each replica makes of its own examples alone",
     )
 
 
