@@ -9,6 +9,7 @@ taken twice for certain.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +19,9 @@ from distbench.worker.state.variables import VariableTable
 
 HELD_S = 0.05
 """How long an op waits: longer than a step of small models takes."""
+_MOST = 8
+"""So many ops of either kind wait, of a model with more variables or shards those that
+lie evenly among them: waiting takes a core, and one is enough for a race to show."""
 
 
 def hold_open(graph: Any, table: VariableTable) -> None:
@@ -27,10 +31,15 @@ def hold_open(graph: Any, table: VariableTable) -> None:
         graph: Of a step, while it is traced; a step without such an op stays as it is.
         table: The subject's variables.
     """
-    for op in list_overwrites(graph):
+    for op in _spread(list_overwrites(graph)):
         _hold(op, op.inputs[1])
-    for written, op in list_read_back(graph, table):
+    for written, op in _spread(list_read_back(graph, table)):
         _hold(op, written)
+
+
+def _spread(found: Sequence[Any]) -> Sequence[Any]:
+    step = max(1, -(-len(found) // _MOST))
+    return found[::step]
 
 
 def _hold(op: Any, since: Any) -> None:
