@@ -48,12 +48,10 @@ def count_updates(flight: Flight, envelope: Envelope) -> Count:
     base = find_end(flight.orders[0], key)
     error = np.where(envelope.wrong, envelope.observed - base, 0.0)
     whole = float(np.linalg.norm(error))
-    changes = [
-        change
-        for change in _list_changes(flight, envelope, base)
-        if _is_beyond(change.moved, envelope.wrong)
-    ]
-    taken = _drop_needless(error, _choose(error, changes)) if whole < np.inf else []
+    taken: list[_Change] = []
+    if whole < np.inf:
+        changes = list(_list_changes(flight, envelope, base))
+        taken = _drop_needless(error, _choose(error, changes))
     counts: dict[int, int] = {}
     for change in taken:
         counts[change.place] = counts.get(change.place, 0) + change.sign
@@ -71,27 +69,26 @@ def count_updates(flight: Flight, envelope: Envelope) -> Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Change:
-    """What it changes to leave a step of a place out (sign -1), or to repeat it (1)."""
+    """What it changes to leave a step of a place out (sign -1), or to repeat it (1).
+
+    Where something is wrong; elsewhere the orders hide it.
+    """
 
     place: int
     sign: int
     moved: Array
-    wrong: Array
-
-    @property
-    def seen(self) -> Array:
-        """Where something is wrong; elsewhere the orders hide it."""
-        return np.where(self.wrong, self.moved, 0.0)
 
 
-def _choose(error: Array, changes: Sequence[_Change]) -> list[_Change]:
+def _choose(error: Array, changes: list[_Change]) -> list[_Change]:
     """The changes that take away most of the error, one after the other."""
     taken: list[_Change] = []
+    left = error
     while changes:
-        rests = [_measure_rest(error, [*taken, change]) for change in changes]
-        if min(rests) >= _measure_rest(error, taken):
+        rests = [_measure_rest(left, [change]) for change in changes]
+        if min(rests) >= _measure_rest(left, []):
             break
         best = changes[int(np.argmin(rests))]
+        left = left - best.moved
         taken.append(best)
         times = sum(change.place == best.place for change in taken)
         # What was lost is lost once, and is not applied again besides.
@@ -108,10 +105,10 @@ def _drop_needless(error: Array, taken: list[_Change]) -> list[_Change]:
     """The changes without which much more of the error would be left.
 
     Where the order matters the best explanation leaves something as well, and a step
-    that has no part in it may chance to point there.
+    that has no part in it may chance to point there. One change always stays.
     """
     while len(taken) > 1:
-        others = [[c for c in taken if c is not change] for change in taken]
+        others = [taken[:n] + taken[n + 1 :] for n in range(len(taken))]
         rests = [_measure_rest(error, rest) for rest in others]
         if min(rests) >= _NEEDED * _measure_rest(error, taken):
             break
@@ -123,11 +120,12 @@ def _measure_rest(error: Array, taken: Sequence[_Change]) -> float:
     """The norm of what some changes leave of the error."""
     left = error
     for change in taken:
-        left = left - change.seen
+        left = left - change.moved
     return float(np.linalg.norm(left))
 
 
 def _list_changes(flight: Flight, envelope: Envelope, base: Array) -> Iterator[_Change]:
+    """Those of steps whose own elements mostly lie beyond the envelope."""
     kinds: tuple[tuple[int, Mapping[int, Trace]], ...] = (
         (-1, flight.lost),
         (1, flight.again),
@@ -135,8 +133,9 @@ def _list_changes(flight: Flight, envelope: Envelope, base: Array) -> Iterator[_
     for sign, traces in kinds:
         for place, trace in traces.items():
             moved = find_end(trace, envelope.key) - base
-            if np.any(moved):
-                yield _Change(place=place, sign=sign, moved=moved, wrong=envelope.wrong)
+            if _is_beyond(moved, envelope.wrong):
+                seen = np.where(envelope.wrong, moved, 0.0)
+                yield _Change(place=place, sign=sign, moved=seen)
 
 
 def _is_beyond(moved: Array, wrong: Array) -> bool:

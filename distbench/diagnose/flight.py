@@ -15,6 +15,7 @@ from distbench.diagnose.flight_findings import (
     Counted,
     Told,
     count_iterations,
+    join_steps,
     make_finding,
     make_unexplained,
 )
@@ -108,10 +109,10 @@ def _leave_out_slots(told: dict[tuple[str, Phase], Told]) -> None:
     """A step that the variables lack, or have again, is told of these alone."""
     for code in ("lost-update", "extra-update"):
         variables, slots = told.get((code, "variable")), told.get((code, "slot"))
-        if variables and slots:
-            known = set().union(*map(set, variables.steps.values()))
-            if set().union(*map(set, slots.steps.values())) <= known:
-                del told[code, "slot"]
+        if not variables or not slots:
+            continue
+        if join_steps(slots.steps) <= join_steps(variables.steps):
+            del told[code, "slot"]
 
 
 def _leave_out_followers(flight: Flight, told: dict[tuple[str, Phase], Told]) -> None:

@@ -49,9 +49,14 @@ class Told:
     instead: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
+def join_steps(by_variable: Mapping[str, Mapping[int, int]]) -> set[int]:
+    """The steps of all variables; see `Told`."""
+    return set().union(*by_variable.values())
+
+
 def make_finding(flight: Flight, code: str, phase: Phase, item: Told) -> Finding:
     """All that one code says of one kind of state, as one finding."""
-    steps = sorted(set().union(*map(set, item.steps.values())))
+    steps = sorted(join_steps(item.steps))
     names = tuple(item.steps)
     rounds = {counted.envelope.round for counted in item.counted}
     worst = max((c.envelope for c in item.counted), key=lambda e: e.rank)
@@ -90,7 +95,7 @@ def make_finding(flight: Flight, code: str, phase: Phase, item: Told) -> Finding
 def _tell_lost(steps: Sequence[int], item: Told) -> tuple[str, str]:
     """What state lacks, and what to do."""
     if item.instead:
-        again = sorted(set().union(*map(set, item.instead.values())))
+        again = sorted(join_steps(item.instead))
         return (
             f"has the updates of {name_steps(again)} once more in the place of those "
             f"of {name_steps(steps)}{_tell_apart(item)}, which ended",
