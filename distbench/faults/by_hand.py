@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.samples.copied import Copied, CopiedUnseen
 from distbench.samples.lazy import tf
 from distbench.samples.program import (
     BIAS,
+    BUFFERS,
     FIRST,
     HEAD,
     SECOND,
@@ -21,7 +21,6 @@ from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.by_hand import FactoredByHand, SignsByHand
 from distbench.unusual.grouping import BatchStatistics
 
-_BUFFERS = tuple(f"moved{place}" for place in range(len(TRAINED)))
 _MOMENTS = tuple(f"moment{place}" for place in range(len(TRAINED)))
 _SQUARES = tuple(f"square{place}" for place in range(len(TRAINED)))
 
@@ -98,62 +97,7 @@ class MeanBesideOptimizerUnderStatistics(BatchStatistics, MeanByHandBesideOptimi
     """The same under batch statistics, which leave a bias no gradient."""
 
 
-@fault(
-    "missing-reduction",
-    "variable",
-    TRAINED,
-    like="keras-team/keras#19467",
-)
-class NobodySumsForOwnCopies(Copied):
-    """Every replica moves its own copy by its own gradient; the first one is read."""
-
-    def reduce(self, gradient):
-        return gradient
-
-
-@fault(
-    "mean-instead-of-sum",
-    "variable",
-    TRAINED,
-    like="keras-team/keras#20541",
-    clusters=WIDE,
-)
-class MeanForOwnCopies(Copied):
-    """Every replica moves its own momentum by the mean, in place of the sum."""
-
-    def reduce(self, gradient):
-        return all_reduce("mean", gradient)
-
-
-@fault(
-    "mean-instead-of-sum",
-    "variable",
-    _BUFFERS,
-    like="keras-team/keras#20541",
-    clusters=WIDE,
-)
-class MeanOfUnseenForOwnCopies(CopiedUnseen):
-    """The same of gradients that nobody sees."""
-
-    def reduce(self, gradient):
-        return all_reduce("mean", gradient)
-
-
-@fault(
-    "double-reduction",
-    "variable",
-    _BUFFERS,
-    like="horovod/horovod#2654",
-    clusters=WIDE,
-)
-class UnseenSummedTwiceForOwnCopies(CopiedUnseen):
-    """The sum is summed once more before every replica's own momentum takes it."""
-
-    def reduce(self, gradient):
-        return all_reduce("sum", super().reduce(gradient))
-
-
-@fault("slot-repeated", "slot", _BUFFERS, like="tensorflow/addons#2683")
+@fault("slot-repeated", "slot", BUFFERS, like="tensorflow/addons#2683")
 class MomentumForEachReplica(MomentumByHand):
     """The buffer decays and takes a share once for each replica."""
 
@@ -163,7 +107,7 @@ class MomentumForEachReplica(MomentumByHand):
             copy.assign(self.beta * copy + gradient / count)
 
 
-@fault("momentum-repeated", "slot", _BUFFERS, like="keras-team/keras#20541")
+@fault("momentum-repeated", "slot", BUFFERS, like="keras-team/keras#20541")
 class MomentumSummedOverReplicas(MomentumByHand):
     """Each replica adds its gradient to the old momentum, and all of that is summed."""
 

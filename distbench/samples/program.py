@@ -19,6 +19,8 @@ TABLE, FIRST, SECOND = "table", "first/kernel", "second/kernel"
 BIAS, HEAD = "bias", "head"
 TRAINED = (TABLE, FIRST, SECOND, BIAS, HEAD)
 DENSE = (FIRST, SECOND, BIAS, HEAD)
+BUFFERS = tuple(f"moved{place}" for place in range(len(TRAINED)))
+"""What `MomentumByHand` keeps of each, in their order."""
 
 
 class Program:
