@@ -56,6 +56,28 @@ class SlotReadThenAssigned:
 
 @_counted(
     "lost-update",
+    "slot",
+    ("SGD/tally/average", "SGD/ledger/average"),
+    like="keras-team/keras#18668",
+)
+@optimizer("SGD", _RATE, name="SGD")
+class AverageAssignedAndChecked:
+    """A slot decays, and is assigned; then the step asserts that it is finite."""
+
+    def _create_slots(self, var_list):
+        for variable in var_list:
+            self.add_slot(variable, "average")
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        del apply_state
+        slot = self.get_slot(var, "average")
+        slot.assign(0.5 * slot + grad)
+        tf.debugging.Assert(tf.reduce_all(tf.math.is_finite(slot)), [slot])
+        return var.assign_sub(_RATE * grad)
+
+
+@_counted(
+    "lost-update",
     "variable",
     _COUNTED,
     like="keras-team/keras#18668",

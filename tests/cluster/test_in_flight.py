@@ -124,6 +124,7 @@ def _fly(name: str, cluster: str, **options) -> Run:
     [
         pytest.param("read-then-assigned", marks=LONG),
         pytest.param("slot-read-back", marks=LONG),
+        "average-assigned-and-checked",
         "applied-again",
         pytest.param("counted-by-each-worker", marks=LONG),
     ],
