@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from distbench.compare.envelope import Envelope, find_end
 from distbench.compare.values import Array
 from distbench.flight import Flight
-from distbench.trace import Trace
 
 _MOST_TIMES = 4
 """Applications of a step beyond its own that are told apart."""
@@ -40,68 +40,138 @@ def count_updates(flight: Flight, envelope: Envelope) -> Count:
 
     One device ran the round without each step, and with each step twice. Greedily, the
     change that takes away most of what is left of the error is taken, a whole step at
-    a time. Where each step has elements of its own these changes do not overlap, and
-    the count is exact. A step counts whose own elements mostly lie beyond the envelope:
-    within it they tell of the order alone.
+    a time. Several changes add up, or multiply, whichever explains it better; see
+    `_Sum` and `_Product`. Where each step has elements of its own the count is exact.
     """
-    key = envelope.key
-    base = find_end(flight.orders[0], key)
-    error = np.where(envelope.wrong, envelope.observed - base, 0.0)
-    whole = float(np.linalg.norm(error))
-    taken: list[_Change] = []
-    if whole < np.inf:
-        changes = list(_list_changes(flight, envelope, base))
-        taken = _drop_needless(error, _choose(error, changes))
+    added = _explain(_Sum(flight, envelope))
+    decayed = _explain(_Product(flight, envelope))
+    best = decayed if _is_better(decayed, added) else added
     counts: dict[int, int] = {}
-    for change in taken:
-        counts[change.place] = counts.get(change.place, 0) + change.sign
+    for place, sign in best.taken:
+        counts[place] = counts.get(place, 0) + sign
     first = envelope.round * flight.in_flight
     return Count(
         lost=tuple(sorted(first + p for p, n in counts.items() if n < 0)),
         extra={first + p: n for p, n in sorted(counts.items()) if n > 0},
-        confidence=(
-            max(0.0, 1 - _measure_rest(error, taken) / whole)
-            if 0 < whole < np.inf
-            else 0.0
-        ),
+        confidence=max(0.0, 1 - best.left),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Change:
-    """What it changes to leave a step of a place out (sign -1), or to repeat it (1).
+_Change = tuple[int, int]
+"""The place of a step, and -1 where it is left out, or 1 where it comes once more."""
 
-    Where something is wrong; elsewhere the orders hide it.
+
+class _Effects(Protocol):
+    """How what is changed comes together."""
+
+    @property
+    def changes(self) -> Sequence[_Change]:
+        """Those that may be taken."""
+
+    def measure(self, taken: Sequence[_Change]) -> float:
+        """The norm of what some changes leave of the error."""
+
+
+class _Sum:
+    """State to which each step adds: what several steps change adds up.
+
+    A step counts whose own elements mostly lie beyond the envelope, and it counts
+    there: within it they tell of the order alone.
     """
 
-    place: int
-    sign: int
-    moved: Array
+    def __init__(self, flight: Flight, envelope: Envelope) -> None:
+        wrong = envelope.wrong
+        base = find_end(flight.orders[0], envelope.key)
+        self._error = np.where(wrong, envelope.observed - base, 0.0)
+        self._moved: dict[_Change, Array] = {}
+        for change, end in _list_ends(flight, envelope):
+            square = (end - base) ** 2
+            if float(np.sum(square[wrong])) > float(np.sum(square)) / 2:
+                self._moved[change] = np.where(wrong, end - base, 0.0)
+        self.changes = tuple(self._moved)
+
+    def measure(self, taken: Sequence[_Change]) -> float:
+        left = self._error
+        for change in taken:
+            left = left - self._moved[change]
+        return float(np.linalg.norm(left))
 
 
-def _choose(error: Array, changes: list[_Change]) -> list[_Change]:
+class _Product:
+    """State that each step scales, as a slot that decays: what they change multiplies.
+
+    A step that is left out takes its own part away, and what was there before it has
+    not decayed by it: one device says by which factor, element by element. An element
+    may be what any order makes of it, or as many times smaller or larger again.
+    """
+
+    def __init__(self, flight: Flight, envelope: Envelope) -> None:
+        base = find_end(flight.orders[0], envelope.key)
+        ends = np.stack([find_end(order, envelope.key) for order in flight.orders])
+        low, high = ends.min(axis=0), ends.max(axis=0)
+        wide = np.where(low * high > 0, low / high, 1.0)
+        self._reach = np.stack([low * wide, low / wide, high * wide, high / wide])
+        self._observed = envelope.observed
+        self._factors = {
+            change: np.where(base != 0, end / base, 1.0)
+            for change, end in _list_ends(flight, envelope)
+        }
+        self.changes = tuple(self._factors)
+
+    def measure(self, taken: Sequence[_Change]) -> float:
+        reach = self._reach
+        for change in taken:
+            reach = reach * self._factors[change]
+        nearest = np.clip(self._observed, reach.min(axis=0), reach.max(axis=0))
+        return float(np.linalg.norm(self._observed - nearest))
+
+
+def _list_ends(flight: Flight, envelope: Envelope) -> Iterator[tuple[_Change, Array]]:
+    for sign, traces in ((-1, flight.lost), (1, flight.again)):
+        for place, trace in traces.items():
+            yield (place, sign), find_end(trace, envelope.key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Explained:
+    """The changes that explain an error, and the share of its norm that they leave."""
+
+    taken: Sequence[_Change]
+    left: float
+
+
+def _is_better(some: _Explained, other: _Explained) -> bool:
+    """Whether an explanation leaves much less, or no more by fewer changes."""
+    if some.left <= other.left and len(some.taken) < len(other.taken):
+        return True
+    return _NEEDED * some.left < other.left
+
+
+def _explain(effects: _Effects) -> _Explained:
+    whole = effects.measure(())
+    if not 0 < whole < np.inf:
+        return _Explained(taken=(), left=1.0)
+    taken = _drop_needless(effects, _choose(effects))
+    return _Explained(taken=taken, left=effects.measure(taken) / whole)
+
+
+def _choose(effects: _Effects) -> list[_Change]:
     """The changes that take away most of the error, one after the other."""
     taken: list[_Change] = []
-    left = error
+    changes = list(effects.changes)
     while changes:
-        rests = [_measure_rest(left, [change]) for change in changes]
-        if min(rests) >= _measure_rest(left, []):
+        rests = [effects.measure([*taken, change]) for change in changes]
+        if not min(rests) < effects.measure(taken):
             break
-        best = changes[int(np.argmin(rests))]
-        left = left - best.moved
+        place, sign = best = changes[int(np.argmin(rests))]
         taken.append(best)
-        times = sum(change.place == best.place for change in taken)
         # What was lost is lost once, and is not applied again besides.
-        changes = [
-            change
-            for change in changes
-            if change.place != best.place
-            or (change.sign == best.sign > 0 and times < _MOST_TIMES)
-        ]
+        may_repeat = sign > 0 and taken.count(best) < _MOST_TIMES
+        changes = [c for c in changes if c[0] != place or (c == best and may_repeat)]
     return taken
 
 
-def _drop_needless(error: Array, taken: list[_Change]) -> list[_Change]:
+def _drop_needless(effects: _Effects, taken: list[_Change]) -> list[_Change]:
     """The changes without which much more of the error would be left.
 
     Where the order matters the best explanation leaves something as well, and a step
@@ -109,35 +179,8 @@ def _drop_needless(error: Array, taken: list[_Change]) -> list[_Change]:
     """
     while len(taken) > 1:
         others = [taken[:n] + taken[n + 1 :] for n in range(len(taken))]
-        rests = [_measure_rest(error, rest) for rest in others]
-        if min(rests) >= _NEEDED * _measure_rest(error, taken):
+        rests = [effects.measure(rest) for rest in others]
+        if min(rests) >= _NEEDED * effects.measure(taken):
             break
         taken = others[int(np.argmin(rests))]
     return taken
-
-
-def _measure_rest(error: Array, taken: Sequence[_Change]) -> float:
-    """The norm of what some changes leave of the error."""
-    left = error
-    for change in taken:
-        left = left - change.moved
-    return float(np.linalg.norm(left))
-
-
-def _list_changes(flight: Flight, envelope: Envelope, base: Array) -> Iterator[_Change]:
-    """Those of steps whose own elements mostly lie beyond the envelope."""
-    kinds: tuple[tuple[int, Mapping[int, Trace]], ...] = (
-        (-1, flight.lost),
-        (1, flight.again),
-    )
-    for sign, traces in kinds:
-        for place, trace in traces.items():
-            moved = find_end(trace, envelope.key) - base
-            if _is_beyond(moved, envelope.wrong):
-                seen = np.where(envelope.wrong, moved, 0.0)
-                yield _Change(place=place, sign=sign, moved=seen)
-
-
-def _is_beyond(moved: Array, wrong: Array) -> bool:
-    square = moved * moved
-    return float(np.sum(square[wrong])) > float(np.sum(square)) / 2

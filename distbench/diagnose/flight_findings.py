@@ -48,6 +48,11 @@ class Told:
     counted: list[Counted] = field(default_factory=list)
     instead: dict[str, dict[int, int]] = field(default_factory=dict)
 
+    @property
+    def confidence(self) -> float:
+        """Share of the error that the steps explain, where they explain least."""
+        return min(counted.count.confidence for counted in self.counted)
+
 
 def join_steps(by_variable: Mapping[str, Mapping[int, int]]) -> set[int]:
     """The steps of all variables; see `Told`."""
@@ -86,7 +91,7 @@ def make_finding(flight: Flight, code: str, phase: Phase, item: Told) -> Finding
             f"{worst.error:.3g}, allowed {worst.bound:.3g}, against "
             f"{AGAINST[flight.tier]}). {advice}"
         ),
-        confidence=min(counted.count.confidence for counted in item.counted),
+        confidence=item.confidence,
         variables=names,
         outcome=_make_outcome(flight, worst),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +24,8 @@ class Simulated:
         momentum: Of the rule; 0 is plain descent, to which no order matters.
         times: How often a step is applied to the tally, where not once.
         counted: The same for the counter.
+        overwritten: Steps of which the slot keeps nothing: another one had read it
+            before, and assigned it after.
         beside: Steps of one round that are under way together.
     """
 
@@ -33,6 +35,7 @@ class Simulated:
     beside: int = 2
     times: Mapping[int, int] = field(default_factory=dict)
     counted: Mapping[int, int] = field(default_factory=dict)
+    overwritten: Collection[int] = ()
     gradient: float = 1.0
 
     def start(self) -> State:
@@ -50,18 +53,22 @@ class Simulated:
         order: Iterable[tuple[str, int]],
         times: Mapping[int, int] = {},
         counted: Mapping[int, int] = {},
+        overwritten: Collection[int] = (),
     ) -> State:
         state = dict(state)
         for place in [place for kind, place in order if kind == "update"]:
             step = first + place
             gradient = np.zeros_like(state[TALLY])
             gradient[step] = self.gradient * (1 + step % 3)
+            before = state[SLOT]
             for _ in range(times.get(step, 1)):
                 moved = -np.float32(0.1) * gradient
                 if self.momentum:
                     moved = np.float32(self.momentum) * state[SLOT] + moved
                     state[SLOT] = moved
                 state[TALLY] = state[TALLY] + moved
+            if step in overwritten:
+                state[SLOT] = before
             state[COUNTER] = state[COUNTER] + counted.get(step, 1)
         return state
 
@@ -100,13 +107,19 @@ class Simulated:
                         draw(n),
                         times=self.times,
                         counted=self.counted,
+                        overwritten=self.overwritten,
                     )
                     for n in range(self.rounds)
                 ],
                 replica=0,
                 notes={"begun": begun, "ended": ended, "tries": [1] * len(begun)},
             ),
-            starts=make_trace("schedule", starts[1:], initial=starts[0]),
+            starts=make_trace(
+                "schedule",
+                starts[1:],
+                initial=starts[0],
+                notes={"torn": ["slot"] if self.overwritten else []},
+            ),
             orders=tuple(
                 run_all(f"order {k}", draw if k else lambda _: turn)
                 for k in range(1 if commutes else orders)

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from flights import SLOT, TALLY, Simulated, make_trace
+from flights import COUNTER, SLOT, TALLY, Simulated, make_trace
 
 from distbench.compare.envelope import Envelope, list_envelopes
 from distbench.diagnose.counting import count_updates
 from distbench.diagnose.flight import judge_flight
+from distbench.diagnose.names import name_steps
 from distbench.errors import BadInputError
 from distbench.flight import Flight
 from distbench.options import CheckOptions
@@ -107,6 +108,51 @@ def test_variables_that_are_changed_in_place_follow_from_their_slots(
     findings = judge_flight(flight).findings
     assert [finding.phase for finding in findings] == phases
     assert {finding.code for finding in findings} == {"lost-update"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "steps", [(3,), (1, 2, 4), (7, 9, 10, 13, 14)], ids=["one", "several", "most"]
+)
+def test_what_a_slot_lacks_has_not_decayed_what_it_has(
+    steps: tuple[int, ...], seed: int
+) -> None:
+    """Each step halves what the slot has: without three of them it is eight times."""
+    flight = Simulated(momentum=MOMENTUM, in_flight=8, overwritten=steps)
+    [finding] = judge_flight(flight.observe(seed)).findings
+    assert (finding.code, finding.phase) == ("lost-update", "slot")
+    assert f"lacks the updates of {name_steps(steps)}" in finding.explanation
+    assert finding.confidence > 0.9
+
+
+@pytest.mark.parametrize(("moved", "is_told"), [(0.0, True), (0.4, False)])
+def test_what_follows_from_a_wrong_counter_is_no_lost_update(
+    moved: float, is_told: bool
+) -> None:
+    """A rule whose rate the counter decides moves less or more, by no whole step."""
+    ones, parts = np.ones(2), np.eye(2)
+
+    def make(counter: float, tally: np.ndarray, replica: int = WHOLE) -> Trace:
+        ends = {COUNTER: np.array(counter), TALLY: tally}
+        return make_trace("x", [ends], replica=replica)
+
+    zeros = {COUNTER: np.array(0.0), TALLY: ones * 0}
+    flight = Flight(
+        tier="bounded",
+        in_flight=2,
+        observed=replace(
+            make(0.0, ones - (1 - moved) * parts[0], 0),
+            notes={"begun": [0, 0], "ended": [0, 1], "tries": [1, 1]},
+        ),
+        starts=make_trace(
+            "starts", [zeros], initial=zeros, notes={"torn": ["iterations"]}
+        ),
+        orders=(make(2.0, ones),),
+        lost={place: make(1.0, ones - part) for place, part in enumerate(parts)},
+        again={place: make(3.0, ones + part) for place, part in enumerate(parts)},
+    )
+    codes = [finding.code for finding in judge_flight(flight).findings]
+    assert ("lost-update" in codes, "iterations-wrong" in codes) == (is_told, True)
 
 
 def test_a_step_that_only_chances_to_point_there_is_not_counted() -> None:
