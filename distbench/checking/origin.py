@@ -92,10 +92,8 @@ def plan_control(
         is_sparse: Whether the subject has sparse gradients.
         overflows: Whether what is wrong has to do with an overflow on one replica.
     """
-    # Whether a race shows is chance: twice as many rounds show it rather.
-    rounds = scenario.steps * (2 if scenario.in_flight > 1 else 1)
     # What the bench injects is nobody's mistake: the control goes without.
-    scenario = replace(scenario, target=control.describe(), steps=rounds, faults=())
+    scenario = replace(scenario, target=control.describe(), faults=())
     if scenario.workload not in (PROGRAM, PIPELINE):
         return scenario  # the control of a model is a model
     dense = "overflow" if overflows else "linear"

@@ -112,6 +112,47 @@ def find_torn_state():
     return found
 
 
+def pack_state():
+    """On one device: what is read of many variables, before and after they are set."""
+    import numpy as np
+    import tensorflow as tf
+
+    from distbench.worker.in_flight.packed import PackedState
+    from distbench.worker.state.variables import VariableTable, list_state
+    from distbench.worker.taps.collect import read_state
+
+    rng = np.random.default_rng(0)
+    shapes = [(), (3,), (2, 0), (2, 2)]
+    dtypes = [tf.float32, tf.bfloat16, tf.int64, tf.bool]
+    variables = [
+        tf.Variable(tf.cast(rng.integers(0, 2, shape), dtype), name=f"v{number}")
+        for number, (shape, dtype) in enumerate(
+            (shape, dtype) for _ in range(2) for shape in shapes for dtype in dtypes
+        )
+    ]
+    variables.append(tf.Variable([1.0], shape=[None], name="any_size"))
+    table = VariableTable(list_state(variables, [], (), lambda _: None))
+    packed = PackedState(table)
+    first = packed.read()
+    changed = {
+        key: np.logical_not(value).astype(value.dtype) for key, value in first.items()
+    }
+    kept = {key: value.copy() for key, value in first.items()}
+    packed.write(changed)
+    # What was read stays as it is, and no element is another variable's.
+    found = [
+        all(np.array_equal(left[key], right[key]) for key in right)
+        and [(v.dtype, v.shape) for v in left.values()]
+        == [(v.dtype, v.shape) for v in right.values()]
+        for left, right in (
+            (first, kept),
+            (packed.read(), changed),
+            (read_state(table), changed),
+        )
+    ]
+    return len(variables), list(first) == list(read_state(table)), found
+
+
 def _fly(name: str, cluster: str, **options) -> Run:
     verdict = distbench.check(f"{SUBJECTS}:{name}", cluster, **options)
     [run] = verdict.runs
@@ -177,6 +218,13 @@ def test_what_is_wrong_with_one_worker_too_is_no_race() -> None:
     origins = {finding.code: finding.origin for finding in found}
     assert origins["extra-update"] == "subject", found
     assert origins.get("iterations-wrong", "framework") == "framework", found
+
+
+def test_the_state_is_the_same_whether_many_variables_are_read_at_once() -> None:
+    count, in_order, equal = distbench.run(pack_state, "one")["worker", 0]
+    assert count == 33
+    assert in_order
+    assert equal == [True, True, True]
 
 
 def test_what_ended_before_a_step_began_was_written() -> None:

@@ -69,14 +69,6 @@ def test_a_programs_control_has_the_same_kind_of_gradients(
     assert control.target == STOCK.describe()
 
 
-@pytest.mark.parametrize(("in_flight", "steps"), [(1, 3), (4, 6)])
-def test_the_control_of_a_race_takes_twice_as_many_rounds(
-    in_flight: int, steps: int
-) -> None:
-    scenario = make_scenario(cluster="ps:2+1", in_flight=in_flight, steps=3)
-    assert plan_control(scenario, STOCK).steps == steps
-
-
 XLA = (
     "Detected at node {node}: Trying to access resource {variable} located in device "
     "/job:ps/replica:0/task:0/device:CPU:0 from device /job:worker/task:{task}/device:"

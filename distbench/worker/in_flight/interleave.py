@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.trace import WHOLE, Phase, TraceKey, Value
 from distbench.worker.in_flight.orders import Event
+from distbench.worker.in_flight.packed import PackedState
 from distbench.worker.one_device.fed import FedStep
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.stepping.steps import Step
@@ -42,6 +43,7 @@ class Interleaver:
         self._fed = FedStep(reference.session)
         self._last_fed: Step | None = None
         self._held: State | None = None
+        self._state = PackedState(reference.session.table)
         infos = self._session.variables
         self._models = {v.path for v in infos if v.role == "variable"}
         # Counters, and what else belongs to no variable, such as a power of beta.
@@ -118,7 +120,7 @@ class Interleaver:
     def _run_step(self, step: int, state: State) -> State:
         self._take_step(self._plain or self._make_plain(), step, state)
         # The next step mostly goes on from here, and then nothing is to be set.
-        self._held = self._session.read_state()
+        self._held = self._state.read()
         return self._held
 
     def _run_late(self, step: int, before: State, now: State) -> State:
@@ -127,7 +129,7 @@ class Interleaver:
         plain = self._plain or self._make_plain()
         board.read()
         self._take_step(plain, step, before)
-        after = self._session.read_state()
+        after = self._state.read()
         values: dict[TraceKey, Value] = {}
         self._session.collect_taps(step, values, replica=WHOLE, phases=(_FED,))
         added = {key: _add(now[key], after[key], before[key]) for key in now}
@@ -157,7 +159,7 @@ class Interleaver:
 
     def _run_fed(self, step: int, state: State) -> State:
         self._take_step(self._find_fed(step), step, state, is_fed=True)
-        return self._session.read_state()
+        return self._state.read()
 
     def _take_step(
         self, by: Step, number: int, state: State, *, is_fed: bool = False
@@ -166,7 +168,7 @@ class Interleaver:
         session.program.replicas = 1
         batch = self._reference.draw(number)
         if state is not self._held:
-            session.restore_state(state)
+            self._state.write(state)
         self._held = None
         with session.guard("step"):
             by.trace([batch])
