@@ -75,26 +75,23 @@ class _Effects(Protocol):
 class _Sum:
     """State to which each step adds: what several steps change adds up.
 
-    A step counts whose own elements mostly lie beyond the envelope, and it counts
-    there: within it they tell of the order alone.
+    An element may be what any order makes of it, and what the changes add to that.
     """
 
     def __init__(self, flight: Flight, envelope: Envelope) -> None:
-        wrong = envelope.wrong
         base = find_end(flight.orders[0], envelope.key)
-        self._error = np.where(wrong, envelope.observed - base, 0.0)
-        self._moved: dict[_Change, Array] = {}
-        for change, end in _list_ends(flight, envelope):
-            square = (end - base) ** 2
-            if float(np.sum(square[wrong])) > float(np.sum(square)) / 2:
-                self._moved[change] = np.where(wrong, end - base, 0.0)
+        ends = np.stack([find_end(order, envelope.key) for order in flight.orders])
+        self._low, self._high = ends.min(axis=0), ends.max(axis=0)
+        self._observed = envelope.observed
+        self._moved = {
+            change: end - base for change, end in _list_ends(flight, envelope)
+        }
         self.changes = tuple(self._moved)
 
     def measure(self, taken: Sequence[_Change]) -> float:
-        left = self._error
-        for change in taken:
-            left = left - self._moved[change]
-        return float(np.linalg.norm(left))
+        at = self._observed - sum(self._moved[change] for change in taken)
+        nearest = np.clip(at, self._low, self._high)
+        return float(np.linalg.norm(at - nearest))
 
 
 class _Product:
@@ -127,7 +124,13 @@ class _Product:
 
 
 def _list_ends(flight: Flight, envelope: Envelope) -> Iterator[tuple[_Change, Array]]:
-    for sign, traces in ((-1, flight.lost), (1, flight.again)):
+    """What one device has after the round by each change.
+
+    State that is read by one op and written by another loses updates, and what it had
+    before weighs more then; it has none twice.
+    """
+    kinds = [(-1, flight.lost), (1, flight.again)]
+    for sign, traces in kinds[:1] if envelope.phase in flight.torn else kinds:
         for place, trace in traces.items():
             yield (place, sign), find_end(trace, envelope.key)
 

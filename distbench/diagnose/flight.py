@@ -18,6 +18,7 @@ from distbench.diagnose.flight_findings import (
     join_steps,
     make_finding,
     make_unexplained,
+    tell_open,
 )
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.names import name_steps
@@ -51,6 +52,10 @@ def judge_flight(flight: Flight) -> Judgement:
             0,
             f"without {name_steps(hidden)} the state could be the same in another "
             "order of the others; use fewer steps in flight, or one worker",
+        )
+    elif not findings and flight.torn:
+        notes.append(
+            f"{tell_open(flight)}, which changed no more than their order may change"
         )
     return Judgement(
         status=status,

@@ -234,15 +234,20 @@ def make_unexplained(flight: Flight, envelopes: Sequence[Envelope]) -> Finding:
 def _tell_torn(flight: Flight) -> str:
     """What a step leaves open to others, as far as its ops show it."""
     if flight.torn:
-        return (
-            f"The step reads its {' and '.join(sorted(flight.torn))} by one op and "
-            "writes it by another, or reads it again after it wrote it: what other "
-            "steps write in between gets in. Update it by one op, as the Apply ops do."
-        )
+        return f"{tell_open(flight)}. Update it by one op, as the Apply ops do."
     return (
         "If one step at a time passes (without --in-flight), a step reads what another "
         "one's rule has half written, such as a slot between its assignment and its "
         "use."
+    )
+
+
+def tell_open(flight: Flight) -> str:
+    """By which ops a step leaves state open to other steps."""
+    return (
+        f"The step reads its {' and '.join(sorted(flight.torn))} by one op and writes "
+        "it by another, or reads it again after it wrote it: what other steps write in "
+        "between gets in"
     )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from distbench.faults.fault import fault
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.optimizers import optimizer
-from distbench.samples.program import TRAINED, Program
+from distbench.samples.program import TABLE, TRAINED, Program
 from distbench.samples.servers import OwnNumber, is_served, linger
 
 _COUNTED = ("tally", "ledger")
@@ -177,6 +177,30 @@ class AssignedByHand(Descending):
         for gradient, variable in zip(gradients, self.trained(), strict=True):
             before = linger(tf.identity(variable))
             variable.assign(before - 0.02 * tf.convert_to_tensor(gradient))
+
+
+@_flown(
+    "lost-update",
+    "variable",
+    (TABLE,),
+    like="keras-team/keras#18668",
+)
+class RowsWrittenBack(Descending):
+    """The rows of a batch are gathered, changed and scattered back."""
+
+    def make_optimizer(self):
+        return None
+
+    def apply(self, gradients):
+        for gradient, variable in zip(gradients, self.trained(), strict=True):
+            if isinstance(gradient, tf.IndexedSlices):
+                rows, places = tf.unique(gradient.indices)
+                count = tf.shape(rows)[0]
+                summed = tf.math.unsorted_segment_sum(gradient.values, places, count)
+                changed = tf.gather(variable, rows) - 0.02 * summed
+                variable.scatter_update(tf.IndexedSlices(changed, rows))
+            else:
+                variable.assign_sub(0.02 * gradient)
 
 
 @_flown(

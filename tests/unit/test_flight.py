@@ -125,6 +125,45 @@ def test_what_a_slot_lacks_has_not_decayed_what_it_has(
     assert finding.confidence > 0.9
 
 
+@pytest.mark.parametrize("torn", [["variable"], []], ids=["torn", "in-place"])
+def test_what_weighs_more_without_another_step_did_not_come_twice(
+    torn: list[str],
+) -> None:
+    ones, parts = np.ones(2), np.eye(2)
+
+    def make(tally: np.ndarray, replica: int = WHOLE) -> Trace:
+        return make_trace("x", [{TALLY: tally}], replica=replica)
+
+    flight = Flight(
+        tier="bounded",
+        in_flight=2,
+        observed=replace(
+            make(ones - parts[0] + parts[1], 0),
+            notes={"begun": [0, 0], "ended": [0, 1], "tries": [1, 1]},
+        ),
+        starts=make_trace(
+            "starts",
+            [{TALLY: ones * 0}],
+            initial={TALLY: ones * 0},
+            notes={"torn": torn},
+        ),
+        orders=(make(ones),),
+        lost={place: make(ones - part) for place, part in enumerate(parts)},
+        again={place: make(ones + part) for place, part in enumerate(parts)},
+    )
+    [finding] = judge_flight(flight).findings
+    assert finding.code == "lost-update"
+    assert ("in the place of" in finding.explanation) == (not torn)
+
+
+def test_a_pass_says_what_the_orders_may_hide() -> None:
+    flight = Simulated().observe()
+    starts = replace(flight.starts, notes={"torn": ["variable"]})
+    judgement = judge_flight(replace(flight, starts=starts))
+    assert judgement.status is Status.PASS
+    assert "reads its variable by one op and writes it by another" in judgement.message
+
+
 @pytest.mark.parametrize(("moved", "is_told"), [(0.0, True), (0.4, False)])
 def test_what_follows_from_a_wrong_counter_is_no_lost_update(
     moved: float, is_told: bool

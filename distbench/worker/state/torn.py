@@ -15,7 +15,7 @@ from distbench.trace import VariableInfo
 from distbench.worker.state.variables import VariableTable
 
 _READS = ("ReadVariableOp", "ResourceGather")
-_OVERWRITES = "AssignVariableOp"
+_OVERWRITES = ("AssignVariableOp", "ResourceScatterUpdate", "ResourceScatterNdUpdate")
 
 
 def find_torn(graph: Any, table: VariableTable) -> list[str]:
@@ -35,7 +35,7 @@ def find_torn(graph: Any, table: VariableTable) -> list[str]:
         if name not in known or op.type in _READS:
             continue
         role = known[name].role
-        overwrites = op.type == _OVERWRITES
+        overwrites = op.type in _OVERWRITES
         if (overwrites or role != "variable") and _depends_on(op, name):
             torn.add(role)
     return sorted(torn)
@@ -50,7 +50,7 @@ def list_overwrites(graph: Any) -> list[Any]:
     return [
         op
         for op, name in _list_uses(graph)
-        if op.type == _OVERWRITES and _depends_on(op, name)
+        if op.type in _OVERWRITES and _depends_on(op, name)
     ]
 
 

@@ -31,7 +31,7 @@ def hold_open(graph: Any, table: VariableTable) -> None:
         graph: Of a step, while it is traced; a step without such an op stays as it is.
         table: The subject's variables.
     """
-    held = [(op.inputs[1], op) for op in _spread(list_overwrites(graph))]
+    held = [(op.inputs[-1], op) for op in _spread(list_overwrites(graph))]
     held += _spread(list_read_back(graph, table))
     if not held:
         return
