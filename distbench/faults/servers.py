@@ -225,6 +225,26 @@ class SeenAssignedAtOnce(Descending):
 
 
 @_flown(
+    "lost-update",
+    "variable",
+    ("seen",),
+    like="keras-team/keras#18668",
+)
+class SeenAssignedInBranch(SeenAssignedAtOnce):
+    """How many examples were seen is counted where the gradient is finite."""
+
+    def apply(self, gradients):
+        Descending.apply(self, gradients)
+        is_finite = tf.reduce_all(tf.math.is_finite(gradients[-1]))
+        counted = tf.cast(self.examples, tf.float32)
+        tf.cond(
+            is_finite,
+            lambda: self.seen.assign(self.seen + counted),
+            lambda: self.seen.assign(self.seen),
+        )
+
+
+@_flown(
     "extra-update",
     "variable",
     TRAINED,

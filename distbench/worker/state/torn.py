@@ -8,10 +8,10 @@ slot and reads it again for its variable: the slot may be another step's by then
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from distbench.trace import VariableInfo
+from distbench.worker.state.graphs import list_ops
 from distbench.worker.state.variables import VariableTable
 
 _READS = ("ReadVariableOp", "ResourceGather")
@@ -22,84 +22,73 @@ def find_torn(graph: Any, table: VariableTable) -> list[str]:
     """Roles of state that a step reads by one op, to write by another.
 
     Args:
-        graph: Of the step on one device; what it does in inner functions is not seen.
+        graph: Of the step on one device.
         table: The subject's variables.
 
     Returns:
-        `variable`, `slot` and `iterations`, those that are. A variable of the model is
-        read for its gradient: there only overwriting counts, not adding to it.
+        `variable`, `slot` and `iterations`, those that are.
     """
-    known = _find_captured(graph, table)
-    torn = {"slot" for _ in list_read_back(graph, table)}
-    for op, name in _list_uses(graph):
-        if name not in known or op.type in _READS:
-            continue
-        role = known[name].role
-        overwrites = op.type in _OVERWRITES
-        if (overwrites or role != "variable") and _depends_on(op, name):
-            torn.add(role)
-    return sorted(torn)
-
-
-def list_overwrites(graph: Any) -> list[Any]:
-    """The ops of a step that assign to a variable what comes of a reading of it.
-
-    Args:
-        graph: Of the step; what it does in inner functions is not seen.
-    """
-    return [
-        op
-        for op, name in _list_uses(graph)
-        if op.type in _OVERWRITES and _depends_on(op, name)
+    parts = UpdatesInParts(table)
+    found = [
+        parts.find_variable(op.inputs[0])
+        for op in list_ops(graph)
+        if parts.find_first(op) is not None
     ]
+    return sorted({info.role for info in found if info is not None})
 
 
-def list_read_back(graph: Any, table: VariableTable) -> list[tuple[Any, Any]]:
-    """The ops by which a rule reads a variable's slot that it has written before.
+class UpdatesInParts:
+    """Tells which ops are the second part of an update, if asked in their order.
 
-    What the step reads again of a variable of the model, for a metric say, is not among
-    them: it is no part of an update.
+    A variable of the model is read for its gradient: there only overwriting counts, not
+    adding to it. What the step reads again of one, for a metric say, is no part of an
+    update.
 
     Args:
-        graph: Of the step; what it does in inner functions is not seen.
         table: The subject's variables.
-
-    Returns:
-        The last op that writes, and the one that reads.
     """
-    known = _find_captured(graph, table)
-    written: dict[str, Any] = {}
-    found = []
-    for op, name in _list_uses(graph):
-        if name not in known or known[name].role != "slot" or not known[name].of:
-            continue
-        if op.type not in _READS:
-            written[name] = op
-        elif name in written:
-            found.append((written[name], op))
-    return found
 
+    def __init__(self, table: VariableTable) -> None:
+        self._infos = {
+            id(component.handle): variable.info
+            for variable in table.state
+            for component in variable.components
+            if hasattr(component, "handle")
+        }
+        self._written: dict[tuple[int, str], Any] = {}
 
-def _find_captured(graph: Any, table: VariableTable) -> dict[str, VariableInfo]:
-    """What is known of the variables of a graph, by the tensors that stand for them."""
-    infos = {
-        id(component.handle): variable.info
-        for variable in table.state
-        for component in variable.components
-        if hasattr(component, "handle")
-    }
-    return {
-        inner.name: infos[id(outer)]
-        for outer, inner in graph.captures
-        if id(outer) in infos
-    }
+    def find_first(self, op: Any) -> Any:
+        """The op or tensor of the first part, after which this op is the second.
 
+        Args:
+            op: Of a graph, or of the body of a function, a condition or a loop in it.
 
-def _list_uses(graph: Any) -> Iterator[tuple[Any, str]]:
-    """The ops of a graph in their order, and the tensor that each takes first."""
-    for op in graph.get_operations():
-        if op.inputs:
-            yield op, op.inputs[0].name
+        Returns:
+            None where the op is no second part.
+        """
+        info = self.find_variable(op.inputs[0]) if op.inputs else None
+        if info is None:
+            return None
+        handle = op.inputs[0].name
+        place = id(op.graph), handle
+        if op.type in _READS:
+            return self._written.get(place)
+        if info.role == "slot" and info.of:
+            self._written[place] = op
+        if info.role != "variable" or op.type in _OVERWRITES:
+            return op.inputs[-1] if _depends_on(op, handle) else None
+        return None
+
+    def find_variable(self, handle: Any) -> VariableInfo | None:
+        """What a tensor in a graph stands for, if it is a variable of the table."""
+        if id(handle) in self._infos:
+            return self._infos[id(handle)]
+        # A variable of no table ends in a tensor that lies in no graph.
+        graph = getattr(handle, "graph", None)
+        for outer, inner in getattr(graph, "captures", ()):
+            if inner is handle:
+                return self.find_variable(outer)
+        return None
 
 
 def _depends_on(op: Any, handle: str) -> bool:

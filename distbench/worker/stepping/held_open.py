@@ -9,46 +9,66 @@ taken twice for certain.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import op_callbacks
+from tensorflow.python.ops.control_flow_v2_func_graphs import (
+    WhileBodyFuncGraph,
+    WhileCondFuncGraph,
+)
 
-from distbench.worker.state.torn import list_overwrites, list_read_back
+from distbench.worker.state.torn import UpdatesInParts
 from distbench.worker.state.variables import VariableTable
 
+_LOOPS = (WhileBodyFuncGraph, WhileCondFuncGraph)
 HELD_S = 0.05
 """How long an op waits: longer than a step of small models takes."""
 _MOST = 64
-"""So many ops of either kind wait, of a model with more variables or shards those that
-lie evenly among them: each has a thread of its own, and one shows a race."""
+"""So many ops of a step wait: each has a thread of its own, and one shows a race."""
 
 
-def hold_open(graph: Any, table: VariableTable) -> None:
+@contextmanager
+def hold_open(table: VariableTable) -> Iterator[None]:
     """Have the second half of each update in two parts wait a while.
 
+    What is traced within has it, in the bodies of functions and conditions as well.
+    What a loop does waits for nothing, as it would wait each time.
+
     Args:
-        graph: Of a step, while it is traced; a step without such an op stays as it is.
         table: The subject's variables.
     """
-    held = [(op.inputs[-1], op) for op in _spread(list_overwrites(graph))]
-    held += _spread(list_read_back(graph, table))
-    if not held:
-        return
+    parts = UpdatesInParts(table)
     wait = tf.function(_sleep, autograph=False).get_concrete_function()
-    wait.add_to_graph(graph)
-    for since, op in held:
-        with tf.control_dependencies([since]):
+    held = 0
+
+    def see(
+        _type: Any, _inputs: Any, _attrs: Any, outputs: Any, op_name: str, graph: Any
+    ) -> None:
+        nonlocal held
+        if graph is None or held >= _MOST or isinstance(graph, _LOOPS):
+            return
+        # A constant comes under another name than its op has.
+        op = outputs[0].op if outputs else graph.get_operation_by_name(op_name)
+        since = parts.find_first(op)
+        if since is None:
+            return
+        wait.add_to_graph(graph)
+        with graph.as_default(), tf.control_dependencies([since]):
             # Ops with side effects run in the order in which they were made. So would
             # the waits, and after all that the step prints and asserts, which may come
             # after what waits. A call that says to have none has no place in it.
             (ended,) = tf.raw_ops.PartitionedCall(args=[], Tout=[tf.int32], f=wait)
         op._add_control_input(ended.op)
+        held += 1
 
-
-def _spread(found: Sequence[Any]) -> Sequence[Any]:
-    step = max(1, -(-len(found) // _MOST))
-    return found[::step]
+    op_callbacks.add_op_callback(see)
+    try:
+        yield
+    finally:
+        op_callbacks.remove_op_callback(see)
 
 
 def _sleep() -> Any:

@@ -170,9 +170,8 @@ class StepsInFlight:
         self._ended = 0
 
         def step(batch: Any) -> Any:
-            loss = session.strategy.run(function, args=(batch,))
-            hold_open(tf.compat.v1.get_default_graph(), session.table)
-            return loss
+            with hold_open(session.table):
+                return session.strategy.run(function, args=(batch,))
 
         hide_from_autograph(step)
         self._function = tf.function(step)

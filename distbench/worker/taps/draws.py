@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
+
+from distbench.worker.state.graphs import list_ops
 
 _DRAWS = re.compile(
     r"Random(?!.*(Get|Seed|Dataset|Queue))|Multinomial|TruncatedNormal"
@@ -19,7 +20,7 @@ _KERAS = re.compile(r"[/\\](tf_)?keras[/\\]src[/\\]")
 def find_draws(graph: Any) -> dict[str, str]:
     """Who draws: the place in the code, and `subject` or `framework`."""
     found: dict[str, str] = {}
-    for op in _list_ops(graph, set()):
+    for op in list_ops(graph):
         if not _DRAWS.search(op.type):
             continue
         callers = [f for f in op.traceback if not _TENSORFLOW.search(f.filename)]
@@ -30,13 +31,3 @@ def find_draws(graph: Any) -> dict[str, str]:
             is_keras = _KERAS.search(file)
             found[place] = "framework" if is_keras else "subject"
     return found
-
-
-def _list_ops(graph: Any, seen: set[int]) -> Iterator[Any]:
-    """All ops, those in the bodies of functions, conditionals and loops included."""
-    seen.add(id(graph))
-    yield from graph.get_operations()
-    for function in graph._functions.values():
-        body = getattr(function, "graph", None) or getattr(function, "_graph", None)
-        if body is not None and id(body) not in seen:
-            yield from _list_ops(body, seen)
