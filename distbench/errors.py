@@ -70,6 +70,16 @@ def read_message(error: BaseException) -> str:
         return f"(its __str__ raises {type(failure).__name__})"
 
 
+def describe_end(error: BaseException) -> str:
+    """What ended a command before its time, in words for those who read its report."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    message = read_message(error)
+    # A bug says nothing without its type.
+    is_clear = isinstance(error, ClusterError) or not isinstance(error, Exception)
+    return message if is_clear and message else f"{type(error).__name__}: {message}"
+
+
 def shorten(text: str, length: int) -> str:
     """A text of at most so many characters, and a few: of a longer one both ends."""
     if len(text) <= length:

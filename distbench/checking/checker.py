@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import groupby
@@ -24,7 +24,7 @@ from distbench.checking.plan import (
 from distbench.checking.runs import end_uncompared
 from distbench.checking.telling import Telling
 from distbench.engines import open_engine
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import BadInputError, ClusterError, describe_end
 from distbench.expect import apply_expectations
 from distbench.launch.engine import Room
 from distbench.launch.group import Group
@@ -41,6 +41,8 @@ from distbench.observe import (
 from distbench.options import CheckOptions, Progress, list_tiers
 from distbench.target import TargetRef, adopt_target
 from distbench.verdict import Run, Status, Verdict
+
+OnEndEarly = Callable[[Verdict], None]
 
 _BEFORE_ALL = -1
 """The place, before those of all scenarios, of what the subject was described on."""
@@ -68,7 +70,10 @@ class Checker:
         self._launch = launch
         self._progress = progress or Telling(None)
         self._environments: dict[int, dict[str, object]] = {}
-        self._lanes: Lanes[tuple[Run, ...]] = Lanes(
+        self._planned: Sequence[Planned] = ()
+        self._judged: dict[int, list[Run]] = {}
+        self._ended: set[int] = set()
+        self._lanes: Lanes[None] = Lanes(
             options.jobs, launch.engine.find_room(), launch.halt
         )
         self._tiers = list_tiers(options)
@@ -102,9 +107,10 @@ class Checker:
             return self._run_all(planned, group if is_fresh else None)
 
     def _run_all(self, planned: Sequence[Planned], group: Group | None) -> Verdict:
+        self._planned = planned
         self._progress.plan([item.scenario for item in planned])
         alike = [list(items) for _, items in groupby(planned, key=self._find_reference)]
-        runs = self._lanes.run(
+        self._lanes.run(
             [
                 Piece(
                     needs=_measure_needs(items),
@@ -113,6 +119,36 @@ class Checker:
                 for place, items in enumerate(alike)
             ]
         )
+        return self._make_verdict(run for item in planned for run in self._find(item))
+
+    def end_early(self, error: BaseException) -> Verdict | None:
+        """What was judged until an exception ended the check; None before any plan.
+
+        What was not is an error that says so: a pass, or a part that is left out, would
+        read as if the whole check had come to it.
+        """
+        if not self._planned:
+            return None
+        return self._make_verdict(
+            run
+            for item in self._planned
+            for run in (*self._find(item), *self._end_unjudged(item, error))
+        )
+
+    def _find(self, item: Planned) -> Sequence[Run]:
+        return self._judged.get(item.number, ())
+
+    def _end_unjudged(self, item: Planned, error: BaseException) -> Iterator[Run]:
+        if item.number in self._ended:
+            return  # of the tiers that it could have, it has them all
+        judged = {run.tier for run in self._find(item)}
+        possible = list_possible(self._tiers, item.scenario)
+        tiers = [tier for tier in possible if tier not in judged]
+        yield from end_uncompared(
+            item, tiers, Status.ERROR, message=f"Not judged: {describe_end(error)}"
+        )
+
+    def _make_verdict(self, runs: Iterable[Run]) -> Verdict:
         environment: dict[str, object] = {
             "python": sys.version.split()[0],
             "machine": dict(describe_machine(self._options.engine)),
@@ -121,7 +157,7 @@ class Checker:
             environment |= self._environments[number]
         return Verdict(
             target=self._target.describe(),
-            runs=tuple(run for found in runs for run in found),
+            runs=tuple(runs),
             environment=environment,
         )
 
@@ -132,19 +168,16 @@ class Checker:
         """
         return item.reference if self._options.jobs == 1 else item.number
 
-    def _tell_all(
-        self, items: Sequence[Planned], group: Group | None
-    ) -> tuple[Run, ...]:
+    def _tell_all(self, items: Sequence[Planned], group: Group | None) -> None:
         """Run scenarios with the same single-device run, and tell of them."""
-        runs = []
         with closing(OneDevice(self._launch, group, scenarios=len(items))) as one:
             for item in items:
                 self._progress.start(item.scenario.id)
                 for judged in self._run_one(item, one):
                     run = apply_expectations(judged, self._options.expect)
-                    runs.append(run)
+                    self._judged.setdefault(item.number, []).append(run)
                     self._progress.finish(run)
-        return tuple(runs)
+                self._ended.add(item.number)
 
     def _run_one(self, item: Planned, one: OneDevice) -> Iterator[Run]:
         scenario = item.scenario
@@ -197,6 +230,7 @@ def check_target(
     options: CheckOptions,
     progress: Progress | None = None,
     spares: Spares | None = None,
+    on_end_early: OnEndEarly | None = None,
 ) -> Verdict:
     """Check a subject on every scenario that the options name.
 
@@ -205,12 +239,14 @@ def check_target(
         options: Which scenarios to run.
         progress: Who wants to know how far it is.
         spares: Has tasks of this machine that were started before.
+        on_end_early: Told what was judged, where an exception such as Ctrl-C ends a
+            check that has begun; the exception follows.
 
     Raises:
         BadInputError: The subject or an option cannot be used; names the thing.
         ClusterError: The machine cannot start tasks at all.
     """
-    return _check(target, options, progress, spares)[1]
+    return _check(target, options, progress, spares, on_end_early)[1]
 
 
 def check_each(target: TargetRef, options: CheckOptions) -> Mapping[str, Verdict]:
@@ -224,10 +260,17 @@ def _check(
     options: CheckOptions,
     progress: Progress | None = None,
     spares: Spares | None = None,
+    on_end_early: OnEndEarly | None = None,
 ) -> tuple[Checker, Verdict]:
     def attempt(options: CheckOptions) -> tuple[Checker, Verdict]:
         with _open_checker(target, options, progress, spares) as checker:
-            return checker, checker.run()
+            try:
+                return checker, checker.run()
+            except BaseException as error:
+                verdict = checker.end_early(error)
+                if verdict is not None and on_end_early is not None:
+                    on_end_early(verdict)
+                raise
 
     return follow_target(options, attempt)
 

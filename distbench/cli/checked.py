@@ -13,7 +13,8 @@ from pathlib import Path
 import typer
 
 from distbench.checking.checker import check_target
-from distbench.errors import BadInputError, ClusterError
+from distbench.cli.outcome import say
+from distbench.errors import BadInputError, ClusterError, describe_end
 from distbench.escape import escape_controls
 from distbench.history.quarantine import Entry, apply_quarantine
 from distbench.launch.spares import Spares
@@ -69,29 +70,22 @@ def check_once(
     """
     for file in reports.files:
         remove_earlier(file)
+    judged: list[Verdict] = []
     try:
         with make_progress(make_console(stderr=True)) as progress:
-            verdict = check_target(ref, options, progress, spares)
-    except ClusterError as error:
+            verdict = check_target(ref, options, progress, spares, judged.append)
+    except BadInputError:
+        raise  # nothing that a check came to
+    except BaseException as error:
+        (verdict,) = judged or [_end_early(ref, options, error)]
+        is_shown = any(run.status is not Status.ERROR for run in verdict.runs)
         try:
-            _write(reports, _end_early(ref, options, error), options)
-        except ClusterError as unwritten:
+            _publish(verdict, options, known, reports, is_shown=is_shown)
+        except (ClusterError, OSError) as unwritten:
             # It may have the same cause, such as a full disk, and says less of it.
-            both = f"{error} {unwritten}"
-            raise ClusterError(both, detail=error.detail) from error
+            say(str(unwritten))
         raise
-    quarantined = apply_quarantine(
-        verdict, known, datetime.date.today(), is_whole=False
-    )
-    verdict = quarantined.verdict
-    console = make_console(stderr=STDOUT in reports.files)
-    try:
-        # First of all: whoever reads what is printed may go away, as `| head` does.
-        _write(reports, verdict, options)
-    finally:
-        console.print(render_verdict(verdict, options), crop=False)
-    for line in render_remarks(quarantined.remarks):
-        console.print(line)
+    verdict = _publish(verdict, options, known, reports)
     if reports.tensorboard is not None:
         from distbench.summaries import write_summaries
 
@@ -103,7 +97,31 @@ def check_once(
     return verdict.exit_code
 
 
-def _end_early(ref: TargetRef, options: CheckOptions, error: ClusterError) -> Verdict:
+def _publish(
+    verdict: Verdict,
+    options: CheckOptions,
+    known: tuple[Entry, ...],
+    reports: Reports,
+    *,
+    is_shown: bool = True,
+) -> Verdict:
+    """Write and print what came out; returns it without the failures that are known."""
+    today = datetime.date.today()
+    quarantined = apply_quarantine(verdict, known, today, is_whole=False)
+    verdict = quarantined.verdict
+    console = make_console(stderr=STDOUT in reports.files)
+    try:
+        # First of all: whoever reads what is printed may go away, as `| head` does.
+        _write(reports, verdict, options)
+    finally:
+        if is_shown:
+            console.print(render_verdict(verdict, options), crop=False)
+    for line in render_remarks(quarantined.remarks):
+        console.print(line)
+    return verdict
+
+
+def _end_early(ref: TargetRef, options: CheckOptions, error: BaseException) -> Verdict:
     """The verdict of a check that ended before it was known what to run."""
     runs = [
         Run(
@@ -112,8 +130,8 @@ def _end_early(ref: TargetRef, options: CheckOptions, error: ClusterError) -> Ve
             path=path,
             tier=tier,
             status=Status.ERROR,
-            message=str(error),
-            detail=error.detail,
+            message=f"Not judged: {describe_end(error)}",
+            detail=error.detail if isinstance(error, ClusterError) else "",
             setup={"target": ref.describe()},
         )
         for cluster in options.clusters

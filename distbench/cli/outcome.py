@@ -15,7 +15,7 @@ from typing import NoReturn, ParamSpec
 
 import typer
 
-from distbench.errors import BadInputError, ClusterError, find_advice
+from distbench.errors import BadInputError, ClusterError, describe_end, find_advice
 
 EXIT_BAD_USAGE = 2
 EXIT_BROKEN = 3
@@ -46,6 +46,9 @@ def guard(command: Callable[P, int]) -> Callable[P, None]:
 class _EndedError(BaseException):
     """A signal asked this process to end; `args[0]` is its number."""
 
+    def __str__(self) -> str:
+        return f"ended by {signal.Signals(self.args[0]).name}"
+
 
 @contextmanager
 def _end_in_order() -> Iterator[None]:
@@ -71,9 +74,8 @@ def run_command(command: Callable[[], int]) -> int:
             code = command()
         sys.stdout.flush()
     except _EndedError as ending:
-        number = signal.Signals(ending.args[0])
-        say(f"ended by {number.name}")
-        return ENDED_BY_SIGNAL + number
+        say(str(ending))
+        return ENDED_BY_SIGNAL + int(ending.args[0])
     except BadInputError as error:
         say(str(error))
         return EXIT_BAD_USAGE
@@ -82,8 +84,8 @@ def run_command(command: Callable[[], int]) -> int:
         if error.detail:
             say(error.detail, prefix="")
         return EXIT_BROKEN
-    except KeyboardInterrupt:
-        say("interrupted")
+    except KeyboardInterrupt as error:
+        say(describe_end(error))
         return _EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader (`| head`) has gone. Python would complain again on exit.

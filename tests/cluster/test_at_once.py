@@ -17,7 +17,8 @@ from launch_support import TIMEOUT_S, comes_true, is_gone_soon
 from distbench.checking.checker import check_target
 from distbench.options import CheckOptions
 from distbench.target import parse_target
-from distbench.verdict.document import verdict_to_json
+from distbench.verdict import Status
+from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 pytestmark = pytest.mark.cluster
 # Wrong, and confirmed by a cluster of its own in the first scenario that shows it.
@@ -46,13 +47,17 @@ def test_the_verdict_is_that_of_one_after_the_other() -> None:
 def test_a_signal_ends_all_of_them_and_leaves_nothing(
     number: signal.Signals, tmp_path: Path
 ) -> None:
+    report = tmp_path / "verdict.json"
     words = ["check", TARGET, "-c", "mwms:2", "-c", "mwms:3", "-j", "2"]
+    words += ["--json", str(report)]
+    folder = tmp_path / "tmp"
+    folder.mkdir()
     bench = subprocess.Popen(
         # What a shell starts with & ignores SIGINT, and so do its children.
         ["env", "--default-signal=INT", sys.executable, "-m", "distbench", *words],
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(folder)},
     )
     with bench:
         assert bench.stderr is not None
@@ -71,4 +76,9 @@ def test_a_signal_ends_all_of_them_and_leaves_nothing(
         finally:
             bench.kill()
     assert [pid for pid in started if not is_gone_soon(pid)] == []
-    assert comes_true(lambda: not any(tmp_path.iterdir()))
+    assert comes_true(lambda: not any(folder.iterdir()))
+    verdict = verdict_from_json(report.read_text())
+    assert {run.cluster for run in verdict.runs} == {"mwms:2", "mwms:3"}
+    left = {run.message for run in verdict.runs if run.status is Status.ERROR}
+    ended = "interrupted" if number == signal.SIGINT else "ended by SIGTERM"
+    assert left == {f"Not judged: {ended}"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -25,10 +26,10 @@ def make_checker(
     room = Room(tasks=9, gpu_tasks=0)
     engine = SimpleNamespace(find_room=lambda: room, inspect=lambda: machine)
     return checker.Checker(
-        SimpleNamespace(),
+        SimpleNamespace(describe=lambda: "a.b:c"),
         options,
         SimpleNamespace(engine=engine, halt=Halt()),
-        SimpleNamespace(start=lambda _: None, finish=told.append),
+        SimpleNamespace(plan=lambda _: None, start=lambda _: None, finish=told.append),
     )
 
 
@@ -43,8 +44,8 @@ def test_an_expected_finding_is_a_pass_in_what_is_told_meanwhile(
     made = make_checker(CheckOptions(expect=(code,)), told)
     run = make_run(Status.FAIL, findings=(make_finding(),))
     monkeypatch.setattr(made, "_run_one", lambda item, one: iter([run]))
-    item = SimpleNamespace(scenario=SimpleNamespace(id=run.scenario))
-    assert made._tell_all([item], None) == tuple(told)
+    item = SimpleNamespace(scenario=SimpleNamespace(id=run.scenario), number=0)
+    made._tell_all([item], None)
     assert [run.status for run in told] == [status]
     assert told[0].findings == run.findings
 
@@ -64,3 +65,47 @@ def test_an_error_tells_how_long_it_took(monkeypatch: pytest.MonkeyPatch) -> Non
     made = make_checker(CheckOptions(tiers=("bounded",)), [], machine)
     (run,) = made._run_one(item, SimpleNamespace())
     assert (run.status, run.seconds) == (Status.ERROR, 3)
+
+
+def plan(*workloads: str) -> list[Planned]:
+    return [
+        Planned(
+            scenario=Scenario(target="a.b:c", workload=workload, cluster="one"),
+            spec=ClusterSpec.parse("one"),
+            optional=False,
+            number=number,
+        )
+        for number, workload in enumerate(workloads)
+    ]
+
+
+def test_what_was_judged_outlives_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three scenarios the second is interrupted between its tiers."""
+    made = make_checker(CheckOptions(), [])
+
+    def run_one(item: Planned, _: object) -> Iterator[Run]:
+        # Of the first it turns out that it cannot have the exact tier.
+        yield make_run(Status.PASS, scenario=item.scenario.id, tier="bounded")
+        if item.number:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(made, "_run_one", run_one)
+    planned = plan("linear", "linear", "mlp")
+    with pytest.raises(KeyboardInterrupt):
+        made._run_all(planned, None)
+    verdict = made.end_early(KeyboardInterrupt())
+    assert verdict is not None
+    assert [(run.tier, run.status) for run in verdict.runs] == [
+        ("bounded", Status.PASS),
+        ("bounded", Status.PASS),
+        ("exact", Status.ERROR),
+        ("bounded", Status.ERROR),
+    ]
+    assert {run.message for run in verdict.runs[2:]} == {"Not judged: interrupted"}
+    assert verdict.runs[-1].scenario == planned[-1].scenario.id
+    assert verdict.runs[-1].setup["steps"] == 3
+    assert {"python", "machine"} <= verdict.environment.keys()
+
+
+def test_before_there_is_a_plan_nothing_is_known_of_its_runs() -> None:
+    assert make_checker(CheckOptions(), []).end_early(KeyboardInterrupt()) is None

@@ -33,7 +33,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[Played], None]:
     def install(check_target: Played) -> None:
         monkeypatch.setattr(
             "distbench.cli.checked.check_target",
-            lambda target, options, progress, _: check_target(
+            lambda target, options, progress, *_: check_target(
                 target, options, progress
             ),
         )
@@ -174,9 +174,51 @@ def test_a_check_that_ends_before_its_scenarios_are_known_leaves_its_errors(
     verdict = verdict_from_json(report.read_text())
     assert verdict.exit_code == 3
     assert [run.cluster for run in verdict.runs] == ["one", "mwms:2"]
-    assert verdict.runs[0].message == "the deadline passed"
+    assert verdict.runs[0].message == "Not judged: the deadline passed"
     assert verdict.runs[0].detail == "last log line"
     assert {"python", "machine"} <= verdict.environment.keys()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "why"),
+    [
+        (KeyboardInterrupt(), 130, "Not judged: interrupted"),
+        (ClusterError("the disk is full"), 3, "Not judged: the disk is full"),
+        (ZeroDivisionError("oh"), 3, "Not judged: ZeroDivisionError: oh"),
+    ],
+    ids=["interrupt", "cluster", "bug"],
+)
+@pytest.mark.parametrize("is_planned", [True, False], ids=["planned", "unplanned"])
+def test_a_check_that_is_ended_leaves_what_was_judged(
+    call,
+    capsys,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    code: int,
+    why: str,
+    is_planned: bool,
+) -> None:
+    def check_target(target, options, progress, spares, on_end_early) -> Verdict:
+        if is_planned:
+            left = make_run(Status.ERROR, message=why)
+            on_end_early(make_verdict(make_run(), left))
+        raise error
+
+    monkeypatch.setattr("distbench.cli.checked.check_target", check_target)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    json, junit = tmp_path / "verdict.json", tmp_path / "junit.xml"
+    words = ("--tier", "free", "--json", str(json), "--junit", str(junit))
+    assert call("check", "a.b:c", *words) == code
+    verdict = verdict_from_json(json.read_text())
+    assert verdict.exit_code == 3
+    runs = ["pass", "error"] if is_planned else ["error", "error"]
+    assert [run.status for run in verdict.runs] == runs
+    assert verdict.runs[-1].message == why
+    assert len(ElementTree.parse(junit).findall(".//testcase")) == 2
+    shown = capsys.readouterr()
+    # Where nothing was judged a table has nothing to say.
+    assert ("1 pass, 1 error" in shown.out) == is_planned
 
 
 def test_a_report_that_cannot_be_written_hides_no_error(
