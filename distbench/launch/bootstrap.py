@@ -44,6 +44,17 @@ def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> Non
             os._exit(EXIT_TASK_FAILED)
 
 
+def wake_when_parent_dies() -> None:
+    """Ask Linux to have this process go on when its parent dies, if it is stopped.
+
+    For one that learns of the death by EOF and then tidies up, which a stopped one never
+    reads. SIGCONT does nothing to one that runs, so it does no harm that Linux sends it
+    as soon as the thread ends that started this process.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
+
+
 def resolve_entry(entry: str) -> Callable[..., Any]:
     """Import `package.module:function`."""
     module, _, name = entry.partition(":")

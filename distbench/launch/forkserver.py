@@ -36,6 +36,7 @@ from distbench.launch.bootstrap import (
     import_all,
     resolve_entry,
     run_task,
+    wake_when_parent_dies,
 )
 from distbench.launch.driver import is_driver_initialised
 from distbench.launch.process import TIDY_S
@@ -252,6 +253,7 @@ def _find_group(pid: int) -> int:
 
 def main(control_fd: int) -> None:
     """Preload, say whether this process may be forked, and serve."""
+    wake_when_parent_dies()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The thread that started it may have blocked what tells of the ends of tasks.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

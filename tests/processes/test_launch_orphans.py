@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -75,6 +76,30 @@ def test_nothing_outlives_the_bench(tmp_path: Path, start: str, ending: str) -> 
     segments = [Path("/dev/shm", name) for name in shared]
     assert len(segments) == 2
     assert comes_true(lambda: not any(segment.exists() for segment in segments))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs PR_SET_PDEATHSIG")
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_what_is_stopped_does_not_outlive_the_bench(tmp_path: Path, start: str) -> None:
+    """A stopped fork server reads no EOF, and its tasks live as long as it does."""
+    bench = subprocess.Popen(
+        [sys.executable, "-c", _BENCH, "wait_stubbornly", start, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": str(Path(__file__).parent)},
+    )
+    with bench:
+        assert bench.stdout is not None
+        pids, _, _ = json.loads(bench.stdout.readline())
+        try:
+            # Its own children: the fork server, or the two tasks.
+            for pid in pids[-1:] if start == "fork" else pids[:2]:
+                os.kill(pid, signal.SIGSTOP)
+        finally:
+            bench.kill()
+    left = [pid for pid in pids if not is_gone_soon(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
 
 
 def is_empty_soon(folder: Path, within_s: float = 20.0) -> bool:
