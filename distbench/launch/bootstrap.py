@@ -47,8 +47,8 @@ def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> Non
 def wake_when_parent_dies() -> None:
     """Ask Linux to have this process go on when its parent dies, if it is stopped.
 
-    For one that learns of the death by EOF and then tidies up, which a stopped one never
-    reads. SIGCONT does nothing to one that runs, so it does no harm that Linux sends it
+    For one that learns of the death by EOF and then tidies up: a stopped one reads
+    none. SIGCONT does nothing to one that runs, so it does no harm that Linux sends it
     as soon as the thread ends that started this process.
     """
     if sys.platform == "linux":

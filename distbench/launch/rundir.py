@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import weakref
 from dataclasses import dataclass
@@ -65,8 +66,9 @@ class RunDirectory:
             base: Where to make it; by default the system's temporary folder.
 
         Raises:
-            ClusterError: No folder can be made there.
+            ClusterError: No folder can be made there, or tasks would not find it.
         """
+        _check_name(Path(tempfile.gettempdir() if base is None else base))
         try:
             self.path = Path(tempfile.mkdtemp(prefix="distbench-", dir=base)).absolute()
         except OSError as error:
@@ -87,7 +89,8 @@ class RunDirectory:
 
     def make_folder(self, name: str) -> Path:
         """A subfolder for the caller's own files, made if it is not there."""
-        folder = self.path / name
+        # It may hold the name of a function, with letters that the system lacks.
+        folder = self.path / name.encode("ascii", "xmlcharrefreplace").decode()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 
@@ -112,6 +115,16 @@ class RunDirectory:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _check_name(base: Path) -> None:
+    """Refuse a place that TensorFlow cannot name: it takes all paths for UTF-8."""
+    if os.fsencode(base) != str(base).encode("utf-8", errors="replace"):
+        raise ClusterError(
+            f"The run needs a folder in {str(base)!r}, a name that is not UTF-8 to "
+            f"Python ({sys.getfilesystemencoding()} here), so TensorFlow cannot use "
+            "it. Set TMPDIR to a folder with an ASCII name, or PYTHONUTF8=1."
+        )
 
 
 def _start_heir(path: Path) -> subprocess.Popen[bytes]:

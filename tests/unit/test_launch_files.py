@@ -130,6 +130,23 @@ def test_a_run_directory_is_private_and_is_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_may_be_named_after_any_function(tmp_path: Path) -> None:
+    """Under LC_ALL=C without UTF-8 mode the system takes no other letters."""
+    with RunDirectory(tmp_path) as directory:
+        folders = [directory.make_folder(name) for name in ("größe", "große")]
+        assert all(folder.name.isascii() and folder.is_dir() for folder in folders)
+        assert len(set(folders)) == 2
+
+
+def test_a_place_that_tensorflow_cannot_name_is_refused(tmp_path: Path) -> None:
+    """A latin-1 name, or any but ASCII under LC_ALL=C without UTF-8 mode."""
+    known = tmp_path / "größe"
+    known.mkdir()
+    RunDirectory(known).close()
+    with pytest.raises(ClusterError, match="Set TMPDIR to a folder with an ASCII name"):
+        RunDirectory(tmp_path / "gr\udcf6\udcdfe")
+
+
 def test_a_forgotten_run_directory_is_removed(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     (directory.make_folder("traces") / "file").touch()
