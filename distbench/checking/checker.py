@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ from distbench.observe import (
 from distbench.options import CheckOptions, Progress, list_tiers
 from distbench.target import TargetRef, adopt_target
 from distbench.verdict import Run, Status, Verdict
+from distbench.xla import XLA_FLAGS
 
 OnEndEarly = Callable[[Verdict], None]
 
@@ -102,7 +104,11 @@ class Checker:
                 self._target, group, self._options.timeout_s
             )
             planned = plan_scenarios(
-                self._target.describe(), kind, self._options, self._machine
+                self._target.describe(),
+                kind,
+                self._options,
+                self._machine,
+                xla_flags=os.environ.get(XLA_FLAGS, ""),
             )
             return self._run_all(planned, group if is_fresh else None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TextIO
 
@@ -16,6 +17,7 @@ from distbench.observe.debugging import Stopped, observe_stopped
 from distbench.options import CheckOptions
 from distbench.stop import Stop
 from distbench.target import TargetRef
+from distbench.xla import XLA_FLAGS
 
 
 def debug_target(
@@ -55,7 +57,10 @@ def _debug(
         launch = make_launch(directory, options)
         with start_one(launch, options.seed, options.jit) as one:
             kind, _ = describe_subject(target, one, options.timeout_s)
-        planned = plan_scenarios(target.describe(), kind, options, machine)[0]
+        flags = os.environ.get(XLA_FLAGS, "")
+        [planned, *_] = plan_scenarios(
+            target.describe(), kind, options, machine, xla_flags=flags
+        )
         if lack := machine.find_lack(planned.spec):
             raise BadInputError(f"'{planned.spec}' cannot run here: {lack}.")
         return observe_stopped(

@@ -21,6 +21,7 @@ from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.observe import Observation
 from distbench.verdict import Finding, Run, Status
+from distbench.xla import tell_compiled
 
 
 class Failing:
@@ -78,12 +79,15 @@ class Failing:
         # A program may do what its control does not: there the type must tell.
         is_known = alike or failure.exception == "NotImplementedError"
         if is_known and is_deliberate(failure.traceback):
+            words = [f"{failure.exception}: {failure.message}"]
+            device = item.spec.device or "cpu"
+            words.append(tell_compiled(item.scenario.jit, device, seen.environment))
             yield from end_uncompared(
                 item,
                 tiers,
                 Status.REFUSED,
                 seconds=seen.seconds,
-                message=f"{failure.exception}: {failure.message}",
+                message=". ".join(filter(None, words)),
             )
             return
         finding = _make_raises(item, failure, "framework" if alike else "subject")

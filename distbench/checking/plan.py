@@ -18,6 +18,7 @@ from distbench.scenario import (
     Scenario,
     Tier,
 )
+from distbench.xla import find_jit
 
 DEFAULT_WORKLOADS = ("linear", "embedding")
 """One where every sum is exact, and one with sparse gradients. Both need no extra."""
@@ -91,7 +92,12 @@ def leave_one_worker(item: Planned) -> Planned:
 
 
 def plan_scenarios(
-    target: str, kind: str, options: CheckOptions, machine: Machine
+    target: str,
+    kind: str,
+    options: CheckOptions,
+    machine: Machine,
+    *,
+    xla_flags: str = "",
 ) -> tuple[Planned, ...]:
     """Every workload on every cluster and path.
 
@@ -102,6 +108,7 @@ def plan_scenarios(
         options: Which scenarios to run.
         machine: Decides what an open cluster spec means, with the GPUs that are
             required: what lacks them then is no run on CPUs.
+        xla_flags: What the environment has XLA do.
 
     Raises:
         BadInputError: A cluster spec cannot be, or no scenario has the wanted id.
@@ -147,7 +154,7 @@ def plan_scenarios(
                 seed=options.seed,
                 split=options.split,
                 keras=options.keras,
-                jit=options.jit,
+                jit=find_jit(options.jit, xla_flags, spec.device or "cpu"),
                 timeout_s=options.timeout_s,
                 restore_from=before,
                 restore_after=options.restore_after,

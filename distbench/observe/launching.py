@@ -24,6 +24,7 @@ from distbench.launch.surroundings import Start
 from distbench.observe.deadline import Deadline
 from distbench.scenario import Scenario, scenario_to_json
 from distbench.target import TargetRef, target_to_json
+from distbench.xla import XLA_FLAGS
 
 ENTRY = "distbench.worker.main:run_task"
 PRELOADS: tuple[str, ...] = (
@@ -80,10 +81,13 @@ class Launch:
         environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_FAIL_FAST": "use_caller"}
         if self.keras is not None:
             environment["TF_USE_LEGACY_KERAS"] = "1" if self.keras == "legacy" else "0"
+        flags = os.environ.get(XLA_FLAGS, "")
         if self.jit:
             # XLA leaves CPUs alone unless it is told otherwise before it starts.
-            flags = os.environ.get("TF_XLA_FLAGS", "")
-            environment["TF_XLA_FLAGS"] = f"{flags} --tf_xla_cpu_global_jit".strip()
+            environment[XLA_FLAGS] = f"{flags} --tf_xla_cpu_global_jit".strip()
+        elif self.jit is False and flags:
+            # What they say counts more than what a task says of XLA later.
+            environment[XLA_FLAGS] = f"{flags} --tf_xla_auto_jit=-1"
         if spec.device == "cpu":
             # Keeps TensorFlow from looking for a driver that nobody will use.
             environment["CUDA_VISIBLE_DEVICES"] = "-1"

@@ -48,6 +48,36 @@ def test_a_default_that_compiles_nothing_is_right(
         assert make_launch(directory, CheckOptions()).directory is directory
 
 
+@pytest.mark.parametrize(
+    ("jit", "given", "started"),
+    [
+        (True, "", "--tf_xla_cpu_global_jit"),
+        (True, "--tf_xla_auto_jit=2", "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"),
+        # What a task sets later counts less than the variable does.
+        (False, "--tf_xla_auto_jit=2", "--tf_xla_auto_jit=2 --tf_xla_auto_jit=-1"),
+        (False, "", None),
+        (None, "--tf_xla_auto_jit=2", None),
+    ],
+)
+def test_flags_of_xla_are_as_the_check_has_them(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    jit: bool | None,
+    given: str,
+    started: str | None,
+) -> None:
+    seen = []
+    monkeypatch.setattr(
+        "distbench.observe.launching.start_group",
+        lambda *_, environment, **others: seen.append(environment),
+    )
+    monkeypatch.setenv("TF_XLA_FLAGS", given)
+    with RunDirectory(tmp_path) as directory:
+        opening = make_opening(Scenario(target="a.b:c"), Deadline(9.0))
+        Launch(directory=directory, jit=jit).start_cluster(ONE, opening)
+    assert [environment.get("TF_XLA_FLAGS") for environment in seen] == [started]
+
+
 @pytest.mark.parametrize("timeout_s", [7.0, 900.0])
 def test_opening_has_the_time_of_its_scenario(timeout_s: float) -> None:
     opening = make_opening(Scenario(target="a.b:c"), Deadline(timeout_s))

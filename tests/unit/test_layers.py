@@ -29,6 +29,7 @@ _DATA = {
     "target",
     "codes",
     "machine",
+    "xla",
 }
 _TRACE = {"trace.files", "trace.folder", "trace.naming"}
 _LOOKING = {"worker.process", "worker.state", "worker.taps"}
@@ -66,6 +67,7 @@ ALLOWED: dict[str, set[str]] = {
     "cluster": {"errors"},
     "digits": {"errors"},
     "dyadic": set(),
+    "xla": set(),
     "split": {"errors"},
     "partitioner": {"errors", "cluster"},
     "fault": {"errors", "cluster"},
@@ -191,7 +193,15 @@ ALLOWED: dict[str, set[str]] = {
     "checking.kept": {"errors", "evidence", "trace.files"},
     "checking.stuck": {"cluster", "codes", "launch", "trace", "trace.files", "verdict"},
     "checking.controls": {*_TOP, "checking.origin"},
-    "checking.plan": {"errors", "cluster", "fault", "machine", "options", "scenario"},
+    "checking.plan": {
+        "errors",
+        "cluster",
+        "fault",
+        "machine",
+        "options",
+        "scenario",
+        "xla",
+    },
     "checking.runs": {"checking.plan", "evidence", "trace", "verdict"},
     "checking.failing": {
         *_TOP,
