@@ -146,6 +146,7 @@ class Group:
         payload: Mapping[str, Any],
         *,
         timeout_s: float,
+        of_s: float | None = None,
         tasks: Iterable[Task] | None = None,
         on_progress: OnProgress | None = None,
     ) -> dict[Task, dict[str, Any]]:
@@ -155,6 +156,8 @@ class Group:
             job: Name of the job, a key of the task's handlers.
             payload: A JSON object for all of them.
             timeout_s: Deadline for all of them together.
+            of_s: The deadline of this job and others, of which so much is left; None
+                where it has its own.
             tasks: Who runs it; by default every task.
             on_progress: Called with task, step and phase whenever a task reports.
 
@@ -168,7 +171,12 @@ class Group:
             HaltedError: The job is not wanted any more.
         """
         return self.submit(
-            job, payload, timeout_s=timeout_s, tasks=tasks, on_progress=on_progress
+            job,
+            payload,
+            timeout_s=timeout_s,
+            of_s=of_s,
+            tasks=tasks,
+            on_progress=on_progress,
         )()
 
     def submit(
@@ -177,6 +185,7 @@ class Group:
         payload: Mapping[str, Any],
         *,
         timeout_s: float,
+        of_s: float | None = None,
         tasks: Iterable[Task] | None = None,
         on_progress: OnProgress | None = None,
     ) -> Callable[[], dict[Task, dict[str, Any]]]:
@@ -204,7 +213,8 @@ class Group:
 
         def wait() -> dict[Task, dict[str, Any]]:
             with self._ended_on_error():
-                self._wait_results(job, asked, deadline, timeout_s, on_progress)
+                limits = (timeout_s, of_s)
+                self._wait_results(job, asked, deadline, limits, on_progress)
             return {task: self._members[task].result or {} for task in asked}
 
         return wait
@@ -249,7 +259,7 @@ class Group:
         job: str,
         tasks: tuple[Task, ...],
         deadline: float,
-        timeout_s: float,
+        limits: tuple[float, float | None],
         on_progress: OnProgress | None,
     ) -> None:
         everyone = self._members.values()
@@ -267,9 +277,7 @@ class Group:
             if is_late:
                 stacks = ask_for_stacks(everyone)()
                 self._ask_to_give_up(waiting)
-                raise make_timeout(
-                    self._name, job, timeout_s, everyone, waiting, stacks
-                )
+                raise make_timeout(self._name, job, *limits, everyone, waiting, stacks)
 
     def _blame(self, job: str, tasks: Iterable[Task]) -> TaskFailedError:
         """The error for the task that failed first, of those that are broken."""

@@ -40,6 +40,7 @@ class Job:
         name: Name of the job.
         payload: Its payload.
         timeout_s: Its deadline.
+        of_s: See `Group.call`.
         on_progress: See `Group.call`.
         injuries: What is done to tasks meanwhile.
     """
@@ -47,6 +48,7 @@ class Job:
     name: str
     payload: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float = 60.0
+    of_s: float | None = None
     on_progress: OnProgress | None = None
     injuries: tuple[Injury, ...] = ()
 
@@ -147,6 +149,7 @@ def start_group(
                 first.name,
                 first.payload,
                 timeout_s=first.timeout_s,
+                of_s=first.of_s,
                 on_progress=first.on_progress,
             )
         except TaskFailedError as error:

@@ -20,6 +20,11 @@ class Deadline:
         self._begin_s = time.monotonic()
 
     @property
+    def given_s(self) -> float:
+        """Seconds that they may take together."""
+        return self._timeout_s
+
+    @property
     def spent_s(self) -> float:
         """Seconds since it began."""
         return time.monotonic() - self._begin_s

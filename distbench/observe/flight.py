@@ -72,7 +72,7 @@ def observe_flight(
             cluster = trainers.cluster
             wait_prepared = trainers.submit("prepare", payload)
             answer = ask_one(
-                alone, "plan_rounds", payload, target=target, timeout_s=deadline.left_s
+                alone, "plan_rounds", payload, target=target, deadline=deadline
             )
             if answer["control"] is not None:
                 control = target_from_json(answer["control"])
@@ -96,7 +96,9 @@ def observe_flight(
             )
         # They end while one device follows what they did.
         cluster.dismiss()
-        followed = alone.call("follow_rounds", payload, timeout_s=deadline.left_s)
+        followed = alone.call(
+            "follow_rounds", payload, timeout_s=deadline.left_s, of_s=deadline.given_s
+        )
     return Observation(
         flight=_read_flight(folder, scenario, tier, next(iter(followed.values()))),
         control=control,

@@ -107,7 +107,10 @@ class Launch:
         # Tasks that wait would keep GPUs from others.
         if self.spares is not None and spec.device == "cpu":
             ahead = replace(
-                first, payload={**first.payload, "ahead": True}, timeout_s=OPEN_S
+                first,
+                payload={**first.payload, "ahead": True},
+                timeout_s=OPEN_S,
+                of_s=None,
             )
             kind = (str(spec), frozenset(environment.items()), self.sharers)
             spare = self.spares.take(
@@ -125,7 +128,8 @@ class Launch:
 
 def start_one(launch: Launch, seed: int, jit: bool | None) -> Group:
     """A single-device task, for what is asked of one device."""
-    return launch.start_cluster(ONE, _make_opening(seed, jit, timeout_s=OPEN_S))
+    opening = Job(name="open", payload=_tell_runtime(seed, jit), timeout_s=OPEN_S)
+    return launch.start_cluster(ONE, opening)
 
 
 def make_opening(scenario: Scenario, deadline: Deadline) -> Job:
@@ -136,16 +140,18 @@ def make_opening(scenario: Scenario, deadline: Deadline) -> Job:
         deadline: For all jobs together, so for this one as well: 1000 replicas take
             longer to open than most programs to train.
     """
-    return _make_opening(
-        scenario.seed, scenario.jit, scenario.partitioner, timeout_s=deadline.left_s
+    return Job(
+        name="open",
+        payload=_tell_runtime(scenario.seed, scenario.jit, scenario.partitioner),
+        timeout_s=deadline.left_s,
+        of_s=deadline.given_s,
     )
 
 
-def _make_opening(
-    seed: int, jit: bool | None, partitioner: str = "", *, timeout_s: float
-) -> Job:
-    payload = {"seed": seed, "jit": jit, "partitioner": partitioner}
-    return Job(name="open", payload=payload, timeout_s=timeout_s)
+def _tell_runtime(
+    seed: int, jit: bool | None, partitioner: str = ""
+) -> dict[str, object]:
+    return {"seed": seed, "jit": jit, "partitioner": partitioner}
 
 
 def make_payload(

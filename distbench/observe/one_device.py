@@ -10,6 +10,7 @@ from typing import Any
 
 from distbench.launch.group import Group
 from distbench.launch.start import Job
+from distbench.observe.deadline import Deadline
 from distbench.observe.launching import ONE, Launch
 from distbench.observe.subject import ask_one, submit_one
 from distbench.target import TargetRef
@@ -81,14 +82,14 @@ class OneDevice:
         return self._group
 
     def make_reference(
-        self, payload: Mapping[str, Any], target: TargetRef, *, timeout_s: float
+        self, payload: Mapping[str, Any], target: TargetRef, deadline: Deadline
     ) -> Mapping[str, Any]:
         """What its task answers when it has run the scenario that it serves.
 
         Args:
             payload: Of the scenario's jobs.
             target: The subject.
-            timeout_s: The deadline, if the task has to be asked.
+            deadline: That of the scenario, if the task has to be asked.
 
         Raises:
             BadInputError: The subject fails on one device already.
@@ -96,40 +97,40 @@ class OneDevice:
         """
         if self._answer is None:
             self._answer = ask_one(
-                self._served, "reference", payload, target=target, timeout_s=timeout_s
+                self._served, "reference", payload, target=target, deadline=deadline
             )
         return self._answer
 
     def read_alone(
-        self, payload: Mapping[str, Any], target: TargetRef, *, timeout_s: float
+        self, payload: Mapping[str, Any], target: TargetRef, deadline: Deadline
     ) -> None:
         """See whether the subject's input pipeline can be read on one device.
 
         Args:
             payload: Of the scenario's jobs.
             target: The subject.
-            timeout_s: The deadline.
+            deadline: That of the scenario.
 
         Raises:
             BadInputError: It fails there already.
             ClusterError: The bench's own part failed.
         """
-        ask_one(self._served, "read", payload, target=target, timeout_s=timeout_s)
+        ask_one(self._served, "read", payload, target=target, deadline=deadline)
         self.replace()  # the next run builds the subject in a process of its own
 
     def begin_probes(
-        self, payload: Mapping[str, Any], target: TargetRef, *, timeout_s: float
+        self, payload: Mapping[str, Any], target: TargetRef, deadline: Deadline
     ) -> None:
         """Have its task run what the judge asks of it besides, while a cluster trains.
 
         Args:
             payload: Of the scenario's jobs, with the tiers that the reference ran.
             target: The subject.
-            timeout_s: The deadline.
+            deadline: That of the scenario.
         """
         if self._wait is None:
             self._wait = submit_one(
-                self._served, "probe", payload, target=target, timeout_s=timeout_s
+                self._served, "probe", payload, target=target, deadline=deadline
             )
 
     def finish_probes(self) -> Mapping[str, Any]:

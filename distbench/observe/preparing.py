@@ -44,9 +44,8 @@ def prepare_both(
             trainers.call("read", payload)
         except TaskFailedError as error:
             if error.kind == "subject":
-                left_s = trainers.deadline.left_s
-                one.read_alone(payload, target, timeout_s=left_s)
+                one.read_alone(payload, target, trainers.deadline)
             raise
     wait_prepared = trainers.submit("prepare", payload)
-    left_s = trainers.deadline.left_s
-    return one.make_reference(payload, target, timeout_s=left_s), wait_prepared
+    answer = one.make_reference(payload, target, trainers.deadline)
+    return answer, wait_prepared

@@ -92,7 +92,7 @@ def observe(
             if not found:
                 return Observation(environment=environment)
             payload = {**payload, "shards": answer["shards"], "tiers": list(found)}
-            one.begin_probes(payload, target, timeout_s=deadline.left_s)
+            one.begin_probes(payload, target, deadline)
             wait_prepared()
             cluster.injure(*list_injuries(scenario, launch))
             reads = {**payload, "reads": list_reads(payload, found)}
@@ -116,7 +116,9 @@ def observe(
         # They end while one device follows what they did.
         cluster.dismiss()
         answer = {**answer, **one.finish_probes()}
-        replayed = alone.call("replay", payload, timeout_s=deadline.left_s)
+        replayed = alone.call(
+            "replay", payload, timeout_s=deadline.left_s, of_s=deadline.given_s
+        )
         replies = next(iter(replayed.values()))
         if replies["spent"]:
             one.replace()

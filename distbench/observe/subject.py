@@ -8,6 +8,7 @@ from typing import Any
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
+from distbench.observe.deadline import Deadline
 from distbench.target import TargetRef, target_to_json
 
 
@@ -45,7 +46,7 @@ def describe_subject(
         "describe",
         {"target": target_to_json(target)},
         target=target,
-        timeout_s=timeout_s,
+        deadline=Deadline(timeout_s),
     )
     if "keras" in answer:
         raise OtherKerasError(answer["keras"])
@@ -58,7 +59,7 @@ def ask_one(
     payload: Mapping[str, Any],
     *,
     target: TargetRef,
-    timeout_s: float,
+    deadline: Deadline,
 ) -> Mapping[str, Any]:
     """What a single-device task answers to a job that runs the subject.
 
@@ -67,13 +68,13 @@ def ask_one(
         job: Name of the job.
         payload: Its payload.
         target: The subject.
-        timeout_s: Its deadline.
+        deadline: How long that may take, after what it has taken before.
 
     Raises:
         BadInputError: The subject fails on one device already.
         ClusterError: The bench's own part failed.
     """
-    return submit_one(one, job, payload, target=target, timeout_s=timeout_s)()
+    return submit_one(one, job, payload, target=target, deadline=deadline)()
 
 
 def submit_one(
@@ -82,13 +83,13 @@ def submit_one(
     payload: Mapping[str, Any],
     *,
     target: TargetRef,
-    timeout_s: float,
+    deadline: Deadline,
 ) -> Callable[[], Mapping[str, Any]]:
     """Have it run such a job, and go on; a function waits for its answer.
 
     See `ask_one` for the arguments, and for the errors, which the function raises.
     """
-    wait = one.submit(job, payload, timeout_s=timeout_s)
+    wait = one.submit(job, payload, timeout_s=deadline.left_s, of_s=deadline.given_s)
 
     def wait_for_one() -> Mapping[str, Any]:
         try:

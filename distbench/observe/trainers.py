@@ -36,8 +36,13 @@ class Trainers:
 
     def submit(self, job: str, payload: Mapping[str, Any]) -> Callable[[], Answers]:
         """Have them run a job, and go on; see `Group.submit`."""
-        left_s = self.deadline.left_s
-        return self.cluster.submit(job, payload, timeout_s=left_s, tasks=self.tasks)
+        return self.cluster.submit(
+            job,
+            payload,
+            timeout_s=self.deadline.left_s,
+            of_s=self.deadline.given_s,
+            tasks=self.tasks,
+        )
 
 
 @contextmanager

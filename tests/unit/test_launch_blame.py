@@ -151,8 +151,10 @@ def test_at_the_deadline_who_waits_for_others_is_not_to_blame(
     with pytest.raises(
         TaskFailedError, match=r"from: worker-1 .*\. worker-0 only"
     ) as e:
-        group.call("train", {}, timeout_s=1.0)
+        group.call("train", {}, timeout_s=1.0, of_s=30.0)
     assert (e.value.kind, e.value.task) == ("timeout", SECOND)
+    # What the user has set, and what other jobs have left of it.
+    assert "deadline of 30 s, of which 1 s were left for it." in str(e.value)
     assert e.value.collectives == {FIRST: HELD}
     assert e.value.others == {FIRST: "waited in collective 7"}
 

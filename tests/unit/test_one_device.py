@@ -17,6 +17,7 @@ from distbench.launch.failure import TaskFailedError
 from distbench.launch.start import Job
 from distbench.machine import Machine
 from distbench.observe import OneDevice
+from distbench.observe.deadline import Deadline
 from distbench.observe.preparing import prepare_both
 from distbench.options import CheckOptions
 from distbench.target import TargetRef, parse_target
@@ -34,7 +35,7 @@ class Task:
         self.polite = True
 
     def submit(
-        self, job: str, payload: object, *, timeout_s: float
+        self, job: str, payload: object, *, timeout_s: float, of_s: float
     ) -> Callable[[], dict[str, Any]]:
         self.asked += 1
         answer = {"job": job, "asked": self.asked}
@@ -74,7 +75,7 @@ def launch(started: list[Task], tmp_path: Path) -> Any:
 
 def serve(one: OneDevice, target: TargetRef) -> Any:
     with one.serve(OPENING):
-        return one.make_reference({}, target, timeout_s=1.0)
+        return one.make_reference({}, target, Deadline(1.0))
 
 
 def test_a_run_is_asked_for_once_and_its_task_ends_with_the_last_scenario(
@@ -122,7 +123,7 @@ class Trainers:
         kind: Whose failure that is.
     """
 
-    deadline = SimpleNamespace(left_s=1.0)
+    deadline = Deadline(1.0)
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -157,14 +158,14 @@ def test_what_is_asked_besides_is_asked_once_and_waited_for_at_last(
     with closing(OneDevice(launch, scenarios=3)) as one:
         for _ in range(2):
             with one.serve(OPENING):
-                one.make_reference({}, target, timeout_s=1.0)
-                one.begin_probes({}, target, timeout_s=1.0)
+                one.make_reference({}, target, Deadline(1.0))
+                one.begin_probes({}, target, Deadline(1.0))
                 assert one.finish_probes() == {"job": "probe", "asked": 2}
                 one.give_up()
                 assert not started[0].closed
         one.replace()
         with one.serve(OPENING):
-            one.make_reference({}, target, timeout_s=1.0)
+            one.make_reference({}, target, Deadline(1.0))
             with pytest.raises(RuntimeError, match="not begun"):
                 one.finish_probes()
     assert [task.asked for task in started] == [2, 1]
@@ -176,8 +177,8 @@ def test_a_task_that_is_asked_in_vain_is_ended_at_once(
     with closing(OneDevice(launch, scenarios=2)) as one:
         for task in (0, 1):
             with one.serve(OPENING):
-                one.make_reference({}, target, timeout_s=1.0)
-                one.begin_probes({}, target, timeout_s=1.0)
+                one.make_reference({}, target, Deadline(1.0))
+                one.begin_probes({}, target, Deadline(1.0))
                 one.give_up()
                 assert started[task].closed
     assert [(task.asked, task.polite) for task in started] == [(2, False)] * 2
