@@ -21,6 +21,10 @@ TASK_BYTES = 120 * 2**20
 SERVER_BYTES = 700 * 2**20
 """Memory of the fork server, in which TensorFlow is imported once."""
 
+STEP_BYTES = 4 * 2**10
+"""What a task keeps of a step until its trace is written, at least: of one scalar
+variable without an optimizer it is 7 kB."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
@@ -40,15 +44,22 @@ class Machine:
         """The machine that somebody requires: this one, with so many GPUs or more."""
         return replace(self, gpus=max(self.gpus, count))
 
-    def find_lack(self, spec: ClusterSpec) -> str:
-        """What a cluster needs and the machine lacks, or an empty text."""
+    def find_lack(self, spec: ClusterSpec, *, steps: int = 0) -> str:
+        """What a cluster needs and the machine lacks, or an empty text.
+
+        Args:
+            spec: The cluster.
+            steps: How many steps it trains at least, of which its tasks keep a trace.
+        """
         resolved = spec.resolve(gpus=self.gpus, cpus=self.cores)
         if resolved.gpus_needed > self.gpus:
             return f"need {resolved.gpus_needed} GPUs, have {self.gpus}"
         needed = SERVER_BYTES + TASK_BYTES * len(resolved.tasks)
-        if needed > self.memory_bytes:
+        kept = STEP_BYTES * steps
+        if needed + kept > self.memory_bytes:
+            why = f" to keep {steps} steps" if kept > needed else ""
             return (
-                f"need {needed / 2**30:.1f} GiB of free memory, "
+                f"need {(needed + kept) / 2**30:.1f} GiB of free memory{why}, "
                 f"have {self.memory_bytes / 2**30:.1f} GiB"
             )
         return ""

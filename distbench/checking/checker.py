@@ -188,7 +188,9 @@ class Checker:
     def _run_one(self, item: Planned, one: OneDevice) -> Iterator[Run]:
         scenario = item.scenario
         tiers = list_possible(self._tiers, scenario)
-        found = map(self._machine.find_lack, item.specs)
+        found = (
+            self._machine.find_lack(spec, steps=scenario.steps) for spec in item.specs
+        )
         lacks = [lack for lack in found if lack]
         if lacks:
             too_few = self._options.require_gpus > self._machine.gpus

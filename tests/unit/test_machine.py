@@ -105,6 +105,15 @@ def test_gpus_are_named(
     assert json.loads(json.dumps(described)) == described
 
 
+def test_more_steps_than_memory_can_hold_are_a_lack() -> None:
+    spec = ClusterSpec.parse("mwms:2")
+    assert SMALL.find_lack(spec, steps=10_000) == ""
+    lack = SMALL.find_lack(spec, steps=10**9)
+    assert (
+        lack == "need 3815.6 GiB of free memory to keep 1000000000 steps, have 2.0 GiB"
+    )
+
+
 def test_this_machine_has_cores_and_memory() -> None:
     machine = inspect_machine()
     assert machine.cores >= 1
