@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import linecache
-import os
 import sys
 import sysconfig
-import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,20 +14,11 @@ from types import CodeType, ModuleType
 from typing import Any, ClassVar
 
 from distbench.errors import BadInputError
+from distbench.locks import Locks
 
-_LOCK = threading.Lock()
-"""One at a time: cloudpickle's list of modules is that of the process."""
+_LOCKS = Locks()
 _CELLS: set[str] = set()
 """Names of files whose lines came with the functions that stand in them."""
-
-
-def _renew_lock() -> None:
-    """A fork has no copy of the thread that might hold it."""
-    global _LOCK
-    _LOCK = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 def pickle_by_value(value: object, name: str) -> bytes:
@@ -46,7 +35,8 @@ def pickle_by_value(value: object, name: str) -> bytes:
     """
     home = sys.modules.get(getattr(value, "__module__", None) or "")
     try:
-        with _LOCK, _registered(home):
+        # One at a time: cloudpickle's list of modules is that of the process.
+        with _LOCKS.of("cloudpickle"), _registered(home):
             return pickle_with_places(value)
     except Exception as error:  # noqa: BLE001  # any __reduce__ of the user's may raise
         raise BadInputError(

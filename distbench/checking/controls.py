@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from pathlib import Path
 
 from distbench.checking.origin import Control, plan_control
@@ -12,6 +10,7 @@ from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Tier
+from distbench.locks import Locks
 from distbench.observe import Launch, Observation, observe
 from distbench.scenario import Scenario, scenario_to_json
 from distbench.target import TargetRef
@@ -20,11 +19,8 @@ _KNOWN: dict[tuple[object, ...], Control] = {}
 """What stock optimizers showed in this process: the same whoever asks again."""
 _LASTING = ("subject", "input", "refused", "collective")
 """Kinds of failures that come again; others come of what a machine had left."""
-_ASKED: dict[tuple[object, ...], threading.Lock] = {}
+_LOCKS = Locks()
 """Held while a control runs: who asks for the same meanwhile waits for it."""
-
-# A fork has no copy of the threads that hold them.
-os.register_at_fork(after_in_child=_ASKED.clear)
 
 
 class Controls:
@@ -73,7 +69,7 @@ class Controls:
             self._tiers,
             self._launch.injury,
         )
-        with _ASKED.setdefault(key, threading.Lock()):
+        with _LOCKS.of(key):
             if key in _KNOWN:
                 return _KNOWN[key]
             try:

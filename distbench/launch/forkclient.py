@@ -30,6 +30,7 @@ from distbench.launch.process import (
     start_program,
 )
 from distbench.launch.surroundings import make_python_environment
+from distbench.locks import Locks
 
 DEFAULT_CHECK = "distbench.launch.forkserver:find_unfitness"
 READY_TIMEOUT_S = 180.0
@@ -254,7 +255,7 @@ class ForkedProcess(TaskProcess):
 
 
 _SERVERS: dict[_Key, ForkServer] = {}
-_SERVERS_LOCK = threading.Lock()
+_LOCKS = Locks()
 
 
 def get_fork_server(
@@ -272,7 +273,7 @@ def get_fork_server(
         check: `module:function` that returns why the process must not be forked.
     """
     key = (preload, frozenset(environment.items()), check)
-    with _SERVERS_LOCK:
+    with _LOCKS.of("servers"):
         server = _SERVERS.get(key)
         if server is None or server.dead:
             server = _SERVERS[key] = ForkServer(preload, environment, check=check)
@@ -309,11 +310,4 @@ def close_fork_servers() -> None:
     _SERVERS.clear()
 
 
-def _begin_anew() -> None:
-    """A fork has no copy of the thread that might hold the lock."""
-    global _SERVERS_LOCK
-    _SERVERS_LOCK = threading.Lock()
-    close_fork_servers()
-
-
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=close_fork_servers)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import inspect
 import linecache
-import os
 import pickle
-import signal
 import sys
 import threading
-import warnings
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -19,8 +15,6 @@ import cloudpickle
 import pytest
 
 from distbench import pickling
-from distbench.checking import controls
-from distbench.launch import forkclient
 from distbench.pickling import is_cell, pickle_by_value
 
 
@@ -109,45 +103,3 @@ def test_what_the_user_has_registered_stays_so() -> None:
         cloudpickle.unregister_pickle_by_value(module)
     pickle_by_value(Slow, "Slow")
     assert __name__ not in cloudpickle.list_registry_pickle_by_value()
-
-
-def fork_and_ask(ask: Callable[[], object]) -> int:
-    """How a fork of this process ends that asks for something: 0 where it gets it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # pytest may have threads
-        pid = os.fork()
-    if pid == 0:
-        signal.alarm(5)
-        try:
-            ask()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return os.waitpid(pid, 0)[1]
-
-
-@pytest.mark.parametrize(
-    ("lock", "ask"),
-    [
-        pytest.param(
-            lambda: pickling._LOCK,
-            lambda: pickle_by_value(Slow, "Slow"),
-            id="pickles",
-        ),
-        pytest.param(
-            lambda: forkclient._SERVERS_LOCK,
-            lambda: forkclient._SERVERS_LOCK.acquire(),
-            id="fork-servers",
-        ),
-        pytest.param(
-            lambda: controls._ASKED.setdefault((), threading.Lock()),
-            lambda: controls._ASKED.setdefault((), threading.Lock()).acquire(),
-            id="controls",
-        ),
-    ],
-)
-def test_a_fork_waits_for_no_thread_that_it_lacks(
-    lock: Callable[[], threading.Lock], ask: Callable[[], object]
-) -> None:
-    with lock():
-        assert fork_and_ask(ask) == 0
