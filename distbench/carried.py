@@ -32,7 +32,7 @@ class _CarriedLoader(SourceLoader):
         return Path(self._copy).read_bytes()
 
 
-def import_file(path: Path, copy: str, *, is_kept: bool = False) -> ModuleType:
+def import_file(path: Path, copy: str, *, is_kept: bool) -> ModuleType:
     """Import a file under a name that no other module has, equal in all processes.
 
     Args:

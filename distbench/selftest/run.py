@@ -30,7 +30,7 @@ class Item:
 
 
 def plan_selftest(
-    only: Sequence[str] = (), clusters: Sequence[str] = ()
+    only: Sequence[str], clusters: Sequence[str] = ()
 ) -> tuple[Item, ...]:
     """What a selftest runs.
 

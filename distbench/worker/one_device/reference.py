@@ -124,17 +124,17 @@ class Reference:
         by = self._left_out.find_whole(step, batch) or self._whole
         self.session.run(by, [batch])
 
-    def run_shard(self, step: int, batch: Any, by: Step | None = None) -> None:
+    def run_shard(self, step: int, batch: Any, by: Step) -> None:
         """One step on a shard, as one of N replicas computes its loss.
 
         Args:
             step: Its number.
             batch: The shard.
-            by: What runs it; by default `shard_step`.
+            by: What runs it.
         """
         self.session.program.replicas = self.replicas
         self.session.begin_step(step)
-        self.session.run(by or self.shard_step, [batch])
+        self.session.run(by, [batch])
 
     def runs_shard(self, step: int, batch: Any, by: Step | None = None) -> bool:
         """One step on a shard; False where a program takes a whole batch alone.
@@ -151,7 +151,7 @@ class Reference:
         board.fed = self._handed[step]
         try:
             if by is not None or not board.fed:
-                self.run_shard(step, batch, by)
+                self.run_shard(step, batch, by or self.shard_step)
                 return True
             board.feeding = "reduced_gradient"
             with self.session.guard("step"):
