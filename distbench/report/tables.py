@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from distbench.details import Compared, Details, Series
-from distbench.report.words import format_number, join_words
+from distbench.report.words import (
+    format_number,
+    join_words,
+    name_step,
+    number_step,
+)
 from distbench.trace import PHASES, WHOLE
 from distbench.verdict import Finding
 
@@ -114,7 +119,7 @@ def _map_variables(compared: Sequence[Compared], finding: Finding) -> Table:
     shown = set(heaviest[:MOST_ROWS])
     return Table(
         plot="map",
-        caption=f"error ÷ bound of {finding.phase}, {_name_step(finding.step)}",
+        caption=f"error ÷ bound of {finding.phase}, {name_step(finding.step)}",
         corner="variable",
         columns=tuple(map(_name_replica, columns)),
         rows=tuple(
@@ -145,7 +150,7 @@ def _map_phases(compared: Sequence[Compared], finding: Finding | None = None) ->
         columns=tuple(phases),
         rows=tuple(
             (
-                _name_step(step),
+                name_step(step),
                 tuple(
                     _make_cell(worst.get((step, p)), is_first=(step, p) == first)
                     for p in phases
@@ -173,7 +178,7 @@ def _list_wrong(compared: Sequence[Compared]) -> Table:
                 ", ".join(
                     part
                     for part in (
-                        _name_step(c.step),
+                        name_step(c.step),
                         c.phase,
                         c.variable,
                         _name_replica(c.replica),
@@ -272,14 +277,9 @@ def _draw_norms(series: Iterable[Series]) -> Table:
         plot="norms",
         caption="norms of slots and variables after each step",
         corner="variable",
-        columns=("on", *("start" if step < 0 else str(step) for step in columns)),
+        columns=("on", *map(number_step, columns)),
         rows=tuple(rows),
     )
-
-
-def _name_step(step: int) -> str:
-    """`step 3`, or `start` for the state before the first step."""
-    return "start" if step < 0 else f"step {step}"
 
 
 def _name_replica(replica: int) -> str:

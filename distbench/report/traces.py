@@ -15,7 +15,12 @@ from rich.text import Text
 from distbench.compare.likeness import Status
 from distbench.compare.places import Place, RunDifference
 from distbench.escape import escape_controls
-from distbench.report.words import format_number, join_words
+from distbench.report.words import (
+    format_number,
+    join_words,
+    name_step,
+    number_step,
+)
 from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, TraceKey, Value
 
 _WIDE = 110
@@ -136,7 +141,7 @@ def _list_remarks(comparison: RunDifference) -> Iterator[Text]:
         yield Text(f"   only one of the two recorded {steps}")
     for run, key in comparison.drifting.items():
         text = f"   replicas of {run} hold other values of '{key.variable}'"
-        yield Text(escape_controls(f"{text} from {_name_step(key.step)} on"), "yellow")
+        yield Text(escape_controls(f"{text} from {name_step(key.step)} on"), "yellow")
 
 
 def _say_alike(comparison: RunDifference) -> str:
@@ -168,7 +173,7 @@ def _say_first(comparison: RunDifference, first: Place) -> str:
     ]
     same = [place.key.replica for place in alike]
     key = first.key
-    where = f"{_name_step(key.step)}, {key.phase}"
+    where = f"{name_step(key.step)}, {key.phase}"
     if key.variable:
         where += f" of '{key.variable}'"
     if key.replica == WHOLE and first.how:
@@ -246,14 +251,9 @@ def _add_places(table: Table) -> None:
 
 
 def _name_place(key: TraceKey, how: str = "") -> tuple[str, str, str, str]:
-    step = "initial" if key.step == INITIAL else str(key.step)
     variable = key.variable + (f" (call {key.call})" if key.call else "")
     replica = (how or "all") if key.replica == WHOLE else str(key.replica)
-    return step, key.phase, escape_controls(variable), replica
-
-
-def _name_step(step: int) -> str:
-    return "before step 0" if step == INITIAL else f"step {step}"
+    return number_step(key.step), key.phase, escape_controls(variable), replica
 
 
 def _name_steps(steps: Sequence[int]) -> str:

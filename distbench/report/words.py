@@ -107,10 +107,19 @@ def name_target(verdict: Verdict, run: Run) -> str:
     return str(run.setup.get("target", verdict.target))
 
 
+def number_step(step: int) -> str:
+    """`3`, or `start` for the state before the first step."""
+    return "start" if step < 0 else str(step)
+
+
+def name_step(step: int) -> str:
+    """`step 3`, or `start` for the state before the first step."""
+    return "start" if step < 0 else f"step {step}"
+
+
 def name_place(finding: Finding) -> str:
     """Where a finding is: step, phase, variable, replicas, ratio."""
-    parts = ["before step 0" if finding.step < 0 else f"step {finding.step}"]
-    parts.append(finding.phase)
+    parts = [name_step(finding.step), finding.phase]
     if finding.variable:
         more = len(set(finding.variables) - {finding.variable})
         parts.append(finding.variable + (f" and {more} more" if more else ""))

@@ -42,7 +42,7 @@ def test_show_lists_every_value(two: Path) -> None:
     lines = done.output.splitlines()
     assert lines[0].startswith("two: 2 replicas, steps 0 to 2")
     assert len(lines) == 2 + len(read_folder(two).values)
-    assert any("initial" in line and "dense/kernel" in line for line in lines)
+    assert any("start" in line and "dense/kernel" in line for line in lines)
 
 
 def test_show_prints_the_one_value_that_is_left(two: Path) -> None:
