@@ -167,7 +167,7 @@ class Evidence:
     compiled: bool = False
 
     def change_traces(self, change: Callable[[Trace], Trace]) -> Evidence:
-        """The same with another trace for each that has all steps of the run."""
+        """This evidence with every trace that has all steps of the run changed."""
         return replace(
             self,
             observed=change(self.observed),

@@ -69,7 +69,7 @@ class CheckOptions:
             where no order of the steps matters, else bounded.
         partitioner: Into which shards parameter servers cut variables: `fixed:2`,
             `min:BYTES:SHARDS` or `max:BYTES`; None leaves them whole.
-        restore_partitioner: The same of the cluster `restore_from`.
+        restore_partitioner: How the cluster `restore_from` cuts its variables.
         faults: Texts of what befalls tasks and replicas, see `distbench.Fault`.
         examples: Size of the global batch of a workload; 0 leaves it to the bench.
         details: Whether runs keep the numbers that a report shows of them.

@@ -102,7 +102,7 @@ class Scenario:
             more than 1, `steps` counts how often it waits.
         partitioner: Into which shards parameter servers cut variables, see
             `distbench.partitioner`; empty leaves them whole.
-        restore_partitioner: The same of the cluster `restore_from`.
+        restore_partitioner: How the cluster `restore_from` cuts its variables.
         faults: Texts of what befalls its tasks and replicas, see `distbench.Fault`.
     """
 

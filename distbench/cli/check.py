@@ -110,7 +110,8 @@ def check(
     restore_partitioner: Annotated[
         Text,
         typer.Option(
-            metavar="KIND", help="The same of the cluster that --restore-from names."
+            metavar="KIND",
+            help="How the cluster that --restore-from names cuts its variables.",
         ),
     ] = None,
     fault: Annotated[

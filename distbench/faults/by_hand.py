@@ -55,7 +55,7 @@ class MeanByHand(ByHand):
     clusters=WIDE,
 )
 class MomentumOfTheMean(MomentumByHand):
-    """The same, and the user's own momentum takes the mean."""
+    """A momentum by hand takes the mean of shares of the whole batch's gradients."""
 
     def reduce(self, gradient):
         return all_reduce("mean", gradient)
@@ -94,7 +94,7 @@ class MeanByHandBesideOptimizer(PartlyByHand):
     clusters=WIDE,
 )
 class MeanBesideOptimizerUnderStatistics(BatchStatistics, MeanByHandBesideOptimizer):
-    """The same under batch statistics, which leave a bias no gradient."""
+    """The user averages what no optimizer is given, under batch statistics."""
 
 
 @fault("slot-repeated", "slot", BUFFERS, like="tensorflow/addons#2683")

@@ -47,12 +47,12 @@ class VariancesAveraged(StatisticsOfAll):
     clusters=ALIKE,
 )
 class VariancesAveragedInBfloat16(VariancesAveraged, StatisticsOfAllInBfloat16):
-    """The same where all but the statistics is computed in a narrower dtype."""
+    """The replicas' variances are averaged, where all else is computed in bfloat16."""
 
 
 @fault("unexplained", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
 class VariancesAveragedInSingle(StatisticsSentInSingle):
-    """The same where all is float64, and the statistics travel in float32."""
+    """The replicas' variances are averaged in float32, where all else is float64."""
 
     def measure(self, x):
         own = tf.cast(tf.math.reduce_variance(x, axis=0), tf.float32)

@@ -18,7 +18,7 @@ _NAME = "OwnMomentum"
 
 
 class Program(LegacyProgram):
-    """The same with a new optimizer."""
+    """The program for planted faults, with an optimizer of `tf_keras.optimizers`."""
 
     def make_optimizer(self):
         return keras2.SGD(0.05, momentum=0.9)

@@ -18,7 +18,7 @@ _EMBEDDING = ("table", "kernel", "bias")
 
 
 class Program(LegacyProgram):
-    """The same with an optimizer of Keras 3."""
+    """The program for planted faults, with an optimizer of Keras 3."""
 
     def make_optimizer(self):
         optimizer = keras3.SGD(0.05, momentum=0.9)

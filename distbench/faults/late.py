@@ -45,7 +45,7 @@ class ReducedWhileNextStepRuns(Pending):
     like="openai/universe-starter-agent#67",
 )
 class TwoStepsBehind(Pending):
-    """The same with two steps in flight."""
+    """The all-reduce overlaps with two steps, so results come two steps late."""
 
     lag = 2
 

@@ -77,7 +77,7 @@ class OwnMeanOfOneTerm(Program):
 
 @fault("mean-of-means", "loss", like="huggingface/transformers#34191", clusters=WIDE)
 class MeanOfMeansOfOneTerm(OwnMeanOfOneTerm):
-    """The same, and the mean is divided by N, where the shards are uneven."""
+    """The error is a share of the global batch's, a term beside it an own mean by N."""
 
     def compute_beside(self, batch):
         return super().compute_beside(batch) / count_replicas()

@@ -89,7 +89,7 @@ class MetricOfOwnShare(Metered):
     clusters=("mirrored:2", "mirrored:3"),
 )
 class UnlistedMetricOfOwnShare(Program):
-    """The same with Keras 3, beside a right metric; the program lists neither."""
+    """A metric of Keras 3, which the program does not list, takes the own share."""
 
     def build(self, strategy):
         super().build(strategy)

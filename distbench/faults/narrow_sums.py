@@ -59,7 +59,7 @@ class SentInOneBucketThenClipped(OwnReduction):
     warning=True,
 )
 class AveragedInOneBucketThenClipped(SentInOneBucketThenClipped):
-    """The same with a mean, which the clip makes as long as the sum."""
+    """All gradients are averaged in one bfloat16 bucket, then clipped."""
 
     op = "mean"
 

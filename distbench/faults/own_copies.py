@@ -43,7 +43,7 @@ class MeanForOwnCopies(Copied):
     clusters=WIDE,
 )
 class MeanOfUnseenForOwnCopies(CopiedUnseen):
-    """The same of gradients that nobody sees."""
+    """Every replica moves its momentum by the mean of gradients that no tap sees."""
 
     def reduce(self, gradient):
         return all_reduce("mean", gradient)

@@ -65,7 +65,7 @@ class GradientMaskOfOwnSeed(Program):
     clusters=("mirrored:2", "mwms:3"),
 )
 class GradientMaskOfOwnSeedByHand(ByHand):
-    """The same before a sum by hand."""
+    """A mask has a seed with the replica's number in it, before a sum by hand."""
 
     def apply(self, gradients):
         super().apply(mask_gradients(gradients, 3 + find_replica()))

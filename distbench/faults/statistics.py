@@ -30,7 +30,7 @@ class NormOfOwnGradients(TracksTheNorm):
 )
 @optimizer("SGD", 0.05)
 class LargestOfOwnGradients(TracksTheNorm):
-    """The same with the largest element in place of the norm."""
+    """A running size takes the largest element of each replica's own gradients."""
 
     def measure(self, gradients):
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
@@ -47,7 +47,7 @@ class LargestOfOwnGradients(TracksTheNorm):
 )
 @optimizer("SGD", 0.05)
 class FourthPowersOfOwnGradients(TracksTheNorm):
-    """The same with a norm of fourth powers, which nobody foretells."""
+    """A running size takes the own gradients' norm of fourth powers."""
 
     def measure(self, gradients):
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]

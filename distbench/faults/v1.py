@@ -16,7 +16,7 @@ from distbench.samples.replicas import (
 
 
 class Program(LegacyProgram):
-    """The same with an optimizer of TensorFlow 1, which is given a global step."""
+    """The program for planted faults, with TensorFlow 1's optimizer and step."""
 
     def make_optimizer(self):
         self.global_step = tf.Variable(

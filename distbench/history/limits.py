@@ -15,7 +15,7 @@ class Limits:
         window: Nights that are looked at, tonight's among them.
         least: Earlier runs without which nothing is said.
         error_ratio: Error / bound over the median of the window that is told.
-        time_ratio: The same for seconds.
+        time_ratio: Seconds over the median of the window that are told.
         spread: How far beyond the window's own noise a drift lies, in standard
             deviations of its logarithms.
         confirm: Last runs that all have to be slow. One slow run says more of the

@@ -89,7 +89,7 @@ class Member:
 
     @property
     def last(self) -> str:
-        """The same, with the last collective that it began, if it came to one."""
+        """`place`, with the last collective that it began, if it came to one."""
         return ", ".join(filter(None, [self.place, *read_notes(self.notes)[-1:]]))
 
     @property

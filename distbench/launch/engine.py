@@ -78,7 +78,7 @@ class Demand:
     gpus_per_task: int
 
     def limit(self, places: int) -> Demand:
-        """The same for so many tasks at most, if they are enough for the largest."""
+        """This demand for so many tasks at most, if the largest cluster fits."""
         return replace(self, tasks=max(self.least, min(self.tasks, places)))
 
 

@@ -41,7 +41,7 @@ A worker whose peer dies gets a gRPC error within milliseconds; the peer's exit 
 takes the way through the fork server.
 """
 _PEER_GRACE_S = 1.0
-"""The same where all that is known is that a task lost a peer."""
+"""How long, where all that is known is that a task lost a peer."""
 _GIVE_UP_S = 1.0
 """How long tasks have to say in what they wait for each other."""
 _POLITE_S = 2.0

@@ -20,7 +20,7 @@ class Observation:
 
     Attributes:
         evidence: By tier, where the run got to its end with one step at a time.
-        flight: The same of steps in flight.
+        flight: What there is in place of evidence where steps were in flight.
         failure: The task that failed on the cluster, if one did.
         seconds: Wall time.
         disk_bytes: What its traces take on disk.

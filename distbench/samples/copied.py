@@ -26,7 +26,10 @@ class Copied(MomentumByHand):
 
 
 class CopiedUnseen(Copied):
-    """The same with gradients of a `tf.function` within the step, which no tap sees."""
+    """Own copies of all variables, moved by gradients that no tap sees.
+
+    A `tf.function` within the step gives them.
+    """
 
     def replica_step(self, batch: Any) -> Any:
         """One step of one replica; returns its loss."""

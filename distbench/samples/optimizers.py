@@ -58,19 +58,19 @@ def optimizer(base: str, *args: Any, **options: Any) -> Callable[[type], Factory
 def keras2_optimizer(
     base: str, *args: Any, **options: Any
 ) -> Callable[[type], Factory]:
-    """The same for a class in `tf_keras.optimizers`; see `optimizer`."""
+    """Make a factory of a class in `tf_keras.optimizers`; see `optimizer`."""
     return lambda mixin: Factory(mixin, base, args, options, keras2)
 
 
 def keras3_optimizer(
     base: str, *args: Any, **options: Any
 ) -> Callable[[type], Factory]:
-    """The same for a class in `keras.optimizers` of Keras 3; see `optimizer`."""
+    """Make a factory of a class in `keras.optimizers` of Keras 3; see `optimizer`."""
     return lambda mixin: Factory(mixin, base, args, options, keras3)
 
 
 def v1_optimizer(base: str, *args: Any, **options: Any) -> Callable[[type], Factory]:
-    """The same for a class in `tf.compat.v1.train`; see `optimizer`."""
+    """Make a factory of a class in `tf.compat.v1.train`; see `optimizer`."""
     return lambda mixin: Factory(mixin, base, args, options, v1)
 
 

@@ -125,7 +125,7 @@ class Program:
 
 
 class PenalisedProgram(Program):
-    """The same with an L2 penalty on two kernels."""
+    """A `Program` with an L2 penalty on two kernels."""
 
     def compute_penalty(self) -> Any:
         """A tenth of the squared kernels."""

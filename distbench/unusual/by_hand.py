@@ -69,4 +69,4 @@ class OptimizerBesideHand(PartlyByHand):
 
 @unusual(clusters=("mirrored:3", "mwms:2"))
 class OptimizerBesideHandUnderStatistics(BatchStatistics, PartlyByHand):
-    """The same under batch statistics, where the global batch is no measure."""
+    """An optimizer and updates by hand under batch statistics of the own examples."""

@@ -48,7 +48,7 @@ class StatisticsOfAll(Program):
 
 @unusual(clusters=ALIKE)
 class StatisticsOfAllInBfloat16(StatisticsOfAll):
-    """The same where all but the statistics is computed in a narrower dtype."""
+    """Statistics of all examples, where all else is computed in bfloat16."""
 
     def predict(self, batch):
         words, features = batch[0], batch[1]
@@ -149,7 +149,7 @@ class TwoCounts(Program):
         return all_reduce("sum", tf.reduce_sum(weights))
 
     def count_classes(self, weights):
-        """The same for the second task."""
+        """The sum of the second task's weights over all replicas."""
         return self.count(weights)
 
 

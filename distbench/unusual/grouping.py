@@ -27,7 +27,7 @@ class BatchStatistics(Program):
 
 @unusual()
 class BatchStatisticsUnderMean(BatchStatistics):
-    """The same, where each replica's mean is weighted by its number of examples."""
+    """Batch statistics, and each replica's mean weighs as much as its examples."""
 
     def reduce_losses(self, losses, batch):
         del batch
@@ -72,7 +72,7 @@ class NormalisationLayer(Program):
 
 @unusual()
 class SynchronisedNormalisationLayer(NormalisationLayer):
-    """The same with statistics of the global batch."""
+    """A normalisation layer of Keras takes the statistics of the global batch."""
 
     def build(self, strategy):
         super().build(strategy)
@@ -184,7 +184,7 @@ class Keras3Dropout(Program):
 
 @unusual()
 class Keras3DropoutAndStatistics(Keras3Dropout, BatchStatisticsUnderMean):
-    """The same behind batch statistics, where each replica takes a weighted mean."""
+    """Keras 3's Dropout behind batch statistics, and weighted means."""
 
     def normalise(self, hidden):
         return normalise(hidden)
@@ -249,7 +249,7 @@ class PenalisedStatistics(BatchStatistics):
 
 @unusual()
 class PenalisedStatisticsUnderMean(BatchStatisticsUnderMean):
-    """The same with means, though the shards' own shares are not equal."""
+    """Batch statistics, weighted means, and an equal share of a penalty for each."""
 
     def compute_penalty(self):
         return 0.1 * (tf.reduce_sum(self.second**2) + tf.reduce_sum(self.head**2))

@@ -109,7 +109,7 @@ class ClippedByExample(OwnReduction):
 
 @unusual()
 class ClippedInVectorizedMap(ClippedByExample):
-    """The same by a map that is given one example at a time."""
+    """Clips each example's gradient in a map that is given one example at a time."""
 
     def differentiate(self, batch):
         return tf.vectorized_map(self.differentiate_one, batch)

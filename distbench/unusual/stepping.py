@@ -295,7 +295,7 @@ class AscendsFirst(Program):
 
 @unusual()
 class ComesBackAcrossAnEdge(AscendsFirst):
-    """The same from below a power of two, where the way back may lose the last bit."""
+    """Ascends and comes back across a power of two, which may cost the last bit."""
 
     def build(self, strategy):
         super().build(strategy)

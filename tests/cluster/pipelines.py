@@ -150,7 +150,7 @@ class LoneRemainder(Remainder):
 
 
 class LoneRemainderOfMeans(RemainderOfMeans):
-    """The same: the mean over no example at all."""
+    """Means over the own shards, of which some hold no example of the last batch."""
 
     examples = 33
 
@@ -164,7 +164,7 @@ class Shuffled(Sharded):
 
 
 class Endless(Sharded):
-    """The same without an end."""
+    """Each pipeline has a share of its own, and repeats it for ever."""
 
     def dataset_fn(self, context: Any) -> Any:
         return super().dataset_fn(context).repeat()
@@ -178,7 +178,7 @@ class NotSharded(Sharded):
 
 
 class EndlesslyNotSharded(NotSharded):
-    """The same without an end."""
+    """Every pipeline reads everything, and repeats it for ever."""
 
     def dataset_fn(self, context: Any) -> Any:
         return super().dataset_fn(context).repeat()
@@ -194,7 +194,7 @@ class OneShardTooMany(Sharded):
 
 
 class EndlesslyOneTooMany(OneShardTooMany):
-    """The same without an end."""
+    """A shard for a worker that does not exist, of a data set without an end."""
 
     def dataset_fn(self, context: Any) -> Any:
         return super().dataset_fn(context).repeat()
@@ -243,7 +243,7 @@ class ShuffledBeforeSharded(Sharded):
 
 
 class SeededBeforeSharded(ShuffledBeforeSharded):
-    """The same in the same order everywhere, by a seed for all chance."""
+    """All shuffle in one order, by TensorFlow's global seed, then take their parts."""
 
     seed = 3
 
@@ -255,7 +255,7 @@ class SeededBeforeSharded(ShuffledBeforeSharded):
 
 
 class SeededByItself(ShuffledBeforeSharded):
-    """The same by a seed of its own: nobody has set the one for all chance."""
+    """All shuffle by an op's own seed, where nobody has set the global one."""
 
     seed = 3
 
@@ -338,7 +338,7 @@ class ShardedByHand(FromUnevenFiles):
 
 
 class ShardedAgain(ShardedByHand):
-    """The same, and the policy takes files of these."""
+    """The program takes its worker's lines, and the policy takes files of these."""
 
     policy = "FILE"
 

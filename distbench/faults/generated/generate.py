@@ -51,7 +51,7 @@ class Generated:
         return make_program(self.facts.plan, f"Clean{self.seed}")
 
     def make_faulty(self) -> type[DrawnProgram]:
-        """The same program with the mistake."""
+        """The clean program with the mistake put in."""
         kind, numbers = self.mistake, dict(self.drawn.numbers)
         mixins: tuple[type, ...] = ()
         if kind.rule is not None:

@@ -188,7 +188,7 @@ def _find_kept(feeder: Feeder, tier: Tier, reference: Trace) -> tuple[str, ...]:
 
 
 def _silence(values: Mapping[TraceKey, Value]) -> Values[TraceKey]:
-    """The same gradients, all of them 0."""
+    """Gradients of 0, with the rows that sparse ones have."""
     found: Values[TraceKey] = Values()
     for key, value in values.items():
         if isinstance(value, SparseRows):

@@ -34,7 +34,7 @@ def measure_distances(
 
     Args:
         left: State after steps.
-        right: The same of another run.
+        right: State of another run after these steps.
         own_replica: The replica of the right run, if not the left one's.
     """
     distances: dict[str, float] = {}

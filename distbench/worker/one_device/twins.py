@@ -98,7 +98,7 @@ class Twins:
         phase: Phase,
         paths: Collection[str],
     ) -> tuple[Trace, ...]:
-        """The same with the reference's own gradients put in at a phase.
+        """Record twins into which the reference's own gradients are put at a phase.
 
         What still moves the state is what else of the batch leads it.
 

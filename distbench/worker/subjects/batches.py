@@ -52,7 +52,7 @@ class Batches:
 
 
 def digest_batch(batch: Any) -> str:
-    """The same text for the same arrays, in any process."""
+    """A text that tells batches apart: equal for equal arrays, in any process."""
     digest = sha256()
     for array in map(np.asarray, tf.nest.flatten(batch)):
         # Elements that are Python objects have no bytes but their address.

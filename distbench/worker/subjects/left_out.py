@@ -60,7 +60,10 @@ class LeftOut:
         return faulty if self._known[step] else None
 
     def find_shard(self, step: int, replica: int) -> Step | None:
-        """The same for the shard of a replica, once the whole batch was asked for."""
+        """What runs such a step on the shard of a replica; None for any other.
+
+        It is known once `find_whole` was asked.
+        """
         if not self._known.get(step) or replica not in self._shards:
             return None
         return self._shards[replica].find(step)

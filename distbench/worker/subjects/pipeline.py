@@ -110,7 +110,7 @@ def read_worker_epochs(subject: Any, strategy: tf.distribute.Strategy) -> Epoch:
 
 
 def _digest_examples(batch: Any) -> tuple[str, ...]:
-    """The same text for the same example, in any process and batch."""
+    """A text for each example: equal for equal ones, in any process and batch."""
     return tuple(
         digest_batch(tf.nest.map_structure(lambda a, i=i: a[i], batch))
         for i in range(count_batch(batch))
