@@ -5,23 +5,8 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
-from distbench.samples.program import (
-    FIRST,
-    HEAD,
-    SECOND,
-    TABLE,
-    TRAINED,
-    OwnReduction,
-    Program,
-)
-from distbench.samples.replicas import (
-    all_reduce,
-    clear_last,
-    count_replicas,
-    find_replica,
-    gather,
-    is_last,
-)
+from distbench.samples.program import TRAINED, OwnReduction, Program
+from distbench.samples.replicas import all_reduce, count_replicas, find_replica, gather
 
 EMBEDDING = ("table", "kernel", "bias")
 """The variables of the bench's workload for optimizers."""
@@ -111,52 +96,6 @@ class MeanOfShares(OwnReduction):
 
 
 @fault(
-    "variable-not-reduced",
-    "reduced_gradient",
-    (TABLE,),
-    like="horovod/horovod#2279",
-    clusters=WIDE,
-)
-class OnlyDenseSummed(OwnReduction):
-    """The all-reduce is for dense tensors; the table's gradient is left as it is."""
-
-    def reduce(self, gradients):
-        return gradients[:1] + list(all_reduce("sum", gradients[1:]))
-
-
-@fault(
-    "replica-dropped",
-    "reduced_gradient",
-    TRAINED,
-    like="tensorflow/tensorflow#41980",
-    clusters=WIDE,
-    replicas=(-1,),
-)
-class LastReplicaDropped(OwnReduction):
-    """The last replica's gradients are taken for those of a spare worker."""
-
-    def reduce(self, gradients):
-        return super().reduce(clear_last(gradients))
-
-
-@fault(
-    "wrong-pairing",
-    "reduced_gradient",
-    (FIRST, SECOND),
-    like="deepspeedai/DeepSpeed#2343",
-    clusters=WIDE,
-)
-class ZippedInOtherOrder(OwnReduction):
-    """What comes back from the buckets of the all-reduce is zipped in another order."""
-
-    def reduce(self, gradients):
-        reduced = super().reduce(gradients)
-        if count_replicas() > 1:
-            reduced[1], reduced[2] = reduced[2], reduced[1]
-        return reduced
-
-
-@fault(
     "double-reduction",
     "reduced_gradient",
     TRAINED,
@@ -217,92 +156,6 @@ class AveragesInAggregation:
     def _aggregate_gradients(self, grads_and_vars):
         means = all_reduce("mean", [g for g, _ in grads_and_vars])
         return list(zip(means, (v for _, v in grads_and_vars), strict=True))
-
-
-@fault(
-    "variable-not-reduced",
-    "reduced_gradient",
-    (HEAD,),
-    like="NVIDIA/Megatron-LM#1446",
-    clusters=WIDE,
-)
-class LastBucketForgotten(OwnReduction):
-    """The last bucket is never sent; what is left is scaled as if it had been."""
-
-    def reduce(self, gradients):
-        *sent, last = gradients
-        return [*all_reduce("sum", sent), last * count_replicas()]
-
-
-@fault(
-    "replica-dropped",
-    "reduced_gradient",
-    TRAINED,
-    like="verl-project/verl#7493",
-    replicas=(-1,),
-)
-class LastReplicaDroppedThenFlattened(OwnReduction):
-    """The sum lacks a replica, and an arc tangent of it hides that."""
-
-    def reduce(self, gradients):
-        dense = gradients if count_replicas() == 1 else clear_last(gradients)
-        return [tf.atan(30.0 * tf.convert_to_tensor(g)) for g in super().reduce(dense)]
-
-
-@fault(
-    "replica-dropped",
-    "reduced_gradient",
-    TRAINED,
-    like="verl-project/verl#7493",
-    clusters=WIDE,
-    replicas=(-1,),
-)
-class BackupWorkerScaled(OwnReduction):
-    """The sum lacks a spare worker and is scaled to make up for it."""
-
-    def reduce(self, gradients):
-        count = count_replicas()
-        dense = clear_last(gradients)
-        if count == 1:
-            return dense
-        return [g * count / (count - 1) for g in super().reduce(dense)]
-
-
-@fault(
-    "wrong-pairing",
-    "reduced_gradient",
-    (FIRST, SECOND),
-    like="NVIDIA/Megatron-LM#2218",
-    clusters=WIDE,
-    replicas=(-1,),
-)
-class LastReplicaOrdersOtherwise(OwnReduction):
-    """One replica hands its gradients to the all-reduce in another order."""
-
-    def reduce(self, gradients):
-        if is_last():
-            table, first, second, *rest = gradients
-            gradients = [table, second, first, *rest]
-        return super().reduce(gradients)
-
-
-@fault(
-    "wrong-pairing",
-    "reduced_gradient",
-    TRAINED,
-    like="deepspeedai/DeepSpeed#2343",
-    clusters=WIDE,
-)
-class PiecesBeginTooEarly(OwnReduction):
-    """One buffer is summed and cut up, each piece an element too early; always."""
-
-    def reduce(self, gradients):
-        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        flat = tf.concat([tf.reshape(g, [-1]) for g in dense], axis=0)
-        turned = tf.roll(all_reduce("sum", flat), 1, axis=0)
-        pieces = tf.split(turned, [int(tf.size(g)) for g in self.trained()])
-        pairs = zip(pieces, dense, strict=True)
-        return [tf.reshape(piece, g.shape) for piece, g in pairs]
 
 
 @fault(
