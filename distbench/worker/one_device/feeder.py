@@ -17,8 +17,8 @@ from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import make_alike
 from distbench.worker.stepping.steps import Step
-from distbench.worker.taps.board import Fed
 from distbench.worker.taps.collect import State, put_back
+from distbench.worker.taps.feeds import Fed
 
 
 def _keep(_: int, before: State) -> State:

@@ -34,9 +34,9 @@ from distbench.worker.subjects.batches import digest_batch
 from distbench.worker.subjects.left_out import LeftOut
 from distbench.worker.subjects.optimizer_program import OptimizerProgram
 from distbench.worker.subjects.sizes import find_sizes
-from distbench.worker.taps.board import Fed
 from distbench.worker.taps.collect import State
 from distbench.worker.taps.draws import find_draws
+from distbench.worker.taps.feeds import Fed
 
 
 class Reference:

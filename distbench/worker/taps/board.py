@@ -18,6 +18,7 @@ from tensorflow.python.distribute import distribute_lib
 
 from distbench.trace import Phase, SparseRows, Value
 from distbench.worker.taps.digests import Digests
+from distbench.worker.taps.feeds import Fed, Feeds, Place
 from distbench.worker.taps.own_gradients import OwnGradients
 from distbench.worker.taps.sinks import (
     create_sink,
@@ -33,10 +34,6 @@ class Corruption(Protocol):
     def change(self, replica: int, gradient: Any) -> Any:
         """What a tape of a replica gives in the place of a gradient."""
         ...
-
-
-Fed = dict[tuple[int, Phase, str], Value]
-"""What to put in the place of what flows past, by call, phase and variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,7 @@ class TapBoard:
         self._device = device
         self._sinks: dict[TapPoint, tuple[Any, ...]] = {}
         self._shapes: dict[TapPoint, tuple[int, ...]] = {}
-        self._feeds: dict[tuple[int, Phase, str], tuple[Any, ...]] = {}
+        self._feeds = Feeds(device)
         self._calls: dict[int, int] = {}
         self._depth: dict[int, int] = {}
         self._own = OwnGradients()
@@ -324,38 +321,20 @@ class TapBoard:
                 # Op by op, rows may be numbered in another integer dtype.
                 sink.assign(tf.cast(tensor, sink.dtype), read_value=False)
 
-    def _feed(self, place: tuple[int, Phase, str], value: Any) -> Any:
+    def _feed(self, place: Place, value: Any) -> Any:
         given = self.fed.get(place)
         if given is None:
             return value
-        if place not in self._feeds:
-            is_sparse = isinstance(given, SparseRows)
-            dtypes = (tf.int64, value.dtype) if is_sparse else (value.dtype,)
-            self._feeds[place] = tuple(create_sink(d, self._device) for d in dtypes)
-        feeds = self._feeds[place]
-        if len(feeds) == 1:
-            return tf.ensure_shape(feeds[0].read_value(), given.shape)
-        shape = tf.constant(given.shape, tf.int64)
-        rows = tf.ensure_shape(feeds[1].read_value(), [None, *given.shape[1:]])
-        indices = tf.ensure_shape(feeds[0].read_value(), [None])
-        return tf.IndexedSlices(rows, indices, shape)
+        return self._feeds.read(place, given, value.dtype)
 
     def set_feeds(self) -> None:
-        """Copy `fed` into the feeding variables, before a step runs."""
-        for place, feeds in self._feeds.items():
-            given = self.fed[place]
-            arrays = (
-                (given.indices, given.values)
-                if isinstance(given, SparseRows)
-                else (given,)
-            )
-            for feed, array in zip(feeds, arrays, strict=True):
-                feed.assign(tf.cast(array, feed.dtype))
+        """Have the next step take what is `fed`."""
+        self._feeds.write(self.fed)
 
     def forget(self) -> None:
         """Drop all taps: what was traced with them is not used any more."""
         self._sinks.clear()
-        self._feeds.clear()
+        self._feeds.forget()
 
     def read(self) -> Mapping[TapPoint, Value]:
         """What the last step left in every tap; leaves them empty for the next.
@@ -381,9 +360,5 @@ class TapBoard:
     @property
     def variables(self) -> set[int]:
         """Identities of the taps' own variables, which are no state of the subject."""
-        return {
-            id(sink)
-            for group in (self._sinks, self._feeds)
-            for sinks in group.values()
-            for sink in sinks
-        }
+        sinks = {id(sink) for sinks in self._sinks.values() for sink in sinks}
+        return sinks | self._feeds.variables

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey
 
 if TYPE_CHECKING:  # which imports TensorFlow
-    from distbench.worker.taps.board import Fed
+    from distbench.worker.taps.feeds import Fed
 
 
 def select_gradients(reference: Trace, phase: Any, step: int) -> Fed:
