@@ -32,6 +32,8 @@ _MORE_THREADS = (
     "'ulimit -v')."
 )
 
+NOT_JUDGED = "Not judged: "
+"""What the message of a run begins with that a check ended before; why follows."""
 _LISTED = 12
 """A longer list of names would bury the message."""
 _NEAR = 0.5

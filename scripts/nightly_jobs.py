@@ -8,12 +8,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nightly_plan import Job
 
-from distbench.errors import BadInputError
+from distbench.errors import NOT_JUDGED, BadInputError
 from distbench.verdict import Run, Status, Verdict, merge_verdicts
 from distbench.verdict.document import verdict_from_json
 
@@ -80,7 +80,9 @@ def run_job(job: Job, folder: Path, root: Path, limits: Limits) -> Done:
     if written is None:
         written = Verdict(target=job.name, runs=())
     if ending == "over":
-        return Done(verdict=written, is_cut=True)
+        # What the night leaves out is no error of anything.
+        judged = [r for r in written.runs if not r.message.startswith(NOT_JUDGED)]
+        return Done(verdict=replace(written, runs=tuple(judged)), is_cut=True)
     if ending == "late":
         problem = f"did not end within {limits.seconds:.0f} s"
     elif process.returncode not in _ENDED_IN_ORDER[job.kind]:

@@ -25,7 +25,7 @@ from distbench.checking.plan import (
 from distbench.checking.runs import end_uncompared
 from distbench.checking.telling import Telling
 from distbench.engines import open_engine
-from distbench.errors import BadInputError, ClusterError, describe_end
+from distbench.errors import NOT_JUDGED, BadInputError, ClusterError, describe_end
 from distbench.expect import apply_expectations
 from distbench.launch.engine import Room
 from distbench.launch.group import Group
@@ -151,7 +151,7 @@ class Checker:
         possible = list_possible(self._tiers, item.scenario)
         tiers = [tier for tier in possible if tier not in judged]
         yield from end_uncompared(
-            item, tiers, Status.ERROR, message=f"Not judged: {describe_end(error)}"
+            item, tiers, Status.ERROR, message=NOT_JUDGED + describe_end(error)
         )
 
     def _make_verdict(self, runs: Iterable[Run]) -> Verdict:

@@ -14,7 +14,7 @@ import typer
 
 from distbench.checking.checker import check_target
 from distbench.cli.outcome import say
-from distbench.errors import BadInputError, ClusterError, describe_end
+from distbench.errors import NOT_JUDGED, BadInputError, ClusterError, describe_end
 from distbench.escape import escape_controls
 from distbench.history.quarantine import Entry, apply_quarantine
 from distbench.launch.spares import Spares
@@ -130,7 +130,7 @@ def _end_early(ref: TargetRef, options: CheckOptions, error: BaseException) -> V
             path=path,
             tier=tier,
             status=Status.ERROR,
-            message=f"Not judged: {describe_end(error)}",
+            message=NOT_JUDGED + describe_end(error),
             detail=error.detail if isinstance(error, ClusterError) else "",
             setup={"target": ref.describe()},
         )

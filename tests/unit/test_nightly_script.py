@@ -13,6 +13,7 @@ from imported_scripts import import_scripts
 from verdict_samples import make_run, make_verdict
 
 from distbench.cluster import ClusterSpec
+from distbench.errors import NOT_JUDGED
 from distbench.machine import Machine
 from distbench.verdict import Run, Status
 from distbench.verdict.document import verdict_to_json
@@ -202,8 +203,12 @@ def test_a_job_that_hangs_is_ended_and_what_it_wrote_is_kept(play) -> None:
 
 
 def test_a_job_that_the_night_ends_is_no_error(play) -> None:
-    done = play(make_run(), then="import time; time.sleep(60)", is_over=lambda: True)
+    left = make_run(Status.ERROR, message=f"{NOT_JUDGED}interrupted")
+    done = play(
+        make_run(), left, then="import time; time.sleep(60)", is_over=lambda: True
+    )
     assert done.is_cut
+    assert len(done.verdict.runs) == 1
     assert all(run.status is Status.PASS for run in done.verdict.runs)
 
 
