@@ -121,6 +121,8 @@ def _make_raises(
 ) -> Finding:
     replicas = () if failure.replica is None else (failure.replica,)
     who = f"replica {failure.replica}" if replicas else f"task {failure.task}"
+    # The one that trained before a restore may have failed.
+    cluster = failure.cluster or item.spec
     step = failure.step or 0
     where, advice = "", "No line of the traceback is yours: the framework raised it."
     if failure.frame:
@@ -138,7 +140,7 @@ def _make_raises(
         error=float("inf"),
         bound=0.0,
         explanation=(
-            f"Step {step}, {failure.phase or 'build'}: {who} of '{item.spec}' raised "
+            f"Step {step}, {failure.phase or 'build'}: {who} of '{cluster}' raised "
             f"{failure.exception}: {failure.message}{where} - on one device the same "
             f"code runs (raises). {advice}"
         ),

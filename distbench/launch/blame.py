@@ -166,6 +166,7 @@ def make_failure(
     return TaskFailedError(
         f"Task {culprit.task} of '{name}' {what} in job {job!r}{place}{why}",
         task=culprit.task,
+        cluster=name,
         kind=failure.get("kind") or (_INJECTED if cause else _name_kind(culprit)),
         exception=failure.get("exception", ""),
         message=failure.get("message", ""),
@@ -223,6 +224,7 @@ def make_timeout(
         "wait; if they were merely slow, give them more time: '--timeout' (timeout_s "
         "in Python) is for all jobs of a scenario together.",
         task=first.task,
+        cluster=name,
         kind="timeout",
         step=first.step,
         phase=first.phase,

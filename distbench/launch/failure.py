@@ -30,6 +30,7 @@ class TaskFailedError(ClusterError):
 
     Attributes:
         task: The task that is to blame.
+        cluster: The cluster that it is of, by its spec; a scenario may have two.
         kind: What the task's `classify` said (`subject`, `input`, `refused`, `port`,
             `bench`, `peer` where a peer was gone, `collective`), `died` where the
             process ended, `stopped`, `memory`, `injected` where it was hurt on
@@ -60,6 +61,7 @@ class TaskFailedError(ClusterError):
         *,
         task: Task,
         kind: str,
+        cluster: str = "",
         exception: str = "",
         message: str = "",
         traceback: str = "",
@@ -77,6 +79,7 @@ class TaskFailedError(ClusterError):
         stacks: Mapping[Task, str] | None = None,
     ) -> None:
         self.task = task
+        self.cluster = cluster
         self.kind = kind
         self.exception = exception
         self.message = message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import cast
 
 from distbench.checking.controls import Controls
@@ -42,3 +43,19 @@ def test_a_failure_of_a_train_program_is_told_once() -> None:
     failing = Failing(("exact", "bounded"), cast(Controls, None))
     runs = failing.judge(item, Observation(failure=failure), failure)
     assert [run.tier for run in runs] == ["bounded"]
+
+
+def test_who_raised_is_named_with_the_cluster_that_it_is_of() -> None:
+    """A scenario that restores has another cluster, which trains before."""
+    scenario = Scenario(target="m:f", cluster="mwms:2", restore_from="mirrored:2")
+    spec = ClusterSpec.parse("mwms:2@cpu")
+    item = Planned(scenario=scenario, spec=spec, optional=False)
+    task = Task(role="worker", index=0)
+    for name, words in (("mirrored:2@cpu", "'mirrored:2@cpu'"), ("", f"'{spec}'")):
+        failure = TaskFailedError(
+            "worker-0 raised", task=task, kind="subject", cluster=name, phase="save"
+        )
+        controls = SimpleNamespace(run=lambda *_: None)
+        failing = Failing(("bounded",), cast(Controls, controls))
+        [run] = failing.judge(item, Observation(failure=failure), failure)
+        assert f"task worker-0 of {words} raised" in run.findings[0].explanation
