@@ -209,10 +209,11 @@ def test_a_gradient_scaled_by_a_millionth_is_noticed() -> None:
 
 @pytest.mark.nightly
 def test_taps_stay_out_of_what_xla_compiles() -> None:
-    """A tap's shape is not fixed, and XLA cannot assign such a variable."""
+    """A tap's shape is not fixed, and XLA cannot assign such a variable.
+
+    Of several CPUs in one step it compiles nothing, so there is one.
+    """
     subject = Path(__file__).with_name("subjects.py")
-    verdict = distbench.check(
-        f"{subject}:make_adam", "mirrored:2", workload="mlp", jit=True
-    )
+    verdict = distbench.check(f"{subject}:make_adam", "one", workload="mlp", jit=True)
     assert verdict.status is Status.PASS, describe_verdict(verdict)
     assert "--tf_xla_cpu_global_jit" in verdict.environment["variables"]["TF_XLA_FLAGS"]
