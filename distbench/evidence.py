@@ -100,7 +100,10 @@ class Evidence:
             random numbers in each step of the trace; `distinct`, the update with
             repeated rows of sparse gradients added up (state, as replica 0);
             `rounded-0`, …, the global batch with the variables moved by a rounding of a
-            narrower dtype in which the step computes (loss and local gradients).
+            narrower dtype in which the step computes (loss and local gradients);
+            `exchanged`, each shard of each step, whose collectives give what those of
+            the global batch do, and `exchanged-regrouped`, the first step's with other
+            examples (loss and local gradients).
         shards_known: Whether the reference's value for replica r is what replica r has
             to compute (a workload of the bench). If not, only sums over the replicas
             can be wrong and the reference's shards merely help to explain.
@@ -127,6 +130,9 @@ class Evidence:
             computes, as far as what it adds to that state goes: how far what leads
             undetermined state besides its gradients moves it. Empty where there is no
             such state or dtype.
+        joined: Whether no shard has a loss of its own, though replicas exchange nothing
+            but data: what follows from their counts, as soft targets do, changes more
+            than the scale of it.
         loss_reduction: How the replicas' losses combine; None accepts sum and mean.
         examples: What the input pipeline gave, where the subject brings one.
         restored: Whether the cluster restored its state from a checkpoint; the
@@ -161,6 +167,7 @@ class Evidence:
     drawn_anew: tuple[str, ...] = ()
     undetermined: tuple[str, ...] = ()
     moved: tuple[Trace, ...] = ()
+    joined: bool = False
     loss_reduction: Literal["sum", "mean"] | None = "sum"
     examples: Examples | None = None
     restored: bool = False

@@ -30,7 +30,7 @@ from distbench.compare.parts import join_parts, split_parts
 from distbench.compare.pull import Pull
 from distbench.compare.values import Array, measure_size
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, Trace, TraceKey
+from distbench.trace import WHOLE, Phase, Trace, TraceKey, Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +120,22 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
             # says.
             return replace(nature, kind=None)
     return nature
+
+
+def makes_whole_exchanged(evidence: Evidence, noise: Noise) -> bool:
+    """Whether shards that are given what the global batch exchanges make up its value.
+
+    Where they do not without, what replicas exchange is all that the grouping changes.
+    """
+    given = evidence.probes.get("exchanged")
+    regrouped = evidence.probes.get("exchanged-regrouped")
+    if given is None or regrouped is None:
+        return False
+    values = Values({**evidence.reference.values, **given.values})
+    reference = replace(evidence.reference, values=values)
+    probes = {"regrouped": regrouped}
+    alone = replace(evidence, reference=reference, probes=probes)
+    return not find_nature(alone, noise).grouped
 
 
 def _measure_lost(evidence: Evidence) -> float:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from distbench.compare.nature import Nature
+from distbench.compare.nature import Nature, find_nature, makes_whole_exchanged
+from distbench.compare.noise import Noise
 from distbench.diagnose.context import Context
 from distbench.diagnose.explain import Explained, is_vague
 from distbench.evidence import Evidence
@@ -33,15 +34,34 @@ def exchanges(evidence: Evidence, kind: str) -> bool:
     return evidence.observed.notes.get("exchange") == kind
 
 
+def is_joined(evidence: Evidence, noise: Noise) -> bool:
+    """Whether shards make up the global batch, given what that exchanges, and else not.
+
+    Counts over all replicas mostly scale what each makes of its own shard. Where soft
+    targets follow from them, or a limit, a shard alone has another loss. One device
+    tells: it gives its shards what the collectives of the global batch give.
+    """
+    is_known = exchanges(evidence, "data") and "exchanged" in evidence.probes
+    if not is_known or evidence.reference.notes.get("draws"):
+        return False
+    nature = find_nature(evidence, noise)
+    is_open = nature.grouped and not nature.lost
+    return is_open and makes_whole_exchanged(evidence, noise)
+
+
+def is_of_all(evidence: Evidence) -> bool:
+    """Whether every replica's loss is made of what others computed, and no shard's."""
+    return evidence.joined or exchanges(evidence, "features")
+
+
 def means_whole(evidence: Evidence, nature: Nature) -> bool:
     """Whether nothing but the global batch can be meant, and one device computes it.
 
-    Counts over all replicas scale what each makes of its own shard; features make a
-    loss that no shard has. One device has other random numbers than the replicas, and
-    rounds a narrow dtype in another way.
+    One device has other random numbers than the replicas, and rounds a narrow dtype in
+    another way.
     """
     draws = evidence.reference.notes.get("draws")
-    return exchanges(evidence, "features") and not draws and not nature.lost
+    return is_of_all(evidence) and not draws and not nature.lost
 
 
 def hides_gradients(evidence: Evidence) -> bool:
@@ -69,7 +89,7 @@ def describe_own_statistic(variable: str) -> str:
 def describe_exchange(context: Context) -> str:
     """Says so of losses or local gradients that no cause explains, or `""`."""
     is_first = context.phase in COMPUTED
-    if not (is_first and exchanges(context.evidence, "features")):
+    if not (is_first and is_of_all(context.evidence)):
         return ""
     if any(case.key.replica != WHOLE for case in context.cases):
         return ""
@@ -117,7 +137,7 @@ def tell_lost_gradient(
     """
     steps = {case.key.step for case in context.cases}
     if (
-        not describe_exchange(context)
+        not (describe_exchange(context) and exchanges(context.evidence, "features"))
         or not any(map(is_vague, causes))
         or len(steps) < context.evidence.reference.steps
         or context.evidence.observed.notes.get("micro_steps", 1) != 1

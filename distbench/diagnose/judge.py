@@ -13,7 +13,7 @@ from distbench.compare.noise import Noise
 from distbench.compare.row_sensitive import find_row_sensitive
 from distbench.diagnose.averaged import read_averaged, tells_more
 from distbench.diagnose.examples import count_examples
-from distbench.diagnose.exchange import exchanges
+from distbench.diagnose.exchange import exchanges, is_joined
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.misplaced import find_misplaced
@@ -84,6 +84,9 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     judgement = whole.explain() if whole.holds else None
     if judgement is not None and not _is_open(judgement):
         return judgement
+    if is_joined(evidence, noise):
+        evidence = replace(evidence, joined=True)
+        whole, judgement = Weighed(Reading(evidence=evidence), noise), None
     found = _find_told(list_readings(evidence, noise), noise)
     if found is not None and (found[0].settles or _ends(*found)):
         return found[1]

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.comparison import Judged
 from distbench.diagnose.causes import explain_cases
-from distbench.diagnose.exchange import exchanges, join_factors, tell_lost_gradient
+from distbench.diagnose.exchange import is_of_all, join_factors, tell_lost_gradient
 from distbench.diagnose.explain import Explained, is_vague, list_replicas
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.in_turn import leave_out_later
@@ -100,7 +100,7 @@ def _list_apart(
     Where replicas differentiate features of each other, a gradient is made of the
     losses of all: what is wrong with these leaves no factor of its own on it.
     """
-    if not exchanges(evidence, "features") or any(map(is_vague, of_loss)):
+    if not is_of_all(evidence) or any(map(is_vague, of_loss)):
         return causes
     return [cause for cause in causes if not is_vague(cause)]
 

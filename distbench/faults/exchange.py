@@ -22,7 +22,9 @@ from distbench.unusual.exchange import (
     StatisticsOfAll,
     StatisticsOfAllInBfloat16,
     StatisticsSentInSingle,
+    TargetsDrawnToTheMeanOfAll,
     TwoCounts,
+    WeightsOfTheLargestOfAll,
 )
 from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.stepping import AscendsFirst
@@ -222,3 +224,27 @@ class GatheredWithoutGradient(NegativesOfAll):
         answers = tf.range(size) + self.find_first(size)
         scores = queries @ tf.transpose(keys)
         return tf.nn.sparse_softmax_cross_entropy_with_logits(answers, scores)
+
+
+@fault("unexplained", "loss", like="huggingface/transformers#34242", clusters=ALIKE)
+class TargetsDrawnToMeanOfMeans(TargetsDrawnToTheMeanOfAll):
+    """Targets go half of the way to the mean of the replicas' means."""
+
+    def find_mean(self, targets):
+        return all_reduce("mean", tf.reduce_mean(targets, axis=0))
+
+
+@fault("unexplained", "loss", like="horovod/horovod#2279", clusters=ALIKE)
+class TargetsDrawnToSumOfMeans(TargetsDrawnToTheMeanOfAll):
+    """Targets go half of the way to the replicas' means, added up."""
+
+    def find_mean(self, targets):
+        return all_reduce("sum", tf.reduce_mean(targets, axis=0))
+
+
+@fault("unexplained", "loss", like="verl-project/verl#7493", clusters=ALIKE)
+class WeightsOfMeanOfTheLargest(WeightsOfTheLargestOfAll):
+    """Weights are limited by the largest ones of the replicas, averaged."""
+
+    def find_largest(self, size):
+        return all_reduce("mean", tf.reduce_max(size))

@@ -212,3 +212,28 @@ class NormalisedInPlaceUnderStatistics(BatchStatistics):
         mean = all_reduce("mean", kernel / tf.linalg.norm(kernel))
         update(self.first, lambda copy, value: copy.assign(value), mean)
         return super().replica_step(batch)
+
+
+@unusual(clusters=ALIKE)
+class TargetsDrawnToTheMeanOfAll(Program):
+    """Targets go half of the way to the mean of all replicas', as if smoothed."""
+
+    def compute_losses(self, batch):
+        soft = (batch[2] + self.find_mean(batch[2])) / 2
+        return tf.reduce_sum((self.predict(batch) - soft) ** 2, axis=1)
+
+    def find_mean(self, targets):
+        return all_reduce("sum", tf.reduce_sum(targets, axis=0)) / self.examples
+
+
+@unusual(clusters=ALIKE)
+class WeightsOfTheLargestOfAll(Program):
+    """Weights are at most 1 and no less than half, by the largest of all replicas."""
+
+    def reduce_losses(self, losses, batch):
+        size = tf.reduce_max(batch[1], axis=1)
+        weights = tf.maximum(size / self.find_largest(size), 0.5)
+        return tf.reduce_sum(weights * losses) / self.examples
+
+    def find_largest(self, size):
+        return tf.reduce_max(gather(tf.identity(size)))

@@ -225,6 +225,51 @@ def test_shards_may_weigh_what_all_replicas_count(times: float, code: str) -> No
     assert found == ([(code, "loss")] if code else []), judgement
 
 
+def give_exchanged(evidence: Evidence, *, makes_whole: bool) -> Evidence:
+    """With shards that were given what the global batch exchanges.
+
+    Args:
+        evidence: Of a program whose shards alone do not make up the global batch.
+        makes_whole: Whether they do so now; else what they are given changes nothing.
+    """
+    reference, regrouped = evidence.reference, evidence.probes["regrouped"]
+    if makes_whole:
+        whole = [
+            (key, np.asarray(value))
+            for key, value in reference.select(replica=WHOLE)
+            if key.phase in COMPUTED
+        ]
+        shares = [
+            {
+                key.at(replica): np.asarray(share * value, value.dtype)
+                for key, value in whole
+                for replica, share in enumerate(of_shards)
+            }
+            for of_shards in (COUNTED, COUNTED[::-1])
+        ]
+        reference, regrouped = (replace(reference, values=v) for v in shares)
+    given = {"exchanged": reference, "exchanged-regrouped": regrouped}
+    return replace(evidence, probes={**evidence.probes, **given})
+
+
+def test_what_shards_lack_of_all_counts_makes_the_global_batch_their_measure() -> None:
+    """Soft targets that follow from frequencies of all, say, or a limit."""
+    wrong = note(Exchanging(bent=slice(None), off=1.02).make_evidence(), "data")
+    assert judge(wrong).status is Status.PASS
+    assert judge(give_exchanged(wrong, makes_whole=False)).status is Status.PASS
+    (finding,) = judge(give_exchanged(wrong, makes_whole=True)).findings
+    assert (finding.code, finding.phase) == ("unexplained", "loss")
+    assert "made of what the others computed" in finding.explanation
+    right = note(Exchanging().make_evidence(), "data")
+    assert judge(give_exchanged(right, makes_whole=True)).status is Status.PASS
+
+
+def test_a_count_does_not_show_that_statistics_of_shards_are_wrong() -> None:
+    evidence = note(Simulator(by_statistics).make_evidence(), "data")
+    evidence = give_exchanged(evidence, makes_whole=False)
+    assert judge(evidence).status is Status.PASS
+
+
 def test_a_mean_of_means_counts_nothing() -> None:
     simulator = Simulator(mean_by_statistics, lambda *_: 1 / len(SHARDS))
     judgement = judge(note(simulator.make_evidence(), "data"))

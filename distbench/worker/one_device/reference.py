@@ -36,6 +36,7 @@ from distbench.worker.subjects.optimizer_program import OptimizerProgram
 from distbench.worker.subjects.sizes import find_sizes
 from distbench.worker.taps.collect import State
 from distbench.worker.taps.draws import find_draws
+from distbench.worker.taps.exchanged import Exchanged
 from distbench.worker.taps.feeds import Fed
 
 
@@ -64,7 +65,9 @@ class Reference:
         self._whole = session.make_step()
         self._fed_step = session.make_step()
         self._handed: list[Fed] = []
-        graph = session.prepare(self._whole, [batch])
+        self.exchanged = Exchanged(session.board)
+        with self.exchanged.notice():
+            graph = session.prepare(self._whole, [batch])
         self._own = {v.path for v in session.variables if not v.synchronised}
         # A step without the update costs half as much, but leaves no state behind.
         stops_early = program.shards_known and not self._own
@@ -117,11 +120,11 @@ class Reference:
         with self.session.guard("data"):
             return self.session.program.data(step)
 
-    def run_whole(self, step: int, batch: Any) -> None:
-        """One step on the global batch."""
+    def run_whole(self, step: int, batch: Any, by: Step | None = None) -> None:
+        """One step on the global batch, by its own trace or by another one."""
         self.session.program.replicas = 1
         self.session.begin_step(step)
-        by = self._left_out.find_whole(step, batch) or self._whole
+        by = by or self._left_out.find_whole(step, batch) or self._whole
         self.session.run(by, [batch])
 
     def run_shard(self, step: int, batch: Any, by: Step) -> None:

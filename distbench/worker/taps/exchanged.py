@@ -1,0 +1,118 @@
+"""What collectives give on one device: kept in one run of a step, and given in others.
+
+A replica takes counts, frequencies or limits of all examples from a collective. On one
+device the global batch alone has these; a shard that is given them computes what its
+replica should.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import tensorflow as tf
+
+from distbench.worker.process.intercept import hide_from_autograph
+from distbench.worker.taps.board import TapBoard
+from distbench.worker.taps.sinks import create_sink, keep_from_xla
+
+_COLLECTIVES = ("all_reduce", "all_gather")
+_Mode = Literal["noticed", "kept", "given"]
+
+
+class Exchanged:
+    """Stands before the collectives of a replica while steps are traced.
+
+    Calls are known by their order, which is that of the program: a step that comes to
+    another number of them is not the one that was kept.
+
+    Args:
+        board: Knows whether a tape has given a gradient yet.
+
+    Attributes:
+        is_early: Whether a collective was called before the first gradient, so that
+            losses may be made of what it gives.
+    """
+
+    def __init__(self, board: TapBoard) -> None:
+        self._board = board
+        self._mode: _Mode = "noticed"
+        self._kept: list[tuple[Any, tf.TensorShape]] = []
+        self._called = 0
+        self.is_early = False
+
+    @contextmanager
+    def notice(self) -> Iterator[None]:
+        """Inside, it is looked whether the traced step calls a collective early."""
+        with self._intercept("noticed"):
+            yield
+
+    @contextmanager
+    def keep(self) -> Iterator[None]:
+        """Inside, a step is traced that keeps what its collectives give."""
+        self._kept.clear()
+        with self._intercept("kept"):
+            yield
+
+    @contextmanager
+    def give(self) -> Iterator[None]:
+        """Inside, a step is traced whose collectives give what was kept last."""
+        with self._intercept("given"):
+            yield
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the step that was traced last made all calls of the one kept.
+
+        One that has a trace already makes none.
+        """
+        return self._called in (0, len(self._kept))
+
+    @contextmanager
+    def _intercept(self, mode: _Mode) -> Iterator[None]:
+        self._mode, self._called = mode, 0
+        owners = {name: _find_owner(name) for name in _COLLECTIVES}
+        found = [(owner, name, vars(owner)[name]) for name, owner in owners.items()]
+        for owner, name, original in found:
+            setattr(owner, name, self._make_method(original))
+        try:
+            yield
+        finally:
+            for owner, name, original in found:
+                setattr(owner, name, original)
+
+    def _make_method(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def collective(context: Any, *args: Any, **kwargs: Any) -> Any:
+            is_early = not self._board.trained_by.get(self._board.find_replica())
+            self.is_early |= is_early
+            result = original(context, *args, **kwargs)
+            if self._mode == "noticed":
+                return result
+            return tf.nest.map_structure(self._pass, result)
+
+        hide_from_autograph(collective)
+        return collective
+
+    def _pass(self, value: Any) -> Any:
+        """Keep what a collective gives, or give what was kept; leave slices alone."""
+        if not tf.is_tensor(value) or isinstance(value, tf.IndexedSlices):
+            return value
+        place = self._called
+        self._called += 1
+        if self._mode == "kept":
+            sink = create_sink(value.dtype, "/device:CPU:0")
+            with keep_from_xla():
+                sink.assign(value, read_value=False)
+            self._kept.append((sink, value.shape))
+            return value
+        if place >= len(self._kept):
+            return value
+        sink, shape = self._kept[place]
+        return tf.ensure_shape(sink.read_value(), shape)
+
+
+def _find_owner(name: str) -> type:
+    """The class that defines a method of a replica's context."""
+    bases = tf.distribute.ReplicaContext.__mro__
+    return next(base for base in bases if name in vars(base))
