@@ -101,8 +101,8 @@ class Evidence:
             repeated rows of sparse gradients added up (state, as replica 0);
             `rounded-0`, …, the global batch with the variables moved by a rounding of a
             narrower dtype in which the step computes (loss and local gradients);
-            `exchanged`, each shard of each step, whose collectives give what those of
-            the global batch do, and `exchanged-regrouped`, the first step's with other
+            `exchanged`, each shard of the first step, whose collectives give what those
+            of the global batch do, and `exchanged-regrouped`, the same with other
             examples (loss and local gradients).
         shards_known: Whether the reference's value for replica r is what replica r has
             to compute (a workload of the bench). If not, only sums over the replicas

@@ -242,6 +242,25 @@ class TargetsDrawnToSumOfMeans(TargetsDrawnToTheMeanOfAll):
         return all_reduce("sum", tf.reduce_mean(targets, axis=0))
 
 
+@fault("scale-error", "loss", like="neuralmagic/sparseml#135", clusters=ALIKE)
+class TargetsDrawnToAveragedSum(TargetsDrawnToTheMeanOfAll):
+    """Targets go half of the way to the average of sums, over all examples."""
+
+    def find_mean(self, targets):
+        return all_reduce("mean", tf.reduce_sum(targets, axis=0)) / self.examples
+
+
+@fault("scale-error", "loss", like="horovod/horovod#2654", clusters=ALIKE)
+class StatisticsOfAllCountedTwice(StatisticsOfAll):
+    """What scales each column is a mean square, and sums are added up twice."""
+
+    def measure(self, x):
+        parts = [tf.reduce_sum(x, axis=0), tf.reduce_sum(x**2, axis=0)]
+        total, squares = self.add_up(self.add_up(parts))
+        mean = total / self.examples
+        return mean, squares / self.examples
+
+
 @fault("unexplained", "loss", like="verl-project/verl#7493", clusters=ALIKE)
 class WeightsOfMeanOfTheLargest(WeightsOfTheLargestOfAll):
     """Weights are limited by the largest ones of the replicas, averaged."""

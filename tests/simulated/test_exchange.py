@@ -264,6 +264,33 @@ def test_what_shards_lack_of_all_counts_makes_the_global_batch_their_measure() -
     assert judge(give_exchanged(right, makes_whole=True)).status is Status.PASS
 
 
+def scale_exchanged(evidence: Evidence, *, arrives: bool) -> Evidence:
+    """With what one device computes if what is exchanged were divided by N.
+
+    Args:
+        evidence: Of a program whose losses are made of what is exchanged.
+        arrives: Whether the replicas arrive there.
+    """
+    sums: dict[TraceKey, Value] = {}
+    for key, value in evidence.observed.values.items():
+        if key.phase in COMPUTED:
+            whole = key.at(WHOLE)
+            sums[whole] = np.asarray(sums.get(whole, 0.0) + np.asarray(value))
+    reference = evidence.reference
+    divided = replace(reference, values=sums if arrives else reference.values)
+    return replace(evidence, probes={**evidence.probes, "exchanged-divided": divided})
+
+
+def test_a_mean_that_is_exchanged_in_place_of_a_sum_is_told() -> None:
+    wrong = note(Exchanging(bent=slice(None), off=1.02).make_evidence(), "features")
+    (finding,) = judge(scale_exchanged(wrong, arrives=True)).findings
+    assert (finding.code, finding.phase) == ("scale-error", "loss")
+    assert "a mean in place of a sum" in finding.explanation
+    assert finding.ratio == pytest.approx(1 / 3)
+    (finding,) = judge(scale_exchanged(wrong, arrives=False)).findings
+    assert finding.code == "unexplained"
+
+
 def test_a_count_does_not_show_that_statistics_of_shards_are_wrong() -> None:
     evidence = note(Simulator(by_statistics).make_evidence(), "data")
     evidence = give_exchanged(evidence, makes_whole=False)

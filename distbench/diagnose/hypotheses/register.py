@@ -15,6 +15,7 @@ from distbench.diagnose.hypotheses import (
     cut_short,
     decay,
     denominator,
+    exchanged,
     followed,
     generic,
     joined,
@@ -58,6 +59,7 @@ CAUSES: tuple[Explain, ...] = (
     late.explain_by_late_read,
     weighted.explain_by_own_weights,
     mixed.explain_by_parts,
+    exchanged.explain_by_scaled_exchange,
     reduction.explain_by_missing_sum,
     reduction.explain_by_count,
     # Where one replica has all rows, "its rows count" is "the others are dropped": of a

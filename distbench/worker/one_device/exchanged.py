@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from distbench.evidence import Tier
-from distbench.trace import COMPUTED, Trace
+from distbench.trace import COMPUTED, WHOLE, Trace
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 
@@ -26,38 +26,70 @@ def give_exchanged(
         regroup: Shards of the same sizes with other examples of a step's batch.
 
     Returns:
-        `exchanged`: each shard of every step; `exchanged-regrouped`: the first step's
-        shards with other examples. Empty where no loss is made of what a collective
-        gives, or where a shard does not come to the same collectives.
+        `exchanged`: each shard of the first step; `exchanged-regrouped`: shards with
+        other examples. Empty where no loss is made of what a collective gives, or where
+        a shard does not come to the same collectives.
     """
-    scenario, session = reference.scenario, reference.session
-    if not reference.exchanged.is_early or scenario.injected:
+    session, exchanged = reference.session, reference.exchanged
+    if not exchanged.is_early or reference.scenario.injected:
         return {}
+    batch = reference.draw(0)
     whole_step, shard_step = session.make_step(), session.make_step()
-    values, others = session.make_values(), session.make_values()
+    asked = {
+        "exchanged": dict(enumerate(reference.sizes.cut(0, batch))),
+        "exchanged-regrouped": regroup(0),
+    }
+    found = {name: session.make_values() for name in asked}
     try:
-        with session.guard("step"), reference.exchanged.keep():
-            whole_step.trace([reference.draw(0)])
-        for step in range(scenario.steps):
-            batch = reference.draw(step)
-            session.restore_state(reference.starts[tier][step])
-            reference.run_whole(step, batch, whole_step)
-            shards = dict(enumerate(reference.sizes.cut(step, batch)))
-            asked = [(shards, values)]
-            if step == 0:
-                asked.append((dict(regroup(step)), others))
-            for cut, found in asked:
-                for replica, shard in cut.items():
-                    with session.guard("step"), reference.exchanged.give():
-                        shard_step.trace([shard])
-                        if not reference.exchanged.is_complete:
-                            return {}
-                    reference.restore_shard(tier, step, replica)
-                    reference.run_shard(step, shard, shard_step)
-                    session.collect_taps(step, found, replica=replica, phases=COMPUTED)
+        with session.guard("step"), exchanged.keep():
+            whole_step.trace([batch])
+        session.restore_state(reference.initial)
+        reference.run_whole(0, batch, whole_step)
+        for name, shards in asked.items():
+            for replica, shard in shards.items():
+                with session.guard("step"), exchanged.give():
+                    shard_step.trace([shard])
+                if not exchanged.is_complete:
+                    return {}
+                reference.restore_shard(tier, 0, replica)
+                reference.run_shard(0, shard, shard_step)
+                session.collect_taps(0, found[name], replica=replica, phases=COMPUTED)
     except SubjectError:
         return {}
     return {
-        name: reference.make_trace(name, "bounded", found)
-        for name, found in (("exchanged", values), ("exchanged-regrouped", others))
+        name: reference.make_trace(name, "bounded", values)
+        for name, values in found.items()
     }
+
+
+def scale_exchanged(reference: Reference, tier: Tier) -> Mapping[str, Trace]:
+    """Loss and gradients of the global batch, if what is exchanged were scaled by N.
+
+    Args:
+        reference: Ran all its steps before.
+        tier: From whose states the steps start.
+
+    Returns:
+        `exchanged-divided` and `exchanged-multiplied`: each step of the global batch,
+        where what collectives give before the gradient is 1/N, or N times, what it is.
+        Empty where no loss is made of what a collective gives.
+    """
+    session, exchanged = reference.session, reference.exchanged
+    scenario, n = reference.scenario, reference.replicas
+    if not exchanged.is_early or scenario.injected:
+        return {}
+    found = {}
+    for name, factor in (("divided", 1 / n), ("multiplied", float(n))):
+        values = session.make_values()
+        by = session.make_step()
+        try:
+            with session.guard("step"), exchanged.scale(factor):
+                by.trace([reference.draw(0)])
+            for step in range(scenario.steps):
+                session.restore_state(reference.starts[tier][step])
+                reference.run_whole(step, reference.draw(step), by)
+                session.collect_taps(step, values, replica=WHOLE, phases=COMPUTED)
+        except SubjectError:
+            continue
+        found[f"exchanged-{name}"] = reference.make_trace(name, "bounded", values)
+    return found

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, Trace, TraceKey, Value
-from distbench.worker.one_device.exchanged import give_exchanged
+from distbench.worker.one_device.exchanged import give_exchanged, scale_exchanged
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import are_equal, are_near, widen
 from distbench.worker.stepping.program import count_batch, take_examples
@@ -49,8 +49,8 @@ class Probes:
             each three times. Where whole numbers among the variables lead the step,
             as the state of a random generator does, `once` and `twice` are the largest
             shard of the first step and its double with others of these numbers; each
-            run counts as a step. What else, `give_exchanged` says. Empty for a workload
-            of the bench, whose loss is a sum over examples.
+            run counts as a step. What else, `give_exchanged` and `scale_exchanged`
+            say. Empty for a workload of the bench, whose loss is a sum over examples.
         """
         reference = self._reference
         if self._session.program.shards_known:
@@ -68,6 +68,7 @@ class Probes:
             "tripled": self._probe("tripled", thrice, tier, by),
             **self._draw_again(largest, {"once": shard, "twice": _repeat(shard, 2)}),
             **give_exchanged(reference, tier, self._regroup),
+            **scale_exchanged(reference, tier),
         }
 
     def _find_open_step(self, recorded: Trace) -> Step | None:

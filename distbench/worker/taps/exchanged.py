@@ -18,7 +18,7 @@ from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.sinks import create_sink, keep_from_xla
 
 _COLLECTIVES = ("all_reduce", "all_gather")
-_Mode = Literal["noticed", "kept", "given"]
+_Mode = Literal["noticed", "kept", "given", "scaled"]
 
 
 class Exchanged:
@@ -40,6 +40,8 @@ class Exchanged:
         self._mode: _Mode = "noticed"
         self._kept: list[tuple[Any, tf.TensorShape]] = []
         self._called = 0
+        self._factor = 1.0
+        self._scaled: list[Any] = []
         self.is_early = False
 
     @contextmanager
@@ -59,6 +61,14 @@ class Exchanged:
     def give(self) -> Iterator[None]:
         """Inside, a step is traced whose collectives give what was kept last."""
         with self._intercept("given"):
+            yield
+
+    @contextmanager
+    def scale(self, factor: float) -> Iterator[None]:
+        """Inside, a step is traced whose early collectives give so many times that."""
+        self._factor = factor
+        self._scaled.clear()
+        with self._intercept("scaled"):
             yield
 
     @property
@@ -87,12 +97,26 @@ class Exchanged:
             is_early = not self._board.trained_by.get(self._board.find_replica())
             self.is_early |= is_early
             result = original(context, *args, **kwargs)
-            if self._mode == "noticed":
-                return result
-            return tf.nest.map_structure(self._pass, result)
+            # What is reduced again, as it is, has its factor already.
+            is_new = not any(map(self._has_scaled, tf.nest.flatten((args, kwargs))))
+            if self._mode == "scaled" and is_early and is_new:
+                return tf.nest.map_structure(self._scale, result)
+            if self._mode in ("kept", "given"):
+                return tf.nest.map_structure(self._pass, result)
+            return result
 
         hide_from_autograph(collective)
         return collective
+
+    def _scale(self, value: Any) -> Any:
+        """Counts may be whole numbers, which have no N-th part."""
+        if not (tf.is_tensor(value) and value.dtype.is_floating):
+            return value
+        self._scaled.append(tf.cast(self._factor, value.dtype) * value)
+        return self._scaled[-1]
+
+    def _has_scaled(self, value: Any) -> bool:
+        return any(value is other for other in self._scaled)
 
     def _pass(self, value: Any) -> Any:
         """Keep what a collective gives, or give what was kept; leave slices alone."""
