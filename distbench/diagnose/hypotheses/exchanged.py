@@ -10,7 +10,12 @@ from distbench.trace import COMPUTED, WHOLE
 
 _SCALED = (
     ("exchanged-divided", "1/N = 1/{n} of", "a mean in place of a sum", -1),
-    ("exchanged-multiplied", "N = {n} times", "a sum of what is summed already", 1),
+    (
+        "exchanged-multiplied",
+        "N = {n} times",
+        "a sum of means, or of what is summed",
+        1,
+    ),
 )
 
 
