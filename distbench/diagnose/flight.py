@@ -17,9 +17,11 @@ from distbench.diagnose.flight_findings import (
     count_iterations,
     join_steps,
     make_finding,
+    make_scaled,
     make_unexplained,
     tell_open,
 )
+from distbench.diagnose.flight_scale import find_common_factor
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.names import name_steps
 from distbench.flight import Flight
@@ -86,6 +88,10 @@ def _describe_staleness(flight: Flight) -> str:
 
 
 def _explain(flight: Flight, envelopes: Sequence[Envelope]) -> list[Finding]:
+    factor = find_common_factor(flight, envelopes)
+    if factor is not None:
+        scaled = make_scaled(flight, factor)
+        return [scaled, *count_iterations(flight, envelopes, {})]
     told: dict[tuple[str, Phase], Told] = defaultdict(Told)
     unexplained: list[Envelope] = []
     for envelope in envelopes:

@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.compare.envelope import Envelope
 from distbench.diagnose.counting import Count
+from distbench.diagnose.flight_scale import CommonFactor
 from distbench.diagnose.names import name_steps
 from distbench.flight import Flight
 from distbench.trace import WHOLE, Phase
@@ -204,6 +205,34 @@ def _count_whole(
         if times and min(times) > 0:
             return sign * min(times)
     return 0
+
+
+def make_scaled(flight: Flight, factor: CommonFactor) -> Finding:
+    """Every step counts too much or too little, by one factor."""
+    worst = max(factor.wrong, key=lambda e: e.rank)
+    names = tuple(dict.fromkeys(e.variable for e in factor.wrong))
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    first = min(e.round for e in factor.wrong) * flight.in_flight
+    return Finding(
+        code="scale-error",
+        phase="variable",
+        step=first,
+        variable=names[0],
+        replicas=(0,),
+        ratio=factor.ratio,
+        error=worst.error,
+        bound=worst.bound,
+        explanation=(
+            f"Step {first}, variable of '{names[0]}'{more}: every step changes it by "
+            f"{factor.ratio:.3g} times what is due (scale-error; error "
+            f"{worst.error:.3g}, allowed {worst.bound:.3g}, against "
+            f"{AGAINST[flight.tier]}). A parameter server applies each step by itself: "
+            "nothing is to be divided by the number of workers, or multiplied by it."
+        ),
+        confidence=factor.confidence,
+        variables=names,
+        outcome=_make_outcome(flight, worst),
+    )
 
 
 def make_unexplained(flight: Flight, envelopes: Sequence[Envelope]) -> Finding:

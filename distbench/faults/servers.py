@@ -180,6 +180,20 @@ class AssignedByHand(Descending):
 
 
 @_flown(
+    "scale-error",
+    "variable",
+    TRAINED,
+    like="tensorflow/tensorflow#55321",
+)
+class DividedByWorkers(Descending):
+    """The loss is divided by the number of workers, and each step is applied alone."""
+
+    def reduce_losses(self, losses, batch):
+        workers = 2 if is_served() else 1
+        return super().reduce_losses(losses, batch) / workers
+
+
+@_flown(
     "lost-update",
     "variable",
     (TABLE,),

@@ -156,6 +156,24 @@ def test_what_weighs_more_without_another_step_did_not_come_twice(
     assert ("in the place of" in finding.explanation) == (not torn)
 
 
+@pytest.mark.parametrize("momentum", [0.0, MOMENTUM], ids=["commutes", "does-not"])
+@pytest.mark.parametrize("factor", [0.5, 1 / 3, 2.5])
+def test_a_factor_of_every_step_is_no_step_that_is_lost(
+    factor: float, momentum: float
+) -> None:
+    flight = Simulated(momentum=momentum).observe()
+    scaled = {
+        e.key.at(0): (e.start + factor * (e.observed - e.start)).astype(np.float32)
+        for e in list_envelopes(flight)
+        if e.phase in ("variable", "slot")
+    }
+    values = {**flight.observed.values, **scaled}
+    object.__setattr__(flight.observed, "values", values)
+    [finding] = judge_flight(flight).findings
+    assert (finding.code, finding.phase, finding.step) == ("scale-error", "variable", 0)
+    assert finding.ratio == pytest.approx(factor, rel=0.05)
+
+
 def test_a_pass_says_what_the_orders_may_hide() -> None:
     flight = Simulated().observe()
     starts = replace(flight.starts, notes={"torn": ["variable"]})
