@@ -64,6 +64,23 @@ class MomentumOfTheMean(MomentumByHand):
 @fault(
     "mean-instead-of-sum",
     "variable",
+    (BIAS, HEAD),
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class MomentumOfTheMeanBesideOptimizer(MomentumOfTheMean, PartlyByHand):
+    """An optimizer sums three gradients; a momentum by hand takes the others' mean."""
+
+    def apply(self, gradients):
+        pairs = zip(gradients[:3], self.trained()[:3], strict=True)
+        self._optimizer.apply_gradients(pairs)
+        for place, gradient in enumerate(gradients[3:], 3):
+            self.take(place, gradient)
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
     (TABLE, FIRST, SECOND, HEAD),
     like="keras-team/keras#20541",
     clusters=WIDE,

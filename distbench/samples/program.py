@@ -209,9 +209,13 @@ class MomentumByHand(ByHand):
     def apply(self, gradients: list[Any]) -> None:
         """Sum, then change buffer and variable."""
         for place, gradient in enumerate(gradients):
-            total = self.reduce(tf.convert_to_tensor(gradient))
-            update(self.buffers[place], self.move, total)
-            self.update(self.trained()[place], tf.identity(self.buffers[place]))
+            self.take(place, gradient)
+
+    def take(self, place: int, gradient: Any) -> None:
+        """Change the buffer and the variable of a place."""
+        total = self.reduce(tf.convert_to_tensor(gradient))
+        update(self.buffers[place], self.move, total)
+        self.update(self.trained()[place], tf.identity(self.buffers[place]))
 
     def move(self, copy: Any, gradient: Any) -> None:
         """One copy's buffer."""

@@ -124,6 +124,40 @@ def test_a_mean_by_hand_is_told_by_what_the_slots_take(rule, phase):
     assert first.confidence > 0.999
 
 
+def feed_apart(evidence, rule):
+    """What one device makes of each replica's own gradients."""
+    values = {}
+    for replica in range(3):
+        own = feed(evidence, f"replica-{replica}", rule, rule.transform)
+        values |= {key.at(replica): value for key, value in own.values.items()}
+    return replace(evidence.reference, values=values, notes={})
+
+
+@pytest.mark.parametrize(
+    ("is_mean_of_variable", "phase"),
+    [(True, "variable"), (False, "slot")],
+    ids=["also-of-the-variable", "of-the-slot-alone"],
+)
+def test_a_mean_is_told_where_one_device_was_fed_with_own_gradients(
+    is_mean_of_variable, phase
+):
+    """The mean of what it makes of each is the same, as momentum is linear."""
+    rule = Rule(name="momentum")
+    evidence = hide_sums(observe(Fault(reduce=MEAN), replicas=3, rule=rule))
+    evidence = replace(evidence, shards_known=False)
+    right = evidence.reference.values
+    if not is_mean_of_variable:
+        values = {
+            key: right[key.at(WHOLE)] if key.phase == "variable" else value
+            for key, value in evidence.observed.values.items()
+        }
+        evidence = replace(evidence, observed=replace(evidence.observed, values=values))
+    sums = tuple(feed(evidence, way, rule, rule.transform) for way in WAYS)
+    apart = feed_apart(evidence, rule)
+    first = judge(replace(evidence, sums=sums, apart=apart)).findings[0]
+    assert (first.code, first.phase) == ("mean-instead-of-sum", phase)
+
+
 def hide_own(trace):
     """A trace in which nobody saw the gradients of a replica."""
     values = {

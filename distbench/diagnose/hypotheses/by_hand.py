@@ -7,56 +7,107 @@ it. Whatever the rule is that takes a sum: one device was fed with several.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
-from distbench.compare.values import Array, measure_size
+from distbench.compare.values import Array, densify, measure_norm, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows
 from distbench.diagnose.hypotheses.overflow import find_overflowing
 from distbench.diagnose.names import name_replicas
-from distbench.trace import Phase, Trace
+from distbench.trace import WHOLE, Phase, Trace
+
+_TAKING: tuple[Phase, ...] = ("reduced_gradient", "slot", "variable")
+"""Phases in which something may be made of a sum that nobody saw."""
+
+
+def explain_by_mean(context: Context) -> Iterator[Hypothesis]:
+    """What follows from the sum of all gradients, divided by N.
+
+    Of a rule that is linear the mean of what each replica makes of its own gradient is
+    the same. It is the mean that users take, so it is asked before what a rule keeps.
+    """
+    if context.phase in _TAKING:
+        for trace in context.evidence.sums:
+            if _is_plain_mean(trace):
+                yield _foretell(context, trace)
 
 
 def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
     """What follows from another sum than that of all gradients.
 
     One in a narrow dtype is told where what follows has all of its digits: it has far
-    more than the sum has, so none fits by chance. What slots take, the variable does.
+    more than the sum has, so none fits by chance.
     """
-    if context.phase not in ("reduced_gradient", "slot", "variable"):
+    if context.phase not in _TAKING:
         return
     apart, sums = context.evidence.apart, context.evidence.sums
-    phase: Phase = "variable"
-    if context.phase == "reduced_gradient":
-        phase = context.phase
     if sums and apart is not None:
         yield Hypothesis(
             code="missing-reduction",
             predicted=_take(context, apart),
             detail="it is what one device makes of each replica's own gradient",
-            phase=phase,
+            phase=_place(context, apart),
         )
     for trace in sums:
-        factor = float(cast(float, trace.notes["factor"]))
-        if factor == 0:
-            continue  # asked to read off what a step is made of
-        predicted = _take(context, trace, replica=0)
-        if trace.notes["narrow"]:
-            predicted = {
-                number: value
-                for number, value in predicted.items()
-                if context.matches(context.cases[number], value)
-            }
-        code, words, lost = _name(context, trace)
-        yield Hypothesis(
-            code=code,
-            predicted=predicted,
-            detail=f"it is what one device makes of {words}",
-            phase=phase,
-            replicas=lost or None,
-            ratio=None if factor == 1 or code == "lower-precision" else factor,
+        # One of factor 0 is asked to read off what a step is made of.
+        if _find_factor(trace) != 0 and not _is_plain_mean(trace):
+            yield _foretell(context, trace)
+
+
+def _is_plain_mean(trace: Trace) -> bool:
+    return 0 < _find_factor(trace) < 1 and not trace.notes["narrow"]
+
+
+def _find_factor(trace: Trace) -> float:
+    return float(cast(float, trace.notes["factor"]))
+
+
+def _foretell(context: Context, trace: Trace) -> Hypothesis:
+    """That the step took the sum that a trace was fed with."""
+    factor = _find_factor(trace)
+    predicted = _take(context, trace, replica=0)
+    if trace.notes["narrow"]:
+        predicted = {
+            number: value
+            for number, value in predicted.items()
+            if context.matches(context.cases[number], value)
+        }
+    code, words, lost = _name(context, trace)
+    return Hypothesis(
+        code=code,
+        predicted=predicted,
+        detail=f"it is what one device makes of {words}",
+        phase=_place(context, trace, replica=0),
+        replicas=lost or None,
+        ratio=None if factor == 1 or code == "lower-precision" else factor,
+    )
+
+
+def _place(context: Context, trace: Trace, replica: int | None = None) -> Phase:
+    """Where to report a sum: what slots take, the variable mostly does as well.
+
+    It does not where a program makes a sum for each of them: then what one device makes
+    of the slot's lies farther from the variable than what is due.
+    """
+    if context.phase != "slot":
+        return context.phase
+    for _, case in context.list_cases():
+        key = replace(
+            case.key, phase="variable", variable=context.infos[case.key.variable].of
         )
+        values = (
+            context.evidence.observed.get(key),
+            context.evidence.reference.get(key.at(WHOLE)),
+            trace.get(key if replica is None else key.at(replica)),
+        )
+        seen, due, told = (None if v is None else densify(v) for v in values)
+        if seen is None or due is None or told is None:
+            continue
+        if measure_norm(seen - due) < measure_norm(seen - told):
+            return "slot"
+    return "variable"
 
 
 def explain_by_own_steps(context: Context) -> Iterator[Hypothesis]:
@@ -110,7 +161,7 @@ def _name(context: Context, trace: Trace) -> tuple[str, str, tuple[int, ...]]:
     if lost:
         words = f"a sum that lacks the gradient of {name_replicas(lost)}"
         return "replica-dropped", words, lost
-    factor = float(cast(float, trace.notes["factor"]))
+    factor = _find_factor(trace)
     if factor > 1:
         return "double-reduction", f"the sum times N = {n}", ()
     if narrow and (factor == 1 or _is_harmless(context, factor)):

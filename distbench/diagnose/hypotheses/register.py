@@ -78,6 +78,7 @@ CAUSES: tuple[Explain, ...] = (
     slots.explain_by_stillness,
     slots.explain_by_local_gradient,
     slot_statistic.explain_by_local_statistic,
+    by_hand.explain_by_mean,
     slot_statistic.explain_by_unknown_statistic,
     assigned.explain_by_added_copies,
     repeated.explain_by_repeated_replay,
