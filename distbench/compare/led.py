@@ -126,11 +126,15 @@ def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
 
 def is_trained(evidence: Evidence, variable: str) -> bool:
     """Whether a variable follows from gradients, its own or those of others."""
-    if not (evidence.reference.trained or evidence.observed.trained):
-        # None was seen, as of a step that asks for several of each variable.
+    if not shows_gradients(evidence):
         infos = evidence.observed.variables
         return any(v.path == variable and v.trainable for v in infos)
     return variable in evidence.kept or has_gradient(evidence, variable)
+
+
+def shows_gradients(evidence: Evidence) -> bool:
+    """Whether any was seen; of a step that asks for several of each none is."""
+    return bool(evidence.reference.trained or evidence.observed.trained)
 
 
 def has_gradient(evidence: Evidence, variable: str) -> bool:

@@ -19,6 +19,7 @@ from distbench.diagnose.hypotheses.register import (
     list_last,
     list_least,
 )
+from distbench.diagnose.hypotheses.steered import part_by_state
 from distbench.diagnose.own_shard import describe_alone
 from distbench.diagnose.rank import ALL, Ranked, find_best
 from distbench.diagnose.shown_sums import read_sums
@@ -84,7 +85,7 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
     if describe_constraint(context):
         return (_leave_unexplained(context, best),)
     found: dict[str, list[Explained]] = {}
-    for part in context.part_by_variable():
+    for part in part_by_state(context):
         best = _find_best(part)
         explained = (
             _adopt(part, best)

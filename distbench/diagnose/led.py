@@ -24,7 +24,7 @@ def leave_out_led(
     Its examples make of the statistic what they make of it on one device, so its loss
     and gradients are those of its shard alone. If they are, nothing else is wrong with
     them, and those of other replicas are made of a statistic that is not theirs. What
-    nothing explains may be made of it in any case.
+    nothing explains may be made of it in any case, but for the led state itself.
     """
     led = [
         j.pair for j in broken if j.comparison.relation == "led" and j.pair is not None
@@ -38,11 +38,15 @@ def leave_out_led(
         if pair.key.step == step and find_leader(evidence, pair) == pair.key.replica
     }
     is_excused = bool(own) and _are_right_alone(evidence, own, step)
+    state = {pair.key.variable for pair in led}
     return [
         f
         for f in findings
         if f.step < step
-        or not (f.code == "unexplained" or (is_excused and f.phase in COMPUTED))
+        or not (
+            (f.code == "unexplained" and state.isdisjoint(f.variables))
+            or (is_excused and f.phase in COMPUTED)
+        )
     ]
 
 

@@ -18,7 +18,11 @@ from distbench.samples.program import (
     PartlyByHand,
 )
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
-from distbench.unusual.by_hand import FactoredByHand, SignsByHand
+from distbench.unusual.by_hand import (
+    FactoredByHand,
+    SignsByHand,
+    TasksProjectedByHand,
+)
 from distbench.unusual.grouping import BatchStatistics
 
 _MOMENTS = tuple(f"moment{place}" for place in range(len(TRAINED)))
@@ -112,6 +116,28 @@ class MeanByHandBesideOptimizer(PartlyByHand):
 )
 class MeanBesideOptimizerUnderStatistics(BatchStatistics, MeanByHandBesideOptimizer):
     """The user averages what no optimizer is given, under batch statistics."""
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    (*TRAINED, *BUFFERS),
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class TasksAveragedByHand(TasksProjectedByHand):
+    """Gradients of two tasks are averaged, so none is told to be the replica's own."""
+
+    def reduce(self, gradient):
+        return all_reduce("mean", gradient)
+
+
+@fault("missing-reduction", "variable", BUFFERS, like="keras-team/keras#19467")
+class TasksThatNobodySums(TasksProjectedByHand):
+    """Every replica projects its own gradients of two tasks, and goes on with them."""
+
+    def reduce(self, gradient):
+        return gradient
 
 
 @fault("slot-repeated", "slot", BUFFERS, like="tensorflow/addons#2683")

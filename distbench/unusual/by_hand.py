@@ -70,3 +70,42 @@ class OptimizerBesideHand(PartlyByHand):
 @unusual(clusters=("mirrored:3", "mwms:2"))
 class OptimizerBesideHandUnderStatistics(BatchStatistics, PartlyByHand):
     """An optimizer and updates by hand under batch statistics of the own examples."""
+
+
+@unusual()
+class TasksProjectedByHand(MomentumByHand):
+    """Gradients of two tasks are summed, and projected where they are at odds."""
+
+    def replica_step(self, batch):
+        with tf.GradientTape(persistent=True) as tape:
+            squares = (self.predict(batch) - batch[2]) ** 2
+            tasks = [
+                tf.reduce_sum(squares[:, part]) / self.examples
+                for part in (slice(1), slice(1, None))
+            ]
+        totals = [
+            [
+                self.reduce(tf.convert_to_tensor(gradient))
+                for gradient in tape.gradient(task, self.trained())
+            ]
+            for task in tasks
+        ]
+        self.apply(self.project(*totals))
+        return self.report(sum(tasks))
+
+    def project(self, first, second):
+        """Their sum, each without the part that is opposite to the other."""
+        along = tf.add_n(
+            [tf.reduce_sum(a * b) for a, b in zip(first, second, strict=True)]
+        )
+        against = tf.minimum(along, 0.0)
+        sizes = [tf.linalg.global_norm(total) ** 2 for total in (first, second)]
+        return [
+            (1 - against / sizes[0]) * a + (1 - against / sizes[1]) * b
+            for a, b in zip(first, second, strict=True)
+        ]
+
+    def apply(self, gradients):
+        for place, total in enumerate(gradients):
+            update(self.buffers[place], self.move, total)
+            self.update(self.trained()[place], tf.identity(self.buffers[place]))

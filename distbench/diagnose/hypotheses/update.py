@@ -19,6 +19,7 @@ from distbench.diagnose.fit import (
     predict_cases,
 )
 from distbench.diagnose.hypotheses.reduction import list_subsets
+from distbench.diagnose.hypotheses.steered import list_steering
 from distbench.diagnose.names import name_replicas
 from distbench.trace import VariableInfo
 
@@ -31,11 +32,12 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
     if context.phase != "variable":
         return
     infos = context.infos
+    led_by_gradients = list_steering(context) | set(context.evidence.kept)
     predicted = {
         number: case.observed
         for number, case in context.list_cases()
         if case.key.variable in infos
-        and case.key.variable not in context.evidence.kept
+        and case.key.variable not in led_by_gradients
         and _is_statistic(context, infos[case.key.variable])
         and is_led(context.evidence, case)
     }
