@@ -88,6 +88,8 @@ class Evidence:
         earlier: The steps from the variables of 1, 2, … steps before, with their own
             batches (loss and local gradients); empty where those of the cluster are as
             they should be.
+        terms: The gradients of the global batch on one device by each term of the loss
+            alone. Empty where the loss has one, or the gradients are as they should be.
         penalty: Gradient of the regularisation alone on one device, `local_gradient`
             of `WHOLE` in the first step or in each; None where the subject's penalty
             is not known apart.
@@ -156,6 +158,7 @@ class Evidence:
     twins: tuple[Trace, ...] = ()
     reruns: tuple[Trace, ...] = ()
     earlier: tuple[Trace, ...] = ()
+    terms: tuple[Trace, ...] = ()
     penalty: Trace | None = None
     probes: Mapping[str, Trace] = field(default_factory=dict)
     shards_known: bool = True
@@ -189,6 +192,7 @@ class Evidence:
             resumed=None if self.resumed is None else change(self.resumed),
             twins=tuple(map(change, self.twins)),
             reruns=tuple(map(change, self.reruns)),
+            terms=tuple(map(change, self.terms)),
         )
 
     def get_before(self, step: int, phase: Phase, variable: str) -> Value | None:

@@ -17,6 +17,7 @@ from distbench.samples.replicas import all_reduce, count_replicas, gather
 from distbench.unusual.exchange import (
     ALIKE,
     AdvantagesOfAll,
+    BalanceOfAll,
     CountOfAllUnderStatistics,
     NegativesOfAll,
     StatisticsOfAll,
@@ -50,6 +51,14 @@ class VariancesAveraged(StatisticsOfAll):
 )
 class VariancesAveragedInBfloat16(VariancesAveraged, StatisticsOfAllInBfloat16):
     """The replicas' variances are averaged, where all else is computed in bfloat16."""
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=ALIKE)
+class BalanceOfAllInFull(BalanceOfAll):
+    """Every replica adds in full what all make together, so it counts N times."""
+
+    def share_balance(self, balance):
+        return balance
 
 
 @fault("unexplained", "loss", like="tensorflow/tpu#321", clusters=ALIKE)

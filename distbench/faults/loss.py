@@ -52,6 +52,15 @@ class MeanDividedTwice(Program):
         return tf.reduce_mean(losses) / count_replicas() ** 2
 
 
+@fault("loss-scaled-twice", "loss", like="tensorflow/tensorflow#55321", clusters=WIDE)
+class OneTermDividedTwice(Program):
+    """Two terms are shares, and the second one is divided by N once more."""
+
+    def reduce_losses(self, losses, batch):
+        sizes = tf.reduce_sum(self.predict(batch) ** 2) / self.examples
+        return super().reduce_losses(losses, batch) + sizes / count_replicas()
+
+
 @fault("mean-of-means", "loss", like="huggingface/transformers#34242", clusters=WIDE)
 class MeanOfMeans(Program):
     """A mean over the own shard divided by N, where the shards are uneven."""

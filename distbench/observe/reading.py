@@ -64,6 +64,7 @@ def read_evidence(
         ),
         reruns=read_all("reruns"),
         earlier=read_all("earlier"),
+        terms=read_all("terms"),
         penalty=read_trace(reference, "penalty") if answer["penalty"] else None,
         probes={
             name: read_trace(reference, f"probe-{name}") for name in answer["probes"]

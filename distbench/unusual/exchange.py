@@ -47,6 +47,21 @@ class StatisticsOfAll(Program):
 
 
 @unusual(clusters=ALIKE)
+class BalanceOfAll(Program):
+    """Outputs are to be used alike by the examples of all replicas together."""
+
+    def reduce_losses(self, losses, batch):
+        used = tf.reduce_sum(tf.nn.softmax(self.predict(batch)), axis=0)
+        used = all_reduce("sum", used) / self.examples
+        own = super().reduce_losses(losses, batch)
+        return own + self.share_balance(3.0 * tf.reduce_sum(used**2))
+
+    def share_balance(self, balance):
+        """Every replica has what all have together."""
+        return balance / count_replicas()
+
+
+@unusual(clusters=ALIKE)
 class StatisticsOfAllInBfloat16(StatisticsOfAll):
     """Statistics of all examples, where all else is computed in bfloat16."""
 

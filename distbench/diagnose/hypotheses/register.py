@@ -39,6 +39,7 @@ from distbench.diagnose.hypotheses import (
     slots,
     sparse,
     steered,
+    terms,
     update,
     weighted,
     wires,
@@ -61,6 +62,7 @@ CAUSES: tuple[Explain, ...] = (
     weighted.explain_by_own_weights,
     mixed.explain_by_parts,
     exchanged.explain_by_scaled_exchange,
+    terms.explain_by_terms,
     reduction.explain_by_missing_sum,
     reduction.explain_by_count,
     # Where one replica has all rows, "its rows count" is "the others are dropped": of a

@@ -29,6 +29,7 @@ from distbench.worker.one_device.replay import (
     trace_ahead,
 )
 from distbench.worker.one_device.reruns import has_near, rerun_shards
+from distbench.worker.one_device.terms import split_loss
 from distbench.worker.one_device.twins import Twins
 from distbench.worker.one_device.undetermined import find_undetermined
 from distbench.worker.stepping.session import Session
@@ -192,6 +193,7 @@ class ReferenceJobs:
             "resumed": [resumed],
             "reruns": reruns,
             "earlier": rerun_earlier(reference, tier, observed, recorded),
+            "terms": split_loss(feeder, tier, observed, recorded),
         }
         for name, found in traces.items():
             known = [trace for trace in found if trace is not None]

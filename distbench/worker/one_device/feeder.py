@@ -36,6 +36,11 @@ class Feeder:
         self.reference = reference
         self._fed = FedStep(reference.session)
 
+    def forget_steps(self) -> None:
+        """Trace the step anew for what is fed next."""
+        self.reference.session.board.forget()
+        self._fed = FedStep(self.reference.session)
+
     def takes(self, tier: Tier) -> bool:
         """Whether values can be put into the steps of a tier.
 

@@ -71,6 +71,7 @@ class TapBoard:
         fed: What to feed, by call, phase and variable.
         watch: Told of each value as it comes by.
         corruption: What changes gradients as tapes give them, if anything does.
+        term: The number of the term of a loss that tapes differentiate in its place.
         digested: Whether taps keep a digest in the place of each value, but for losses.
     """
 
@@ -101,6 +102,7 @@ class TapBoard:
         self.fed: Fed = {}
         self.watch: Callable[[TapPoint, Any], None] = _look_away
         self.corruption: Corruption | None = None
+        self.term: int | None = None
         self.digested = False
 
     # --- where we are -----------------------------------------------------------

@@ -7,6 +7,7 @@ is told of it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +16,7 @@ from distbench.worker.process.intercept import Undo, hide_from_autograph
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.elements import Elements
+from distbench.worker.taps.terms import list_terms
 
 
 def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
@@ -26,11 +28,13 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
     elements = Elements()
 
     def gradient(original: Any, target: Any, sources: Any, *a: Any, **k: Any) -> Any:
-        result = original(target, sources, *a, **k)
+        flat = tf.nest.flatten(sources)
+        trains = any(map(table.has, flat))
+        asked, other = _choose_term(board.term if trains else None, target, k)
+        result = original(asked, sources, *a, **other)
         if tf.distribute.get_replica_context() is None:
             return result
-        flat = tf.nest.flatten(sources)
-        board.remember_target(target, trains=any(map(table.has, flat)))
+        board.remember_target(target, trains=trains)
         if board.corruption is not None:
             given = [
                 board.corrupt_gradient(value) if table.has(source) else value
@@ -65,3 +69,16 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
         see_all()
 
     return restore
+
+
+def _choose_term(
+    number: int | None, target: Any, named: Mapping[str, Any]
+) -> tuple[Any, Mapping[str, Any]]:
+    """What to ask a tape for, where one term of a loss is meant in place of all."""
+    if number is None or "output_gradients" in named:
+        return target, named
+    term, factor = list_terms(target)[number]
+    return term, {
+        "output_gradients": tf.cast(factor, term.dtype),
+        "unconnected_gradients": tf.UnconnectedGradients.ZERO,
+    }

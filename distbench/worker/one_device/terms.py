@@ -1,0 +1,113 @@
+"""What each term of a loss gives alone, where its gradients are not arrived at."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from distbench.evidence import Tier
+from distbench.trace import WHOLE, Phase, Trace, TraceKey, Values
+from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.reference import Reference
+from distbench.worker.process.failures import SubjectError
+from distbench.worker.state.values import fit_part, widen
+from distbench.worker.taps.terms import list_terms
+
+_TOLD: tuple[Phase, ...] = ("local_gradient",)
+_MOST = 6
+"""Of more terms none is told: each takes a trace of the step."""
+_SAME = 1e-3
+"""Share of a gradient that rounding may leave, where it only decides what to ask."""
+
+
+def split_loss(
+    feeder: Feeder, tier: Tier, observed: Trace, recorded: Trace
+) -> tuple[Trace, ...]:
+    """The gradients of each term of the loss, of the global batch on one device.
+
+    Empty where the replicas' gradients add up to one device's, or to a multiple, or are
+    those of their shards; where the loss is no sum of several terms, or a step
+    differentiates more than one; and of a workload of the bench, whose loss is known.
+
+    Args:
+        feeder: Runs the reference's steps.
+        tier: Which one.
+        observed: What the cluster did.
+        recorded: The single-device run.
+    """
+    reference, session = feeder.reference, feeder.reference.session
+    if session.program.shards_known or not feeder.takes(tier):
+        return ()
+    if reference.updates_often or not _is_open(observed, recorded):
+        return ()
+    targets = session.board.trained_by.get(0, [])
+    count = len(list_terms(targets[0])) if len(targets) == 1 else 1
+    if not 1 < count <= _MOST:
+        return ()
+    try:
+        found = [_run(reference, tier, number) for number in range(count)]
+    except SubjectError:
+        return ()  # a program may make use of what its whole loss gives
+    finally:
+        session.board.term = None
+        # What a term has no part in is dense, and traced steps may have it sparse.
+        feeder.forget_steps()
+    return tuple(found) if _add_up(found, recorded) else ()
+
+
+def _run(reference: Reference, tier: Tier, number: int) -> Trace:
+    session = reference.session
+    session.board.term = number
+    by = session.make_step()
+    values = session.make_values()
+    for step, before in enumerate(reference.starts[tier]):
+        session.restore_state(before)
+        session.program.replicas = 1
+        session.begin_step(step)
+        session.run(by, [reference.draw(step)])
+        session.collect_taps(step, values, replica=WHOLE, phases=_TOLD)
+    return reference.make_trace(f"term {number}", tier, values)
+
+
+def _is_open(observed: Trace, recorded: Trace) -> bool:
+    """Whether the gradients are another multiple of what is due for each variable."""
+    replicas = range(observed.replicas)
+    for step in range(recorded.steps):
+        whole = _join(recorded, step, WHOLE)
+        own = [_join(observed, step, r) for r in replicas]
+        alone = [_join(recorded, step, r) for r in replicas]
+        if whole.size == 0 or any(part.shape != whole.shape for part in own):
+            continue
+        if _is_multiple(np.sum(own, axis=0), whole):
+            continue
+        if not all(map(_is_multiple, own, alone)):
+            return True
+    return False
+
+
+def _is_multiple(seen: np.ndarray, due: np.ndarray) -> bool:
+    if seen.shape != due.shape:
+        return False
+    rest = seen - fit_part(due, seen) * due
+    return bool(np.linalg.norm(rest) <= _SAME * np.linalg.norm(seen))
+
+
+def _join(trace: Trace, step: int, replica: int) -> np.ndarray:
+    """The local gradients of a step in one row."""
+    found = trace.select(step=step, phase="local_gradient", replica=replica)
+    own = sorted(((k.variable, widen(v).ravel()) for k, v in found), key=lambda x: x[0])
+    return np.concatenate([value for _, value in own] or [np.zeros(0)])
+
+
+def _add_up(terms: list[Trace], recorded: Trace) -> bool:
+    """Whether the terms make up what the loss gives."""
+    due: Values[TraceKey] = Values(recorded.values).keep(
+        lambda key: key.phase == "local_gradient" and key.replica == WHOLE
+    )
+    for key, value in due.items():
+        parts = [found for term in terms if (found := term.get(key)) is not None]
+        if len(parts) < len(terms):
+            return False
+        rest = np.sum([widen(part) for part in parts], axis=0) - widen(value)
+        if np.linalg.norm(rest) > _SAME * np.linalg.norm([widen(p) for p in parts]):
+            return False
+    return bool(due)

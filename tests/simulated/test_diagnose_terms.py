@@ -1,0 +1,97 @@
+"""Losses of several terms, of which some are scaled wrongly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from grouped_losses import EXAMPLES, sum_squares
+from grouped_training import Simulator, put
+from planted_case import check_passed
+
+from distbench.diagnose.judge import judge
+
+
+def sum_fourths(batch, theta):
+    """A quarter of the outputs' fourth powers, summed and divided by G."""
+    x = batch[:, :-1]
+    out = x @ theta / 4
+    return float(np.sum(out**4) / EXAMPLES), x.T @ out**3 / np.float32(EXAMPLES)
+
+
+TERMS = (sum_squares, sum_fourths)
+
+
+def add_terms(*factors):
+    """A loss in which each term counts some times."""
+
+    def compute(batch, theta):
+        found = [term(batch, theta) for term in TERMS]
+        pairs = list(zip(factors, found, strict=True))
+        return (
+            sum(factor * loss for factor, (loss, _) in pairs),
+            sum(np.float32(factor) * gradient for factor, (_, gradient) in pairs),
+        )
+
+    return compute
+
+
+def observe(*factors, knows_terms=True):
+    """Three replicas whose terms count other times than on one device."""
+    run = Simulator(add_terms(1, 1), on_cluster=add_terms(*factors))
+    evidence = run.make_evidence()
+    terms = []
+    for term in TERMS if knows_terms else ():
+        values = {}
+        for step in range(evidence.reference.steps):
+            theta = evidence.get_before(step, "variable", "kernel")
+            _, gradient = term(run.draw(step), theta)
+            put(values, step, "local_gradient", gradient)
+        terms.append(run.make_trace(values))
+    return replace(evidence, terms=tuple(terms))
+
+
+@pytest.mark.parametrize(
+    ("factors", "code", "words"),
+    [
+        ((1 / 3, 1), "loss-scaled-twice", "number 1 counts 1/N = 1/3 of"),
+        ((1, 3), "loss-not-scaled", "number 2 counts N = 3 times"),
+        ((1, 0.7), "scale-error", "number 2 counts 0.7 times"),
+        ((1, 0), "scale-error", "number 2 counts 0 times"),
+    ],
+    ids=["first-divided-twice", "second-n-times", "odd", "left-out"],
+)
+def test_a_term_that_is_scaled_wrongly_is_told(factors, code, words):
+    first = judge(observe(*factors)).findings[0]
+    assert first.code == code
+    assert first.confidence > 0.999
+    assert words in first.explanation
+
+
+def test_without_the_terms_nothing_tells_it():
+    first = judge(observe(1, 3, knows_terms=False)).findings[0]
+    assert first.code in ("unexplained", "scale-error")
+    assert "terms" not in first.explanation
+
+
+def test_a_factor_of_all_terms_is_that_of_the_loss():
+    first = judge(observe(3, 3)).findings[0]
+    assert first.code == "loss-not-scaled"
+    assert "terms" not in first.explanation
+    odd = judge(observe(0.7, 0.7)).findings[0]
+    assert odd.code == "scale-error"
+    assert "terms" not in odd.explanation
+
+
+def test_what_no_factors_of_terms_make_is_not_told_as_such():
+    run = Simulator(
+        add_terms(1, 1), on_cluster=lambda b, t: add_terms(1, 1)(b, np.abs(t))
+    )
+    known = observe(1, 1)
+    judgement = judge(replace(run.make_evidence(), terms=known.terms))
+    assert all("terms of the loss" not in f.explanation for f in judgement.findings)
+
+
+def test_terms_that_are_right_pass():
+    check_passed(judge(observe(1, 1)))
