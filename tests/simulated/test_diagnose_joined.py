@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from gradient_values import Gradients, add_up, measure_all, scale, to_array
+from hidden_sums import hide_sums
+from simulated_rule import Rule
 from training_simulator import TRAINED, Fault, observe
 
 from distbench.diagnose.judge import judge
@@ -54,6 +56,31 @@ def test_a_size_made_of_those_of_the_addends_is_told(
     assert finding.code == "nonlinear-before-reduction"
     assert finding.variables == TRAINED
     assert f"taken for that is {made} the replicas' own {what}" in finding.explanation
+
+
+@pytest.mark.parametrize("rate", [2.0**-7, 2.0**-9, 2.0**-10])
+def test_a_size_is_told_by_steps_that_rounding_moves(rate: float) -> None:
+    """Nothing is added to it, and of small steps rounding makes less than that."""
+
+    def make(size: float, gradients: Gradients) -> Gradients:
+        return {path: scale(g, 1 / size) for path, g in gradients.items()}
+
+    def reduce(locals_: list[Gradients], step: int) -> list[Gradients]:
+        size = sum(map(measure_all, locals_))
+        return [make(size, add_up(locals_)) for _ in locals_]
+
+    evidence = observe(
+        Fault(reduce=reduce),
+        replicas=3,
+        steps=3,
+        alone=lambda gradients: make(measure_all(gradients), gradients),
+        rule=Rule(rate=rate),
+        sparse=False,
+        shards_known=False,
+    )
+    (finding,) = judge(hide_sums(evidence)).findings
+    assert finding.code == "nonlinear-before-reduction"
+    assert "taken for that is the sum of the replicas' own norms" in finding.explanation
 
 
 def test_the_norm_of_the_sum_is_right() -> None:

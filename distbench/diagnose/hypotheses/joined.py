@@ -15,8 +15,6 @@ from distbench.trace import TraceKey
 
 _APART = 1.01
 """Norms that are closer than this are one number, and so is what is divided by them."""
-_NONE = 1e-6
-"""Such a share of a norm, added to it, is that of rounding."""
 _SAME = 1e-3
 """Share of what factors are beyond 1 by which a fit may miss them."""
 
@@ -152,17 +150,20 @@ def _predict(scaled: Sequence[_Scaled], join: Join) -> dict[int, Array]:
         return {}
     whole = np.array([one.whole for one in scaled])
     ratios = np.array([one.ratio for one in scaled])
-    # ε (ρ - 1) = ‖S‖ - ρ j, of all at once.
+    # ε (ρ - 1) = ‖S‖ - ρ j, of all at once. What rounding makes of 0 may be less.
     over, rest = ratios - 1, whole - ratios * joined
-    added = float(over @ rest / (over @ over)) if np.any(over) else 0.0
-    if added < -_NONE * float(joined.min()):
-        return {}
-    if abs(added) <= _NONE * float(joined.min()):
-        added = 0.0
-    factors = (whole + added) / (joined + added)
-    # Any ε that is large enough brings all factors near 1: what is beyond 1 has to fit.
-    if np.any(np.abs(factors - ratios) > _SAME * np.max(np.abs(over))):
-        return {}
+    fitted = float(over @ rest / (over @ over)) if np.any(over) else 0.0
+    for added in (0.0, fitted):
+        factors = (whole + added) / (joined + added)
+        # Any ε that is large enough brings all factors near 1: what is beyond has to
+        # fit.
+        missed = np.max(np.abs(factors - ratios))
+        if added >= 0 and missed <= _SAME * np.max(np.abs(over)):
+            return _scale(scaled, factors)
+    return {}
+
+
+def _scale(scaled: Sequence[_Scaled], factors: Array) -> dict[int, Array]:
     predicted = {}
     for one, factor in zip(scaled, factors, strict=True):
         base = find_base(one.case)
