@@ -7,7 +7,7 @@ from distbench.samples.adaptive import clip_units
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import DENSE, TRAINED, OwnReduction, Program
-from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas, is_last
 from distbench.unusual.stepping import InTurn, MicroSteps
 
 _CLIP = "clip-before-reduction"
@@ -28,6 +28,21 @@ class GlobalNormClipped(Program):
 
     def transform(self, gradients):
         return tf.clip_by_global_norm(gradients, 0.05)[0]
+
+
+@fault(
+    _CLIP,
+    _PHASE,
+    TRAINED,
+    like="LeelaChessZero/lczero-training#162",
+    clusters=WIDE,
+    replicas=(-1,),
+)
+class GlobalNormOfTheLastClipped(Program):
+    """The last replica clips its global norm, and the others do not."""
+
+    def transform(self, gradients):
+        return tf.clip_by_global_norm(gradients, 0.05)[0] if is_last() else gradients
 
 
 @fault(

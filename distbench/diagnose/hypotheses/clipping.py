@@ -57,7 +57,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
     found = list_sources(context)
     untouched = find_untouched(context)
     n = context.replicas
-    for words, norm, sources in _list_norms(context, found):
+    for words, norm, sources in list_norms(context, found):
         for mean in (1.0,) if n == 1 else (1.0, 1.0 / n):
             limit = fit_limit(sources, norm, mean)
             if limit is None or _is_refuted(context, sources, norm, limit):
@@ -166,7 +166,7 @@ def explain_by_clip_of_none(context: Context) -> Iterator[Hypothesis]:
         return
     plain = list(find_untouched(context).values())
     due = [_make_due(source) for source in plain]
-    for words, norm, _ in _list_norms(context, ()):
+    for words, norm, _ in list_norms(context, ()):
         if any(norm.relate(one, one.terms[0]) is None for one in due):
             continue
         of_sum = _OfSum(norm)
@@ -257,7 +257,7 @@ def explain_by_own_clip(context: Context) -> Iterator[Hypothesis]:
         return
     found = list_sources(context, own=True)
     code = name_missing_sum(context)
-    for words, norm, sources in _list_norms(context, found):
+    for words, norm, sources in list_norms(context, found):
         limit = fit_limit(sources, norm)
         if limit is not None:
             yield Hypothesis(
@@ -268,7 +268,7 @@ def explain_by_own_clip(context: Context) -> Iterator[Hypothesis]:
             )
 
 
-def _list_norms(
+def list_norms(
     context: Context, sources: Sequence[Source]
 ) -> Iterator[tuple[str, Norm, Sequence[Source]]]:
     """What a limit is called, of which norm it is, and what is clipped to it."""

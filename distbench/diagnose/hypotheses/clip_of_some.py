@@ -1,0 +1,76 @@
+"""Some replicas clip their gradients before the sum, and the others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distbench.compare.least_squares import solve_least_squares
+from distbench.compare.values import Array
+from distbench.diagnose.addends import Source, list_sources
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.hypotheses.clipping import list_norms
+from distbench.diagnose.hypotheses.limits import fit_limit, sum_clipped
+from distbench.diagnose.hypotheses.norms import Norm
+from distbench.diagnose.names import name_replicas
+
+_NEAR = 1e-3
+"""A weight that is so near 1 is that of an addend to which nothing was done."""
+
+
+def explain_by_clip_of_some(context: Context) -> Iterator[Hypothesis]:
+    """Σ_r g_r with some addends scaled down to a norm c; c is fitted.
+
+    Which replicas do so is read off each sum: the others have a weight of 1 in all.
+    """
+    if context.phase != "reduced_gradient" or context.replicas == 1:
+        return
+    sources = list_sources(context)
+    some = _find_scaled(sources, context.replicas)
+    if not 0 < len(some) < context.replicas:
+        return
+    who = f"{name_replicas(some)} alone clip{'s' if len(some) == 1 else ''}"
+    for words, norm, found in list_norms(context, sources):
+        own = _NormOfSome(norm, some)
+        limit = fit_limit(found, own)
+        if limit is not None:
+            yield Hypothesis(
+                code="clip-before-reduction",
+                predicted={s.number: sum_clipped(s, own, limit) for s in found},
+                detail=f"{who} {words.format(limit)} before the replicas' gradients "
+                "are added up",
+                replicas=some,
+            )
+
+
+def _find_scaled(sources: Sequence[Source], replicas: int) -> tuple[int, ...]:
+    """The replicas whose gradients are smaller in some sum than they are."""
+    found: set[int] = set()
+    for source in sources:
+        if len(source.terms) < replicas or source.case.observed.size < 2 * replicas:
+            continue
+        matrix = np.stack([term.ravel() for term in source.terms], axis=1)
+        weights = solve_least_squares(matrix, source.case.observed.ravel())
+        if weights is not None:
+            found |= {r for r in range(replicas) if weights[r] < 1 - _NEAR}
+    return tuple(sorted(found))
+
+
+@dataclass(frozen=True, slots=True)
+class _NormOfSome:
+    """A norm that is 0, which nothing limits, of the addends of other replicas."""
+
+    norm: Norm
+    replicas: tuple[int, ...]
+
+    def __call__(self, source: Source, place: int) -> float | Array:
+        """That of the addend at a place."""
+        if source.replicas[place] in self.replicas:
+            return self.norm(source, place)
+        return 0.0
+
+    def relate(self, source: Source, value: Array) -> float | Array | None:
+        """That of a value of any replica."""
+        return self.norm.relate(source, value)
