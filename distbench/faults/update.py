@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.samples.lazy import legacy, tf
+from distbench.samples.lazy import legacy, schedules, tf
 from distbench.samples.optimizers import OwnRule, keras3_optimizer, optimizer
 from distbench.samples.program import TRAINED, ByHand, Program
 from distbench.samples.replicas import count_replicas, find_copy
@@ -12,6 +12,7 @@ from distbench.unusual.stepping import CountsForItself
 
 _VARIABLES = ("table", "kernel", "bias")
 _COUNTER = ("SGD/iter",)
+_MOMENTA = tuple(f"SGD/{path}/momentum" for path in TRAINED)
 
 
 @fault(
@@ -29,6 +30,21 @@ class StepTakenOncePerReplica(OwnRule):
         for _ in range(count_replicas()):
             done = super().update_variable(var, slot, grad)
         return done
+
+
+@fault(
+    "hyperparameter-differs",
+    "slot",
+    _MOMENTA,
+    like="sql-machine-learning/elasticdl#89",
+    clusters=WIDE,
+)
+class ScheduleTimesReplicas(Program):
+    """A momentum holds a schedule that starts at N times the learning rate."""
+
+    def make_optimizer(self):
+        rate = schedules.ExponentialDecay(0.05 * count_replicas(), 1, 0.5)
+        return legacy.SGD(rate, momentum=0.9)
 
 
 @fault(

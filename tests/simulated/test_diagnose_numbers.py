@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gradient_values import to_array
 from planted_case import MOMENTUM
-from training_simulator import KERNEL, Fault, observe
+from simulated_rule import Rule
+from training_simulator import KERNEL, TRAINED, Fault, observe
 from wrong_steps import add_state
 
 from distbench.diagnose.judge import judge
@@ -120,3 +122,39 @@ def test_a_rate_that_no_gradient_leads_is_told_alone(apart, codes):
     assert start.code not in {f.code for f in later}  # it is the same mistake
     assert {f.code for f in later if SLOT in f.variables} == codes
     assert bool(later) == bool(codes)
+
+
+class Scheduled(Rule):
+    """Momentum that holds a learning rate, which may be another one in each step."""
+
+    def update(self, state, gradients):
+        rate = np.float32(self.rate * self.decay ** state["iterations"])
+        new = {**state, "iterations": state["iterations"] + 1}
+        for path, value in gradients.items():
+            slot = f"momentum/{path}"
+            taken = rate * to_array(value).astype(np.float32)
+            new[slot] = np.float32(self.beta) * state[slot] - taken
+            new[path] = state[path] + new[slot]
+        return new
+
+
+@pytest.mark.parametrize(
+    ("decay", "code"),
+    [(0.5, "hyperparameter-differs"), (1.0, "scale-error")],
+    ids=["schedule", "one-rate"],
+)
+def test_a_schedule_that_is_n_times_as_large_is_told(decay, code):
+    """Of a rate that never changes a slot does not tell it from another factor."""
+    rule = Scheduled(name="momentum", decay=decay)
+
+    def scale(new, old, gradients, run):
+        for path in TRAINED:
+            slot = f"momentum/{path}"
+            due = new[slot] - rule.beta * old[slot]
+            new = {**new, slot: new[slot] + due, path: new[path] + due}
+        return new
+
+    first = judge(observe(Fault(update=scale), steps=3, rule=rule)).findings[0]
+    assert (first.code, first.phase) == (code, "slot")
+    assert first.ratio == pytest.approx(2, rel=1e-3)
+    assert ("schedule" in first.explanation) == (decay < 1)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context, Numbered
+from distbench.diagnose.context import Context, Numbered, find_base
+from distbench.diagnose.fit import Row, make_error
 from distbench.trace import SUMMED, TraceKey
 
 
@@ -26,6 +28,39 @@ def group_by_kind(context: Context, *, by_step: bool = False) -> list[list[Numbe
         return kind, case.key.step if by_step else 0
 
     return list(context.group_cases(name_kind).values())
+
+
+def group_by_gradient(
+    context: Context, power: int, *, by_step: bool = False
+) -> Iterator[list[tuple[Row, Array]]]:
+    """Errors with the features (before, gradient^power), and the expected values.
+
+    A list for each kind of slots, which is empty where no gradient is known.
+
+    Args:
+        context: The wrong values.
+        power: Of the gradient in the rule.
+        by_step: Whether each step has numbers of its own, as a schedule gives them.
+    """
+    for cases in group_by_kind(context, by_step=by_step):
+        pairs = []
+        for number, case in cases:
+            owner = context.infos[case.key.variable].of
+            gradient = context.find_due_gradient(case, owner)
+            if gradient is not None and gradient.shape == case.expected.shape:
+                error = make_error(number, case, find_base(case), gradient**power)
+                pairs.append((error, case.expected))
+        yield pairs
+
+
+def keep_fed(row: Row, expected: Array) -> Row:
+    """What is due of the elements that have a gradient.
+
+    Rows that no example has may be left as they are, and then their old value weighs 1.
+    """
+    fed = row.features[-1] != 0
+    features = tuple(feature[fed] for feature in row.features)
+    return replace(row, target=expected[fed], features=features)
 
 
 def find_locals(context: Context, case: Pair, owner: str) -> tuple[Array, ...]:

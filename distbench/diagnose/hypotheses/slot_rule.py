@@ -11,7 +11,6 @@ from distbench.compare.pair import Pair
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import (
-    Row,
     fit_weights,
     leaves_nothing,
     make_error,
@@ -19,8 +18,10 @@ from distbench.diagnose.fit import (
 )
 from distbench.diagnose.hypotheses.slot_facts import (
     are_some,
+    group_by_gradient,
     group_by_kind,
     is_sum_unseen,
+    keep_fed,
 )
 from distbench.diagnose.names import name_lag
 from distbench.trace import UPDATED
@@ -31,6 +32,8 @@ _FEW = 4
 """Fewer numbers do not show that one factor is that of all."""
 _SAME = 1e-3
 """Share of what is due that a fit may take or leave."""
+_MOVED = 1e-4
+"""By such a share do numbers of a schedule differ, and those of a fit do not."""
 _NONE = 1e-6
 """A fitted share that is no larger is what rounding leaves of 0."""
 
@@ -46,9 +49,9 @@ def explain_by_old_value(context: Context) -> Iterator[Hypothesis]:
     for power in (1, 2):
         predicted: dict[int, Array] = {}
         ratios: list[float] = []
-        for pairs in _group_by_gradient(context, power):
+        for pairs in group_by_gradient(context, power):
             errors = [replace(row, features=row.features[:1]) for row, _ in pairs]
-            due = [_keep_fed(row, expected) for row, expected in pairs]
+            due = [keep_fed(row, expected) for row, expected in pairs]
             more, right = fit_weights(errors), fit_weights(due)
             if more is None or right is None or right[0] == 0:
                 continue
@@ -86,7 +89,7 @@ def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
         code, words = "slot-not-synchronized", "there than on the other replicas"
     for power, by_step in _list_rules(context):
         predicted: dict[int, Array] = {}
-        for pairs in _group_by_gradient(context, power, by_step=by_step):
+        for pairs in group_by_gradient(context, power, by_step=by_step):
             rows = [row for row, _ in pairs]
             weights = fit_weights(rows)
             if weights is not None:
@@ -197,12 +200,12 @@ class Factored:
 def _fit_factors(context: Context, power: int) -> dict[int, Factored]:
     """By kind of slots what they show if their rule takes the gradient^power."""
     found: dict[int, Factored] = {}
-    for kind, pairs in enumerate(_group_by_gradient(context, power)):
+    for kind, pairs in enumerate(group_by_gradient(context, power)):
         errors = [replace(row, features=row.features[1:]) for row, _ in pairs]
         weights = fit_weights(errors)
         if weights is None:
             continue
-        due = [_keep_fed(row, expected) for row, expected in pairs]
+        due = [keep_fed(row, expected) for row, expected in pairs]
         if not any(np.any(row.features[0]) for row in due):
             due = [replace(row, features=row.features[1:]) for row in due]
         right = fit_weights(due)
@@ -216,16 +219,6 @@ def _fit_factors(context: Context, power: int) -> dict[int, Factored]:
             leaves_nothing=leaves_nothing(errors, weights),
         )
     return found
-
-
-def _keep_fed(row: Row, expected: Array) -> Row:
-    """What is due of the elements that have a gradient.
-
-    Rows that no example has may be left as they are, and then their old value weighs 1.
-    """
-    fed = row.features[-1] != 0
-    features = tuple(feature[fed] for feature in row.features)
-    return replace(row, target=expected[fed], features=features)
 
 
 def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
@@ -258,7 +251,41 @@ def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
     ratio = float(np.median(factors)) if factors else 0.0
     # Where a slot takes the factor and another one its square, each is told apart.
     if factors and np.ptp(factors) <= _SAME * max(abs(ratio), _SAME):
-        yield _name_factor(context, predicted, ratio, "the slot takes", "what is due")
+        found = _name_factor(context, predicted, ratio, "the slot takes", "what is due")
+        if found.code == "scale-error" and _is_scheduled(context):
+            words = (
+                "on one device it takes another multiple of the gradient in each step, "
+                "so a schedule is what differs, as of the learning rate"
+            )
+            detail = f"{found.detail}; {words}"
+            found = replace(found, code="hyperparameter-differs", detail=detail)
+        yield found
+
+
+def _is_scheduled(context: Context) -> bool:
+    """Whether one device weighs the gradient otherwise in each step, and nothing else.
+
+    A rule whose numbers are the same in all steps is told by these.
+    """
+    kinds = [
+        context.select(tuple(case for _, case in cases))
+        for cases in group_by_kind(context)
+    ]
+    return any(_moves_weight(kind, power) for kind in kinds for power in (1, 2))
+
+
+def _moves_weight(context: Context, power: int) -> bool:
+    """Whether a kind of slots takes another multiple of gradient^power in each step."""
+    taken: list[float] = []
+    for pairs in group_by_gradient(context, power, by_step=True):
+        due = [keep_fed(row, expected) for row, expected in pairs]
+        if not any(np.any(row.features[0]) for row in due):
+            due = [replace(row, features=row.features[1:]) for row in due]
+        weights = fit_weights(due)
+        if weights is None or not leaves_nothing(due, weights):
+            return False
+        taken.append(float(weights[-1]))
+    return bool(taken) and bool(np.ptp(taken) > _MOVED * np.max(np.abs(taken)))
 
 
 def _name_factor(
@@ -303,26 +330,3 @@ def _list_rules(context: Context) -> Iterator[tuple[int, bool]]:
     for by_step in (False, True) if several else (False,):
         for power in (1, 2):
             yield power, by_step
-
-
-def _group_by_gradient(
-    context: Context, power: int, *, by_step: bool = False
-) -> Iterator[list[tuple[Row, Array]]]:
-    """Errors with the features (before, gradient^power), and the expected values.
-
-    A list for each kind of slots, which is empty where no gradient is known.
-
-    Args:
-        context: The wrong values.
-        power: Of the gradient in the rule.
-        by_step: Whether each step has numbers of its own, as a schedule gives them.
-    """
-    for cases in group_by_kind(context, by_step=by_step):
-        pairs = []
-        for number, case in cases:
-            owner = context.infos[case.key.variable].of
-            gradient = context.find_due_gradient(case, owner)
-            if gradient is not None and gradient.shape == case.expected.shape:
-                error = make_error(number, case, find_base(case), gradient**power)
-                pairs.append((error, case.expected))
-        yield pairs
