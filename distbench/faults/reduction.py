@@ -197,6 +197,25 @@ class OverflowInHalfPrecision(OwnReduction):
 @fault(
     "nonfinite",
     "reduced_gradient",
+    TRAINED,
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+    clusters=WIDE,
+    replicas=(-1,),
+)
+class OverflowOfTheLast(Program):
+    """The last replica sends float16 under a scale that is too large for it."""
+
+    def transform(self, gradients):
+        own = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        if not is_last():
+            return own
+        half = [tf.cast(gradient * 1e9, tf.float16) for gradient in own]
+        return [tf.cast(gradient, tf.float32) / 1e9 for gradient in half]
+
+
+@fault(
+    "nonfinite",
+    "reduced_gradient",
     ("second/kernel", "bias", "head"),
     like="NVIDIA-NeMo/Megatron-Bridge#5591",
     clusters=("mirrored:2", "mwms:3"),

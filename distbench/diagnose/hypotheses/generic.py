@@ -2,80 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array, densify
+from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import fit_cases
-from distbench.diagnose.hypotheses.overflow import tell_source
 from distbench.diagnose.names import name_lag
-from distbench.trace import COMPUTED, GRADIENTS, STATE, WHOLE, SparseRows, TraceKey
+from distbench.trace import GRADIENTS, STATE, SparseRows
 
 _FEW = 4
 """Fewer numbers do not show that one ratio is that of all."""
 _SAME = 1e-3
 """Fractions of small numbers lie farther apart; the fit of the values decides."""
-
-
-def explain_by_nonfinite(context: Context) -> Iterator[Hypothesis]:
-    """Inf or NaN where the expected value is finite."""
-    predicted: dict[int, Array] = {}
-    for number, case in enumerate(context.cases):
-        if np.all(np.isfinite(case.expected)) and not np.all(
-            np.isfinite(case.observed)
-        ):
-            predicted[number] = case.observed
-    if predicted:
-        source = "" if context.phase in COMPUTED else tell_source(context)
-        yield Hypothesis(
-            code="nonfinite",
-            predicted=predicted,
-            detail="Inf or NaN where one device has numbers"
-            f"{source}{_tell_scale(context)}",
-            replicas=_find_spoilt(context, [context.cases[n] for n in predicted]),
-        )
-
-
-def _find_spoilt(context: Context, cases: Sequence[Pair]) -> tuple[int, ...] | None:
-    """Replicas that bring Inf or NaN first to a sum of what each computes by itself.
-
-    None where the values are no such sums.
-    """
-    first = min(case.key.step for case in cases)
-    keys = [case.key for case in cases if case.key.step == first]
-    if context.phase not in COMPUTED or any(key.replica != WHOLE for key in keys):
-        return None
-    values = [context.evidence.observed.get_replicas(key) for key in keys]
-    bad = {
-        replica
-        for found in values
-        for replica, value in enumerate(found)
-        if not np.isfinite(densify(value)).all()
-    }
-    return tuple(sorted(bad)) or None
-
-
-def _tell_scale(context: Context) -> str:
-    """What a loss scale did: a scalar slot of no variable that changed by 2^k."""
-    step = min(case.key.step for case in context.cases)
-    for info in context.infos.values():
-        if info.role != "slot" or info.of or info.shape:
-            continue
-        before = context.evidence.get_before(step, "slot", info.path)
-        after = context.evidence.observed.get(
-            TraceKey(step=step, phase="slot", variable=info.path, replica=0)
-        )
-        if before is None or after is None:
-            continue
-        old, new = float(densify(before)), float(densify(after))
-        if old > 1 and new > 0 and np.frexp(old / new)[0] == 0.5:
-            what = "stayed at" if old == new else f"went from {old:g} to"
-            return f", and '{info.path}' {what} {new:g}"
-    return ""
 
 
 def explain_by_staleness(context: Context) -> Iterator[Hypothesis]:

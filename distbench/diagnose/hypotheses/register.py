@@ -26,6 +26,7 @@ from distbench.diagnose.hypotheses import (
     masks,
     mixed,
     narrow_range,
+    nonfinite,
     nonlinear,
     overflow,
     pairing,
@@ -50,7 +51,7 @@ Explain = Callable[[Context], Iterable[Hypothesis]]
 
 CAUSES: tuple[Explain, ...] = (
     narrow_range.explain_by_narrow_range,
-    generic.explain_by_nonfinite,
+    nonfinite.explain_by_nonfinite,
     overflow.explain_by_omission,
     overflow.explain_by_own_skip,
     loss.explain_by_equal_gradients,

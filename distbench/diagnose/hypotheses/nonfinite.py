@@ -1,0 +1,110 @@
+"""Inf or NaN where one device has numbers, and which replicas it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from distbench.compare.pair import Pair
+from distbench.compare.values import Array, densify
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.hypotheses.overflow import tell_source
+from distbench.diagnose.hypotheses.reduction import list_subsets
+from distbench.diagnose.names import name_replicas
+from distbench.trace import COMPUTED, WHOLE, TraceKey
+
+_ENOUGH = 16
+"""So many signs does no other sum of gradients share by chance."""
+
+
+def explain_by_nonfinite(context: Context) -> Iterator[Hypothesis]:
+    """Inf or NaN where the expected value is finite."""
+    predicted: dict[int, Array] = {}
+    for number, case in enumerate(context.cases):
+        if np.all(np.isfinite(case.expected)) and not np.all(
+            np.isfinite(case.observed)
+        ):
+            predicted[number] = case.observed
+    if predicted:
+        found = [context.cases[number] for number in predicted]
+        source = "" if context.phase in COMPUTED else tell_source(context)
+        first = min(case.key.step for case in found)
+        begun = _find_by_sign(context, [c for c in found if c.key.step == first])
+        if begun and source:
+            source += f", where all infinities have the sign of {name_replicas(begun)}"
+        yield Hypothesis(
+            code="nonfinite",
+            predicted=predicted,
+            detail="Inf or NaN where one device has numbers"
+            f"{source}{_tell_scale(context)}",
+            replicas=begun or _find_spoilt(context, found),
+        )
+
+
+def _find_spoilt(context: Context, cases: Sequence[Pair]) -> tuple[int, ...] | None:
+    """Replicas that bring Inf or NaN first to a sum of what each computes by itself.
+
+    None where the values are no such sums.
+    """
+    first = min(case.key.step for case in cases)
+    keys = [case.key for case in cases if case.key.step == first]
+    if context.phase not in COMPUTED or any(key.replica != WHOLE for key in keys):
+        return None
+    values = [context.evidence.observed.get_replicas(key) for key in keys]
+    bad = {
+        replica
+        for found in values
+        for replica, value in enumerate(found)
+        if not np.isfinite(densify(value)).all()
+    }
+    return tuple(sorted(bad)) or None
+
+
+def _tell_scale(context: Context) -> str:
+    """What a loss scale did: a scalar slot of no variable that changed by 2^k."""
+    step = min(case.key.step for case in context.cases)
+    for info in context.infos.values():
+        if info.role != "slot" or info.of or info.shape:
+            continue
+        before = context.evidence.get_before(step, "slot", info.path)
+        after = context.evidence.observed.get(
+            TraceKey(step=step, phase="slot", variable=info.path, replica=0)
+        )
+        if before is None or after is None:
+            continue
+        old, new = float(densify(before)), float(densify(after))
+        if old > 1 and new > 0 and np.frexp(old / new)[0] == 0.5:
+            what = "stayed at" if old == new else f"went from {old:g} to"
+            return f", and '{info.path}' {what} {new:g}"
+    return ""
+
+
+def _find_by_sign(context: Context, cases: Sequence[Pair]) -> tuple[int, ...]:
+    """The replica whose own gradients have the sign of every infinity of some sums.
+
+    What overflows on its way to the sum keeps its sign, and an infinity keeps it in
+    the sum. Empty unless that is one replica, and beyond chance: of replicas that all
+    overflow none stands out, what overflows as it is added up has the sign of the sum
+    so far, and NaN has none.
+    """
+    if context.phase != "reduced_gradient" or context.replicas == 1:
+        return ()
+    everyone = tuple(range(context.replicas))
+    left = {everyone, *(kept for kept, _ in list_subsets(context))}
+    count = 0
+    for case in cases:
+        terms = context.find_terms(case)
+        if len(terms) < context.replicas:
+            return ()
+        places = np.isinf(case.observed)
+        count += int(np.sum(places))
+        signs = np.sign(case.observed[places])
+        own = np.array([term[places] for term in terms])
+        left = {
+            kept
+            for kept in left
+            if np.all(np.sign(own[list(kept)].sum(axis=0)) == signs)
+        }
+    found = next(iter(left), ())
+    return found if len(left) == len(found) == 1 and count >= _ENOUGH else ()
