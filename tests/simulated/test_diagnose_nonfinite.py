@@ -43,7 +43,7 @@ def test_the_replica_that_overflows_before_the_sum_is_named(replicas):
     judgement = judge_sums(lambda own: change_some(own, (1,), overflow), replicas)
     (finding,) = judgement.findings
     assert (finding.code, finding.replicas) == ("nonfinite", (1,))
-    assert "the sign of replica 1" in finding.explanation
+    assert "the sign of the gradients of replica 1" in finding.explanation
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,8 @@ def explain_by_nonfinite(context: Context) -> Iterator[Hypothesis]:
         first = min(case.key.step for case in found)
         begun = _find_by_sign(context, [c for c in found if c.key.step == first])
         if begun and source:
-            source += f", where all infinities have the sign of {name_replicas(begun)}"
+            who = name_replicas(begun)
+            source += f", and all infinities have the sign of the gradients of {who}"
         yield Hypothesis(
             code="nonfinite",
             predicted=predicted,
