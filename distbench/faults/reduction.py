@@ -6,7 +6,13 @@ from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import TRAINED, OwnReduction, Program
-from distbench.samples.replicas import all_reduce, count_replicas, find_replica, gather
+from distbench.samples.replicas import (
+    all_reduce,
+    count_replicas,
+    find_replica,
+    gather,
+    is_last,
+)
 
 EMBEDDING = ("table", "kernel", "bias")
 """The variables of the bench's workload for optimizers."""
