@@ -62,6 +62,28 @@ def test_what_an_import_meddles_with_is_the_tasks_own(tmp_path: Path) -> None:
     assert str(os.getpid()) not in pids
 
 
+def test_a_fork_that_an_import_leaves_running_builds_nothing(tmp_path: Path) -> None:
+    """It has the task's connections, and would speak for it to the other tasks."""
+    target = tmp_path / "target.py"
+    target.write_text(
+        f"""
+import os
+from distbench.samples.program import Program
+os.fork()
+class Forked(Program):
+    def build(self, strategy):
+        with open({str(tmp_path)!r} + "/built", "a") as built:
+            print(os.getpid(), file=built)
+        super().build(strategy)
+"""
+    )
+    verdict = distbench.check(f"{target}:Forked", "mwms:2", steps=1)
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    built = (tmp_path / "built").read_text().split()
+    # One device and two workers, however often each builds it.
+    assert len(set(built)) == 3
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
-from distbench.launch.channel import TaskChannel
+from distbench.launch.channel import TaskChannel, end_at_once
 from distbench.launch.notes import Notes
 from distbench.launch.task import TaskContext
 from distbench.scenario import Scenario
@@ -149,7 +150,12 @@ class Task:
 
 def _load_subject(payload: Mapping[str, Any]) -> Any:
     ref = target_from_json(payload["target"])
+    task = os.getpid()
     subject = load_target(ref)
+    if os.getpid() != task:
+        # A fork that the module made goes on here, and would meet the other tasks by
+        # the connections that it has of this one.
+        end_at_once()
     if not tf.executing_eagerly():
         raise BadInputError(
             f"Target '{ref.describe()}' turns eager execution off as it is imported "
