@@ -135,7 +135,9 @@ def _leave_out_followers(
 ) -> None:
     """Variables that are changed in place follow from state that is not.
 
-    A step that is wholly lost, or comes again, is seen beside that all the same.
+    A step that is wholly lost is seen beside that all the same, and so is one that
+    comes again where a variable takes nothing from that state: what moves twice as far
+    may have a counter behind it that is too small.
     """
     if "variable" in flight.torn:
         return
@@ -143,8 +145,21 @@ def _leave_out_followers(
     by_slots = "slot" in flight.torn and any(phase == "slot" for _, phase in told)
     for code in ("lost-update", "extra-update"):
         item = told.get((code, "variable"))
-        if item and (by_slots or (is_led and item.confidence < _WHOLLY)):
+        if item is None:
+            continue
+        is_open = code == "extra-update" and any(
+            _shares_state(flight, counted.envelope) for counted in item.counted
+        )
+        if by_slots or (is_led and (is_open or item.confidence < _WHOLLY)):
             del told[code, "variable"]
+
+
+def _shares_state(flight: Flight, envelope: Envelope) -> bool:
+    """Whether any element is another one without one step, and without another one."""
+    base = find_end(flight.orders[0], envelope.key)
+    ends = [find_end(trace, envelope.key) for trace in flight.lost.values()]
+    moved = np.sum([end != base for end in ends], axis=0)
+    return bool(np.any(moved > 1))
 
 
 def _join_swapped(told: dict[tuple[str, Phase], Told]) -> None:

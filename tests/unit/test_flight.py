@@ -125,6 +125,39 @@ def test_what_a_slot_lacks_has_not_decayed_what_it_has(
     assert finding.confidence > 0.9
 
 
+@pytest.mark.parametrize(
+    ("shared", "is_told"), [(0.0, True), (0.1, False)], ids=["by-itself", "by-counter"]
+)
+def test_what_moves_twice_as_far_by_a_wrong_counter_did_not_come_twice(
+    shared: float, is_told: bool
+) -> None:
+    """A rule that asks for the counter moves all elements otherwise without a step."""
+    ones, parts = np.ones(2), np.eye(2)
+
+    def make(counter: float, tally: np.ndarray, replica: int = WHOLE) -> Trace:
+        ends = {COUNTER: np.array(counter), TALLY: tally}
+        return make_trace("x", [ends], replica=replica)
+
+    zeros = {COUNTER: np.array(0.0), TALLY: ones * 0}
+    without = [part + shared * (ones - part) for part in parts]
+    flight = Flight(
+        tier="bounded",
+        in_flight=2,
+        observed=replace(
+            make(0.0, ones + without[0], 0),
+            notes={"begun": [0, 0], "ended": [0, 1], "tries": [1, 1]},
+        ),
+        starts=make_trace(
+            "starts", [zeros], initial=zeros, notes={"torn": ["iterations"]}
+        ),
+        orders=(make(2.0, ones),),
+        lost={place: make(1.0, ones - part) for place, part in enumerate(without)},
+        again={place: make(3.0, ones + part) for place, part in enumerate(without)},
+    )
+    codes = [finding.code for finding in judge_flight(flight).findings]
+    assert ("extra-update" in codes, "iterations-wrong" in codes) == (is_told, True)
+
+
 @pytest.mark.parametrize("torn", [["variable"], []], ids=["torn", "in-place"])
 def test_what_weighs_more_without_another_step_did_not_come_twice(
     torn: list[str],
