@@ -98,7 +98,7 @@ def list_envelopes(flight: Flight) -> Iterator[Envelope]:
     for number in range(flight.observed.steps):
         for phase in STATE:
             for key, value in flight.observed.select(step=number, phase=phase):
-                orders = np.stack([find_end(order, key) for order in flight.orders])
+                orders = stack_orders(flight, key)
                 low, high = orders.min(axis=0), orders.max(axis=0)
                 apart = high - low
                 yield Envelope(
@@ -111,6 +111,11 @@ def list_envelopes(flight: Flight) -> Iterator[Envelope]:
                     low=low - apart,
                     high=high + apart,
                 )
+
+
+def stack_orders(flight: Flight, key: TraceKey) -> Array:
+    """What one device has of a variable after a round, in each order: [orders, ...]."""
+    return np.stack([find_end(order, key) for order in flight.orders])
 
 
 def find_end(trace: Trace, key: TraceKey) -> Array:

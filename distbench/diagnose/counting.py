@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from distbench.compare.envelope import Envelope, find_end
+from distbench.compare.envelope import Envelope, find_end, stack_orders
 from distbench.compare.values import Array
 from distbench.flight import Flight
 
@@ -43,8 +43,10 @@ def count_updates(flight: Flight, envelope: Envelope) -> Count:
     a time. Several changes add up, or multiply, whichever explains it better; see
     `_Sum` and `_Product`. Where each step has elements of its own the count is exact.
     """
-    added = _explain(_Sum(flight, envelope))
-    decayed = _explain(_Product(flight, envelope))
+    orders = stack_orders(flight, envelope.key)
+    ends = dict(_list_ends(flight, envelope))
+    added = _explain(_Sum(envelope.observed, orders, ends))
+    decayed = _explain(_Product(envelope.observed, orders, ends))
     best = decayed if _is_better(decayed, added) else added
     counts: dict[int, int] = {}
     for place, sign in best.taken:
@@ -59,6 +61,8 @@ def count_updates(flight: Flight, envelope: Envelope) -> Count:
 
 _Change = tuple[int, int]
 """The place of a step, and -1 where it is left out, or 1 where it comes once more."""
+_Ends = Mapping[_Change, Array]
+"""What one device has after the round by each change."""
 
 
 class _Effects(Protocol):
@@ -78,15 +82,11 @@ class _Sum:
     An element may be what any order makes of it, and what the changes add to that.
     """
 
-    def __init__(self, flight: Flight, envelope: Envelope) -> None:
-        base = find_end(flight.orders[0], envelope.key)
-        ends = np.stack([find_end(order, envelope.key) for order in flight.orders])
-        self._low, self._high = ends.min(axis=0), ends.max(axis=0)
-        self._observed = envelope.observed
-        self._moved = {
-            change: end - base for change, end in _list_ends(flight, envelope)
-        }
-        self.changes = tuple(self._moved)
+    def __init__(self, observed: Array, orders: Array, ends: _Ends) -> None:
+        self._observed = observed
+        self._low, self._high = orders.min(axis=0), orders.max(axis=0)
+        self._moved = {change: end - orders[0] for change, end in ends.items()}
+        self.changes = tuple(ends)
 
     def measure(self, taken: Sequence[_Change]) -> float:
         at = self._observed - sum(self._moved[change] for change in taken)
@@ -102,18 +102,16 @@ class _Product:
     may be what any order makes of it, or as many times smaller or larger again.
     """
 
-    def __init__(self, flight: Flight, envelope: Envelope) -> None:
-        base = find_end(flight.orders[0], envelope.key)
-        ends = np.stack([find_end(order, envelope.key) for order in flight.orders])
-        low, high = ends.min(axis=0), ends.max(axis=0)
+    def __init__(self, observed: Array, orders: Array, ends: _Ends) -> None:
+        self._observed = observed
+        low, high = orders.min(axis=0), orders.max(axis=0)
         wide = np.where(low * high > 0, low / high, 1.0)
         self._reach = np.stack([low * wide, low / wide, high * wide, high / wide])
-        self._observed = envelope.observed
+        base = orders[0]
         self._factors = {
-            change: np.where(base != 0, end / base, 1.0)
-            for change, end in _list_ends(flight, envelope)
+            change: np.where(base != 0, end / base, 1.0) for change, end in ends.items()
         }
-        self.changes = tuple(self._factors)
+        self.changes = tuple(ends)
 
     def measure(self, taken: Sequence[_Change]) -> float:
         reach = self._reach
