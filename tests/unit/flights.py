@@ -187,3 +187,38 @@ def make_trace(
         },
         notes=notes or {},
     )
+
+
+def make_pair(
+    base: State, moved: Sequence[State], observed: State, *, torn: Collection[str] = ()
+) -> Flight:
+    """One round of two steps beside each other, of which is given what each adds.
+
+    Args:
+        base: What one device comes to; it starts from zeros.
+        moved: What each of the two steps adds to that.
+        observed: What the cluster left.
+        torn: Roles of the state that the step leaves open to others.
+    """
+    zeros = {name: 0 * value for name, value in base.items()}
+
+    def change(sign: int) -> dict[int, Trace]:
+        return {
+            place: make_trace("x", [{n: base[n] + sign * own[n] for n in base}])
+            for place, own in enumerate(moved)
+        }
+
+    return Flight(
+        tier="bounded",
+        in_flight=2,
+        observed=make_trace(
+            "ps:2+1",
+            [observed],
+            replica=0,
+            notes={"begun": [0, 0], "ended": [0, 1], "tries": [1, 1]},
+        ),
+        starts=make_trace("starts", [zeros], initial=zeros, notes={"torn": list(torn)}),
+        orders=(make_trace("order", [base]),),
+        lost=change(-1),
+        again=change(1),
+    )

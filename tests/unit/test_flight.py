@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from flights import COUNTER, SLOT, TALLY, Simulated, make_trace
+from flights import COUNTER, SLOT, TALLY, Simulated, make_pair, make_trace
 
 from distbench.compare.envelope import Envelope, list_envelopes
 from distbench.diagnose.counting import count_updates
@@ -83,27 +83,11 @@ def test_variables_that_are_changed_in_place_follow_from_their_slots(
     torn: list[str], phases: list[str]
 ) -> None:
     ones, parts = np.ones(2), np.eye(2)
-
-    def make(slot: np.ndarray, tally: np.ndarray, replica: int = WHOLE) -> Trace:
-        return make_trace("x", [{SLOT: slot, TALLY: tally}], replica=replica)
-
-    zeros = {SLOT: ones * 0, TALLY: ones * 0}
-    starts = make_trace("starts", [zeros], initial=zeros, notes={"torn": torn})
-    flight = Flight(
-        tier="bounded",
-        in_flight=2,
-        observed=replace(
-            make(ones - parts[0], ones - parts[1], 0),
-            notes={"begun": [0, 0], "ended": [0, 1], "tries": [1, 1]},
-        ),
-        starts=starts,
-        orders=(make(ones, ones),),
-        lost={
-            place: make(ones - part, ones - part) for place, part in enumerate(parts)
-        },
-        again={
-            place: make(ones + part, ones + part) for place, part in enumerate(parts)
-        },
+    flight = make_pair(
+        {SLOT: ones, TALLY: ones},
+        [{SLOT: part, TALLY: part} for part in parts],
+        {SLOT: ones - parts[0], TALLY: ones - parts[1]},
+        torn=torn,
     )
     findings = judge_flight(flight).findings
     assert [finding.phase for finding in findings] == phases
@@ -133,26 +117,12 @@ def test_what_moves_twice_as_far_by_a_wrong_counter_did_not_come_twice(
 ) -> None:
     """A rule that asks for the counter moves all elements otherwise without a step."""
     ones, parts = np.ones(2), np.eye(2)
-
-    def make(counter: float, tally: np.ndarray, replica: int = WHOLE) -> Trace:
-        ends = {COUNTER: np.array(counter), TALLY: tally}
-        return make_trace("x", [ends], replica=replica)
-
-    zeros = {COUNTER: np.array(0.0), TALLY: ones * 0}
-    without = [part + shared * (ones - part) for part in parts]
-    flight = Flight(
-        tier="bounded",
-        in_flight=2,
-        observed=replace(
-            make(0.0, ones + without[0], 0),
-            notes={"begun": [0, 0], "ended": [0, 1], "tries": [1, 1]},
-        ),
-        starts=make_trace(
-            "starts", [zeros], initial=zeros, notes={"torn": ["iterations"]}
-        ),
-        orders=(make(2.0, ones),),
-        lost={place: make(1.0, ones - part) for place, part in enumerate(without)},
-        again={place: make(3.0, ones + part) for place, part in enumerate(without)},
+    moved = [part + shared * (ones - part) for part in parts]
+    flight = make_pair(
+        {COUNTER: np.array(2.0), TALLY: ones},
+        [{COUNTER: np.array(1.0), TALLY: own} for own in moved],
+        {COUNTER: np.array(0.0), TALLY: ones + moved[0]},
+        torn=["iterations"],
     )
     codes = [finding.code for finding in judge_flight(flight).findings]
     assert ("extra-update" in codes, "iterations-wrong" in codes) == (is_told, True)
@@ -163,26 +133,11 @@ def test_what_weighs_more_without_another_step_did_not_come_twice(
     torn: list[str],
 ) -> None:
     ones, parts = np.ones(2), np.eye(2)
-
-    def make(tally: np.ndarray, replica: int = WHOLE) -> Trace:
-        return make_trace("x", [{TALLY: tally}], replica=replica)
-
-    flight = Flight(
-        tier="bounded",
-        in_flight=2,
-        observed=replace(
-            make(ones - parts[0] + parts[1], 0),
-            notes={"begun": [0, 0], "ended": [0, 1], "tries": [1, 1]},
-        ),
-        starts=make_trace(
-            "starts",
-            [{TALLY: ones * 0}],
-            initial={TALLY: ones * 0},
-            notes={"torn": torn},
-        ),
-        orders=(make(ones),),
-        lost={place: make(ones - part) for place, part in enumerate(parts)},
-        again={place: make(ones + part) for place, part in enumerate(parts)},
+    flight = make_pair(
+        {TALLY: ones},
+        [{TALLY: part} for part in parts],
+        {TALLY: ones - parts[0] + parts[1]},
+        torn=torn,
     )
     [finding] = judge_flight(flight).findings
     assert finding.code == "lost-update"
@@ -221,25 +176,11 @@ def test_what_follows_from_a_wrong_counter_is_no_lost_update(
 ) -> None:
     """A rule whose rate the counter decides moves less or more, by no whole step."""
     ones, parts = np.ones(2), np.eye(2)
-
-    def make(counter: float, tally: np.ndarray, replica: int = WHOLE) -> Trace:
-        ends = {COUNTER: np.array(counter), TALLY: tally}
-        return make_trace("x", [ends], replica=replica)
-
-    zeros = {COUNTER: np.array(0.0), TALLY: ones * 0}
-    flight = Flight(
-        tier="bounded",
-        in_flight=2,
-        observed=replace(
-            make(0.0, ones - (1 - moved) * parts[0], 0),
-            notes={"begun": [0, 0], "ended": [0, 1], "tries": [1, 1]},
-        ),
-        starts=make_trace(
-            "starts", [zeros], initial=zeros, notes={"torn": ["iterations"]}
-        ),
-        orders=(make(2.0, ones),),
-        lost={place: make(1.0, ones - part) for place, part in enumerate(parts)},
-        again={place: make(3.0, ones + part) for place, part in enumerate(parts)},
+    flight = make_pair(
+        {COUNTER: np.array(2.0), TALLY: ones},
+        [{COUNTER: np.array(1.0), TALLY: part} for part in parts],
+        {COUNTER: np.array(0.0), TALLY: ones - (1 - moved) * parts[0]},
+        torn=["iterations"],
     )
     codes = [finding.code for finding in judge_flight(flight).findings]
     assert ("lost-update" in codes, "iterations-wrong" in codes) == (is_told, True)
