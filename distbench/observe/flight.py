@@ -13,6 +13,7 @@ from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
 from distbench.flight import Flight
 from distbench.launch.failure import TaskFailedError
+from distbench.observe.alone import find_own_failure
 from distbench.observe.deadline import Deadline
 from distbench.observe.launching import (
     Launch,
@@ -83,7 +84,9 @@ def observe_flight(
                 trainers.call("fly", payload)
             finally:
                 injury = cluster.injury
-        except TaskFailedError as error:
+        except TaskFailedError as raised:
+            clusters.close()
+            error = find_own_failure(raised, launch, scenario, spec, payload, deadline)
             return Observation(
                 failure=error,
                 control=control,

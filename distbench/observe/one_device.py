@@ -12,7 +12,7 @@ from distbench.launch.group import Group
 from distbench.launch.start import Job
 from distbench.observe.deadline import Deadline
 from distbench.observe.launching import ONE, Launch
-from distbench.observe.subject import ask_one, submit_one
+from distbench.observe.subject import ObserverError, ask_one, submit_one
 from distbench.target import TargetRef
 from distbench.trace.shelf import Shelf
 
@@ -40,6 +40,7 @@ class OneDevice:
         self._answer: Mapping[str, Any] | None = None
         self._wait: Callable[[], Mapping[str, Any]] | None = None
         self._probes: Mapping[str, Any] | None = None
+        self._opening: Job | None = None
 
     def find_folder(self, folder: Path) -> Path:
         """Where the traces of its run are.
@@ -64,6 +65,7 @@ class OneDevice:
         Args:
             opening: The first job of a task, if one has to be started.
         """
+        self._opening = opening
         if self._group is None or self._group.closed:
             self._group = self._launch.start_cluster(ONE, opening)
             self._answer = self._wait = self._probes = None
@@ -96,10 +98,30 @@ class OneDevice:
             ClusterError: The bench's own part failed.
         """
         if self._answer is None:
-            self._answer = ask_one(
-                self._served, "reference", payload, target=target, deadline=deadline
-            )
+            try:
+                self._answer = ask_one(
+                    self._served, "reference", payload, target=target, deadline=deadline
+                )
+            except ObserverError:
+                self._run_alone({**payload, "alone": True}, target, deadline)
+                raise
         return self._answer
+
+    def _run_alone(
+        self, payload: Mapping[str, Any], target: TargetRef, deadline: Deadline
+    ) -> None:
+        """See whether the subject fails where the bench does not observe it as well.
+
+        What it gave the bench's code, in place of TensorFlow's, made that fail then.
+
+        Raises:
+            BadInputError: It does.
+            ClusterError: The bench's own part failed.
+        """
+        assert self._opening is not None  # it serves
+        self.replace()
+        with self._launch.start_cluster(ONE, self._opening) as group:
+            ask_one(group, "reference", payload, target=target, deadline=deadline)
 
     def read_alone(
         self, payload: Mapping[str, Any], target: TargetRef, deadline: Deadline

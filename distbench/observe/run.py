@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
+from distbench.observe.alone import find_own_failure
 from distbench.observe.deadline import Deadline
 from distbench.observe.flight import observe_flight
 from distbench.observe.launching import (
@@ -100,8 +101,10 @@ def observe(
                 trainers.call("train", reads)
             finally:
                 injury = tell_injuries(scenario, cluster.injury)
-        except TaskFailedError as error:
+        except TaskFailedError as raised:
             one.give_up()
+            clusters.close()
+            error = find_own_failure(raised, launch, scenario, spec, payload, deadline)
             return Observation(
                 failure=error,
                 control=control,

@@ -24,6 +24,10 @@ class OtherKerasError(Exception):
         self.keras = keras
 
 
+class ObserverError(ClusterError):
+    """The bench's own code raised on one device, amid the subject's."""
+
+
 def describe_subject(
     target: TargetRef, one: Group, timeout_s: float
 ) -> tuple[str, bool]:
@@ -72,6 +76,7 @@ def ask_one(
 
     Raises:
         BadInputError: The subject fails on one device already.
+        ObserverError: The bench's own code failed amid the subject's.
         ClusterError: The bench's own part failed.
     """
     return submit_one(one, job, payload, target=target, deadline=deadline)()
@@ -112,4 +117,5 @@ def _translate_failure(error: TaskFailedError, target: TargetRef) -> Exception:
             f"{error.exception}: {error.message.rstrip('.')}{at}. A cluster can only "
             "be compared with a single-device run that works."
         )
-    return ClusterError(str(error), detail=error.detail)
+    kind = ObserverError if error.kind == "observer" else ClusterError
+    return kind(str(error), detail=error.detail)

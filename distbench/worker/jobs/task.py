@@ -118,7 +118,12 @@ class Task:
         shards = scenario.partitioner if self.spec.kind == "one" else ""
         with shard_variables(shards):
             session = Session(
-                program, self._strategy, self.spec, self._context.task, tapped=tapped
+                program,
+                self._strategy,
+                self.spec,
+                self._context.task,
+                tapped=tapped,
+                alone=payload.get("alone", False),
             )
         session.shelf = Shelf(Path(payload["folder"]))
         return session

@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+import distbench
 from distbench.errors import BadInputError, find_advice, read_message
 from distbench.pickling import is_cell
 from distbench.worker.process.collectives import find_wait
@@ -26,6 +27,8 @@ _FRAMEWORKS = tuple(
     for folder in spec.submodule_search_locations or ()
 )
 """Their folders: the user's own may have the same name."""
+_OWN = os.path.join(Path(distbench.__file__).parent, "")  # noqa: PTH118  # as above
+_SUBJECTS = ("samples/", "faults/", "unusual/")
 _GENERATED = "__autograph_generated_file"
 _MAPPED_FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<number>\d+), in (?P<name>\S+).*\n\s*(?P<line>.*)'
@@ -57,15 +60,27 @@ class SubjectError(Exception):
         replica: Global number of the replica whose code raised, if it is known.
         left_by: The exception that left that replica's code, which may be another one:
             what is raised where replicas meet stops each of them by one of its own.
+        watched: Whether the bench's own code ran amid the user's, so that it may be
+            the bench that raised.
     """
 
     def __init__(
-        self, place: str, replica: int | None, left_by: BaseException | None = None
+        self,
+        place: str,
+        replica: int | None,
+        left_by: BaseException | None = None,
+        *,
+        watched: bool = False,
     ) -> None:
         super().__init__(place)
         self.place = place
         self.replica = replica
         self.left_by = left_by
+        self.watched = watched
+
+
+class UnfitError(ValueError):
+    """The bench cannot go on with what the subject's step made: the subject's doing."""
 
 
 @contextlib.contextmanager
@@ -111,8 +126,33 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
         if advice := find_advice(cause):
             # What the machine lacks is no fault of the code that asks for it.
             return {**told, "kind": "bench", "message": f"{told['message']}. {advice}"}
+        if error.watched and (place := _find_own_place(cause)):
+            return {
+                **told,
+                "kind": "observer",
+                "message": f"{told['message']}. It was raised at {place}, which is the "
+                "bench's own code as it watched the subject: a bug of distbench. "
+                "Please report it with its traceback",
+                "traceback": "".join(traceback.format_exception(cause)),
+            }
         return told
     return {"kind": "bench"}
+
+
+def _find_own_place(error: BaseException) -> str:
+    """The line of the bench's code that raised an exception; `""` for others' code.
+
+    What users give the bench's code may make it raise as well: only a run without it
+    tells.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, UnfitError) or not isinstance(error, Exception):
+        return ""
+    if not frames or not frames[-1].filename.startswith(_OWN):
+        return ""
+    name = frames[-1].filename.removeprefix(_OWN)
+    # What is trained is a subject, also where it comes with the bench.
+    return "" if name.startswith(_SUBJECTS) else f"distbench/{name}:{frames[-1].lineno}"
 
 
 def has_lost_port(error: BaseException) -> bool:

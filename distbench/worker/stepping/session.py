@@ -24,7 +24,7 @@ from distbench.trace import (
 )
 from distbench.trace.shelf import Shelf
 from distbench.worker.families import find_counter, install_taps, name_family
-from distbench.worker.process.failures import SubjectError, find_cause
+from distbench.worker.process.failures import SubjectError, UnfitError, find_cause
 from distbench.worker.process.intercept import hide_from_autograph
 from distbench.worker.state.components import (
     list_shards,
@@ -52,6 +52,8 @@ class Session:
         task: Which task of it this is.
         tapped: Whether to observe; without, the subject runs as if the bench were
             not there, which tests compare with. What XLA compiles is never observed.
+        alone: Whether to tell by it if the bench or the subject fails: then nothing is
+            observed, and what is raised is the subject's.
 
     Attributes:
         varies: Whether batches have several sizes. A step is then traced once for all
@@ -68,7 +70,9 @@ class Session:
         task: Task,
         *,
         tapped: bool = True,
+        alone: bool = False,
     ) -> None:
+        self.alone = alone
         self.program = program
         self.strategy = strategy
         self.spec = spec
@@ -92,7 +96,7 @@ class Session:
         self.table = VariableTable(list_state(variables, given_names=program.names()))
         self.board.find_shape = self.table.find_shape
         self._metrics: Mapping[str, Any] = {}
-        self.tapped = tapped and not program.is_compiled
+        self.tapped = tapped and not alone and not program.is_compiled
         self.varies = False
         self.shelf: Shelf | None = None
         if self.tapped:
@@ -116,6 +120,7 @@ class Session:
                 self.board.failed_phase or place,
                 self.board.failed_replica,
                 self.board.failed_by,
+                watched=not self.alone,
             ) from error
 
     def make_step(
@@ -341,14 +346,14 @@ def _check_values(table: VariableTable) -> None:
     these get no value, and the step fails where it reads them.
 
     Raises:
-        ValueError: A variable has no value.
+        UnfitError: A variable has no value.
     """
     for variable in table.state:
         for component in variable.components:
             # Not asked for its shape alone: the first op of a kind takes milliseconds,
             # and to read them comes next anyway.
             if read_component(component).shape != variable.info.shape:
-                raise ValueError(
+                raise UnfitError(
                     f"variable '{variable.info.path}', which the step made, has no "
                     "value: it was made inside of strategy.run. Make it before, under "
                     "the strategy's scope; an optimizer makes its own in "

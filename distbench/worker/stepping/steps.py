@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -170,7 +170,7 @@ class StepsInFlight:
         self._ended = 0
 
         def step(batch: Any) -> Any:
-            with hold_open(session.table):
+            with nullcontext() if session.alone else hold_open(session.table):
                 return session.strategy.run(function, args=(batch,))
 
         hide_from_autograph(step)
