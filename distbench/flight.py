@@ -33,6 +33,9 @@ class Flight:
             have been; one where every order gives the same.
         lost: By place in a round, the state without this one step.
         again: By place in a round, the state with this one step applied twice.
+        stale: The state after each round where each step adds what it made of the
+            state that it found as it began, or one of them a little later; of torn
+            state alone.
     """
 
     tier: Tier
@@ -42,6 +45,7 @@ class Flight:
     orders: tuple[Trace, ...]
     lost: Mapping[int, Trace] = field(default_factory=dict)
     again: Mapping[int, Trace] = field(default_factory=dict)
+    stale: tuple[Trace, ...] = ()
 
     @property
     def staleness(self) -> tuple[int, ...]:

@@ -44,15 +44,21 @@ CODES = (
     ),
     Code(
         name="stale-read",
-        phases=("loss", "local_gradient"),
+        phases=("loss", "local_gradient", "slot", "variable"),
         signature="a step was computed from an earlier value of the variables",
         meaning=(
             "Loss and gradient are those of the step's own batch, but of the variables "
             "as they were some steps before it began: the program computes from a copy "
             "that it does not make anew in each step. Under parameter servers a step "
-            "may be overtaken while it runs; that is told of each, and is no finding."
+            "may be overtaken while it runs; that is told of each, and is no finding. "
+            "But a rule that reads a slot by one op and adds to it by another, with "
+            "steps in flight, has what decays taken of a value that others have "
+            "changed meanwhile."
         ),
-        mathematics="expected: g_t = ∇ℓ(θ_t, x_t)\nobserved: g_t = ∇ℓ(θ_{t−k}, x_t)",
+        mathematics=(
+            "expected: g_t = ∇ℓ(θ_t, x_t)\nobserved: g_t = ∇ℓ(θ_{t−k}, x_t)\n"
+            "or a slot: m_t = m_{t−1} + (1 − β)(g_t − m_{t−k})"
+        ),
         wrong=(
             "weights = [tf.identity(v) for v in variables]  # once, before the loop"
         ),

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.envelope import Envelope, find_end, list_envelopes
 from distbench.details import Compared
-from distbench.diagnose.counting import count_updates
+from distbench.diagnose.counting import Count, count_updates
 from distbench.diagnose.flight_findings import (
     AGAINST,
     Counted,
@@ -22,6 +22,7 @@ from distbench.diagnose.flight_findings import (
     tell_open,
 )
 from distbench.diagnose.flight_scale import find_common_factor
+from distbench.diagnose.flight_stale import explain_as_stale
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.names import name_steps
 from distbench.flight import Flight
@@ -98,6 +99,15 @@ def _explain(flight: Flight, envelopes: Sequence[Envelope]) -> list[Finding]:
         if envelope.phase == "iterations" or not envelope.wrong.any():
             continue
         counted = Counted(envelope=envelope, count=count_updates(flight, envelope))
+        overtaken = _list_overtaken(flight, envelope.round)
+        share = explain_as_stale(flight, envelope)
+        if overtaken and share > counted.count.confidence:
+            item = told["stale-read", envelope.phase]
+            own = item.steps.setdefault(envelope.variable, {})
+            own.update(dict.fromkeys(overtaken, 1))
+            count = Count(lost=(), extra={}, confidence=share)
+            item.counted.append(Counted(envelope=envelope, count=count))
+            continue
         if not (counted.count.lost or counted.count.extra):
             unexplained.append(envelope)
         for code, steps in (
@@ -118,6 +128,13 @@ def _explain(flight: Flight, envelopes: Sequence[Envelope]) -> list[Finding]:
     if not findings and unexplained:
         findings.append(make_unexplained(flight, unexplained))
     return findings
+
+
+def _list_overtaken(flight: Flight, number: int) -> list[int]:
+    """The steps of a round while which others ended."""
+    first = number * flight.in_flight
+    steps = range(first, first + flight.in_flight)
+    return [step for step in steps if flight.staleness[step]]
 
 
 def _leave_out_slots(told: dict[tuple[str, Phase], Told]) -> None:

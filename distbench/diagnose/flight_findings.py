@@ -72,11 +72,12 @@ def make_finding(flight: Flight, code: str, phase: Phase, item: Told) -> Finding
         f"seen in {len(rounds)} of {flight.observed.steps} rounds of "
         f"{flight.in_flight} steps"
     )
-    what, advice = (
-        _tell_lost(steps, item)
-        if code == "lost-update"
-        else _tell_extra(steps, item, flight)
-    )
+    if code == "lost-update":
+        what, advice = _tell_lost(steps, item)
+    elif code == "extra-update":
+        what, advice = _tell_extra(steps, item, flight)
+    else:
+        what, advice = _tell_stale(steps, item)
     return Finding(
         code=code,
         phase=phase,
@@ -135,6 +136,18 @@ def _tell_extra(steps: Sequence[int], item: Told, flight: Flight) -> tuple[str, 
     return what, (
         "A step that is run again has to find out whether it was applied: a "
         "function that fails after its update must not be repeated."
+    )
+
+
+def _tell_stale(steps: Sequence[int], item: Told) -> tuple[str, str]:
+    """By what steps changed state, and what to do."""
+    return (
+        f"was changed by what {name_steps(steps)}{_tell_apart(item)} made of an older "
+        "value of it, which others had changed meanwhile",
+        (
+            "No step is lost, but what decays is the older value. Update it by one op, "
+            "as the Apply ops do."
+        ),
     )
 
 

@@ -77,6 +77,27 @@ class AverageAssignedAndChecked:
 
 
 @_counted(
+    "stale-read",
+    "slot",
+    ("SGD/tally/average", "SGD/ledger/average"),
+    like="keras-team/keras#18668",
+)
+@optimizer("SGD", _RATE, name="SGD")
+class AverageDecaysByOlder:
+    """A slot is changed in place, and decays by what was read of it before."""
+
+    def _create_slots(self, var_list):
+        for variable in var_list:
+            self.add_slot(variable, "average")
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        del apply_state
+        slot = self.get_slot(var, "average")
+        slot.assign_add(0.5 * (grad - slot))
+        return var.assign_sub(_RATE * grad)
+
+
+@_counted(
     "lost-update",
     "variable",
     _COUNTED,

@@ -129,4 +129,7 @@ def _read_flight(
         ),
         lost={place: read_trace(folder, f"lost-{place}") for place in left_out},
         again={place: read_trace(folder, f"again-{place}") for place in left_out},
+        stale=tuple(
+            read_trace(folder, f"stale-{number}") for number in range(answer["stale"])
+        ),
     )

@@ -181,6 +181,39 @@ def test_what_follows_from_a_wrong_counter_is_no_lost_update(
     assert ("lost-update" in codes, "iterations-wrong" in codes) == (is_told, True)
 
 
+@pytest.mark.parametrize(
+    ("torn", "share", "is_stale"),
+    [(["slot"], 1.0, True), (["slot"], 0.8, False), ([], 1.0, False)],
+    ids=["adds-of-older", "by-something-else", "by-one-op"],
+)
+def test_what_older_values_explain_wholly_is_a_stale_read(
+    torn: list[str], share: float, is_stale: bool
+) -> None:
+    """Both halve the slot, then both take away the half of what was there before."""
+    start, decay = np.array([4.0, 8.0]), 0.5
+    gradients = np.eye(2)
+
+    def add(read: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        return (1 - decay) * (gradient - read)
+
+    first = start + add(start, gradients[0])
+    base = first + add(first, gradients[1])
+    stale = start + sum(add(start, own) for own in gradients)
+    flight = make_pair(
+        {SLOT: base},
+        [{SLOT: base - (start + add(start, own))} for own in gradients[::-1]],
+        {SLOT: base + share * (stale - base)},
+        torn=torn,
+    )
+    flight = replace(flight, stale=(make_trace("stale", [{SLOT: stale}]),))
+    [finding] = judge_flight(flight).findings
+    assert (finding.code == "stale-read") == is_stale
+    if is_stale:
+        assert (finding.phase, finding.step) == ("slot", 1)
+        assert "made of an older value of it" in finding.explanation
+        assert finding.confidence == pytest.approx(1.0)
+
+
 def test_a_step_that_only_chances_to_point_there_is_not_counted() -> None:
     """Of an order's own noise another step takes a part away, and not nearly all."""
     base, own = np.array([1.0, 1.0, 1.0]), np.array([1.0, 1.0, 0.1])

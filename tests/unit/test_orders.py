@@ -7,6 +7,7 @@ import pytest
 
 from distbench.worker.in_flight.orders import (
     draw_order,
+    list_as_seen,
     list_extremes,
     split_updates,
 )
@@ -60,6 +61,17 @@ def test_each_step_comes_as_late_and_as_early_as_it_may(seed: int) -> None:
     # What began after a step had ended comes after it, however late that is put.
     assert third_late[-2:] == third_latest[-2:] == [3, 4]
     assert third_early[:3] == [1, 2, 3]
+
+
+def test_steps_read_as_they_begin_or_one_of_them_when_one_more_has_ended() -> None:
+    """The second step begins after the first has ended, and the third with it."""
+    orders = list(list_as_seen(begun=[3, 4, 4], ended=[3, 4, 5]))
+    alone, late = [("read", 0), ("update", 0)], [("read", 1), ("update", 1)]
+    last = [("read", 2), ("update", 2)]
+    assert orders == [
+        [*alone, ("read", 1), ("read", 2), ("update", 1), ("update", 2)],
+        [*alone, *late, *last],
+    ]
 
 
 def test_all_orders_of_two_steps_are_drawn() -> None:

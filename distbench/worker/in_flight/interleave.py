@@ -98,6 +98,31 @@ class Interleaver:
             states.append(state)
         return states[-1]
 
+    def add_up(
+        self, start: State, steps: Sequence[int], events: Iterable[Event]
+    ) -> State:
+        """The state after a round in which each step adds what it made of its reading.
+
+        Nothing is asked for again after that, as where an op adds to a slot what
+        follows from an older value of it.
+
+        Args:
+            start: The state before it.
+            steps: The numbers of its steps, by place.
+            events: In which order they read and update.
+        """
+        now = start
+        read: dict[int, State] = {}
+        for kind, place in events:
+            if kind == "read":
+                read[place] = now
+                continue
+            before = read[place]
+            self._take_step(self._plain or self._make_plain(), steps[place], before)
+            after = self._state.read()
+            now = {key: _add(now[key], after[key], before[key]) for key in now}
+        return now
+
     def _choose_rest(self) -> set[str]:
         """Half of the variables, with their slots: those that are updated later."""
         infos = self._session.variables

@@ -15,6 +15,7 @@ from distbench.worker.in_flight.orders import (
     EXTREMES,
     Event,
     draw_order,
+    list_as_seen,
     list_extremes,
     list_in_turn,
     list_together,
@@ -43,6 +44,7 @@ class Followed:
     orders: tuple[Trace, ...]
     lost: dict[int, Trace]
     again: dict[int, Trace]
+    stale: tuple[Trace, ...]
 
 
 class Rounds:
@@ -138,6 +140,26 @@ class Rounds:
             ),
             lost={p: self._make_trace(f"without {p}", v) for p, v in lost.items()},
             again={p: self._make_trace(f"twice {p}", v) for p, v in again.items()},
+            stale=self._add_up(observed) if self._reference.torn else (),
+        )
+
+    def _add_up(self, observed: Trace) -> tuple[Trace, ...]:
+        """Every round where steps add what they made of what they found."""
+        traces: list[dict[TraceKey, Value]] = [{} for _ in range(1 + len(self._places))]
+        for number, (begun, ended) in enumerate(self._list_times(observed)):
+            start, steps = self._starts[number], self._list_steps(number)
+            ends = [
+                self._interleaver.add_up(start, steps, events)
+                for events in list_as_seen(begun, ended)
+            ]
+            for place, values in enumerate(traces):
+                # The others are alike where fewer steps may be late.
+                self._keep(
+                    number, values, ends[place] if place < len(ends) else ends[0]
+                )
+        return tuple(
+            self._make_trace(f"stale {place}", values)
+            for place, values in enumerate(traces)
         )
 
     def _list_times(
@@ -159,7 +181,9 @@ class Rounds:
         start: State | None = None,
         times: dict[int, int] | None = None,
     ) -> None:
-        end = self._run(number, events, start, times)
+        self._keep(number, values, self._run(number, events, start, times))
+
+    def _keep(self, number: int, values: dict[TraceKey, Value], end: State) -> None:
         self._reference.session.collect_state(number, end, values, replica=WHOLE)
 
     def _run(
@@ -169,10 +193,13 @@ class Rounds:
         start: State | None = None,
         times: dict[int, int] | None = None,
     ) -> State:
-        each = self._scenario.in_flight
-        steps = range(number * each, (number + 1) * each)
         start = self._starts[number] if start is None else start
+        steps = self._list_steps(number)
         return self._interleaver.run(start, steps, events, times=times)
+
+    def _list_steps(self, number: int) -> range:
+        each = self._scenario.in_flight
+        return range(number * each, (number + 1) * each)
 
     def _make_trace(self, name: str, values: dict[TraceKey, Value]) -> Trace:
         return self._reference.make_trace(name, "bounded", values)

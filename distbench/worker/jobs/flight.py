@@ -83,4 +83,10 @@ class FlightJobs:
         for place, trace in followed.lost.items():
             write_trace(trace, folder, f"lost-{place}")
             write_trace(followed.again[place], folder, f"again-{place}")
-        return {"orders": len(followed.orders), "left_out": list(followed.lost)}
+        for number, trace in enumerate(followed.stale):
+            write_trace(trace, folder, f"stale-{number}")
+        return {
+            "orders": len(followed.orders),
+            "left_out": list(followed.lost),
+            "stale": len(followed.stale),
+        }
