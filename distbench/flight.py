@@ -34,8 +34,8 @@ class Flight:
         lost: By place in a round, the state without this one step.
         again: By place in a round, the state with this one step applied twice.
         stale: The state after each round where each step adds what it made of the
-            state that it found as it began, or one of them a little later; of torn
-            state alone.
+            state that it found as it began; then those where one step found what there
+            was later. Empty where no state is torn.
     """
 
     tier: Tier

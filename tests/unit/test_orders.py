@@ -63,14 +63,14 @@ def test_each_step_comes_as_late_and_as_early_as_it_may(seed: int) -> None:
     assert third_early[:3] == [1, 2, 3]
 
 
-def test_steps_read_as_they_begin_or_one_of_them_when_one_more_has_ended() -> None:
-    """The second step begins after the first has ended, and the third with it."""
-    orders = list(list_as_seen(begun=[3, 4, 4], ended=[3, 4, 5]))
-    alone, late = [("read", 0), ("update", 0)], [("read", 1), ("update", 1)]
-    last = [("read", 2), ("update", 2)]
+def test_steps_read_as_they_begin_or_one_of_them_later() -> None:
+    """The first two begin together, and the last one as the first has ended."""
+    orders = list(list_as_seen(begun=[3, 3, 4], ended=[3, 5, 4]))
+    first, second, third = ([("read", p), ("update", p)] for p in range(3))
     assert orders == [
-        [*alone, ("read", 1), ("read", 2), ("update", 1), ("update", 2)],
-        [*alone, *late, *last],
+        [("read", 0), ("read", 1), ("update", 0), *third, ("update", 1)],
+        [*first, ("read", 1), *third, ("update", 1)],
+        [*first, *third, *second],
     ]
 
 

@@ -33,18 +33,17 @@ def list_together(places: Sequence[int]) -> list[Event]:
 def list_as_seen(begun: Sequence[int], ended: Sequence[int]) -> Iterator[list[Event]]:
     """Orders in which each step reads as it begins, and updates as it ends.
 
-    The first has all of them do so; then one step after the other reads late, when one
-    more has ended, as it may where that ends as the step begins.
+    The first has all of them do so; then one step after the other reads later, when
+    one, two, ... more have ended.
 
     Args:
         begun: Of each step, how many had ended when it began.
         ended: Its number among those that ended, from 0 over all rounds.
     """
     updates = [(when, 1, place) for place, when in enumerate(ended)]
-    for late in (None, *range(len(begun))):
-        if late is not None and begun[late] == ended[late]:
-            continue
-        reads = [(when + (place == late), 0, place) for place, when in enumerate(begun)]
+    late = [(p, when) for p in range(len(begun)) for when in range(begun[p], ended[p])]
+    for changed, more in [(-1, 0), *((place, when + 1) for place, when in late)]:
+        reads = [(more if p == changed else b, 0, p) for p, b in enumerate(begun)]
         yield [
             ("update" if is_update else "read", place)
             for _, is_update, place in sorted(reads + updates)

@@ -144,19 +144,26 @@ class Rounds:
         )
 
     def _add_up(self, observed: Trace) -> tuple[Trace, ...]:
-        """Every round where steps add what they made of what they found."""
-        traces: list[dict[TraceKey, Value]] = [{} for _ in range(1 + len(self._places))]
+        """Every round where steps add what they made of what they found; see `Flight`.
+
+        Rounds have as many as that in which most may be late; others repeat their
+        first.
+        """
+        ends: list[list[State]] = []
         for number, (begun, ended) in enumerate(self._list_times(observed)):
             start, steps = self._starts[number], self._list_steps(number)
-            ends = [
-                self._interleaver.add_up(start, steps, events)
-                for events in list_as_seen(begun, ended)
-            ]
-            for place, values in enumerate(traces):
-                # The others are alike where fewer steps may be late.
-                self._keep(
-                    number, values, ends[place] if place < len(ends) else ends[0]
-                )
+            ends.append(
+                [
+                    self._interleaver.add_up(start, steps, events)
+                    for events in list_as_seen(begun, ended)
+                ]
+            )
+        count = max(map(len, ends))
+        traces: list[dict[TraceKey, Value]] = [{} for _ in range(count)]
+        for number, found in enumerate(ends):
+            padded = [*found, *found[:1] * (count - len(found))]
+            for values, end in zip(traces, padded, strict=True):
+                self._keep(number, values, end)
         return tuple(
             self._make_trace(f"stale {place}", values)
             for place, values in enumerate(traces)
