@@ -22,7 +22,7 @@ def find_largest(gradients: Gradients) -> float:
 
 
 def divide(gradients: Gradients, size: float) -> Gradients:
-    return {path: scale(g, 1 / (size + 0.25)) for path, g in gradients.items()}
+    return {path: scale(g, 1 / size) for path, g in gradients.items()}
 
 
 JOINED = {
@@ -39,15 +39,16 @@ JOINED = {
     ids=["norm", "largest"],
 )
 @pytest.mark.parametrize("made", JOINED)
+@pytest.mark.parametrize("added", [0.25, 1e-3])
 def test_a_size_made_of_those_of_the_addends_is_told(
-    made: str, measure: Measure, what: str
+    made: str, measure: Measure, what: str, added: float
 ) -> None:
     def reduce(locals_: list[Gradients], step: int) -> list[Gradients]:
         size = float(JOINED[made](np.array([measure(g) for g in locals_])))
-        return [divide(add_up(locals_), size) for _ in locals_]
+        return [divide(add_up(locals_), size + added) for _ in locals_]
 
     def alone(gradients: Gradients) -> Gradients:
-        return divide(gradients, measure(gradients))
+        return divide(gradients, measure(gradients) + added)
 
     evidence = observe(
         Fault(reduce=reduce), replicas=3, steps=3, alone=alone, sparse=False

@@ -153,14 +153,12 @@ def _predict(scaled: Sequence[_Scaled], join: Join) -> dict[int, Array]:
     # ε (ρ - 1) = ‖S‖ - ρ j, of all at once. What rounding makes of 0 may be less.
     over, rest = ratios - 1, whole - ratios * joined
     fitted = float(over @ rest / (over @ over)) if np.any(over) else 0.0
-    for added in (0.0, fitted):
-        factors = (whole + added) / (joined + added)
-        # Any ε that is large enough brings all factors near 1: what is beyond has to
-        # fit.
-        missed = np.max(np.abs(factors - ratios))
-        if added >= 0 and missed <= _SAME * np.max(np.abs(over)):
-            return _scale(scaled, factors)
-    return {}
+    added = max(0.0, fitted)
+    factors = (whole + added) / (joined + added)
+    # Any ε that is large enough brings all factors near 1: what is beyond has to fit.
+    if np.max(np.abs(factors - ratios)) > _SAME * np.max(np.abs(over)):
+        return {}
+    return _scale(scaled, factors)
 
 
 def _scale(scaled: Sequence[_Scaled], factors: Array) -> dict[int, Array]:
