@@ -31,6 +31,132 @@ class Examples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fed:
+    """What follows on one device from gradients that the cluster gave.
+
+    Each trace is of single-device steps or updates, fed with values that were observed.
+
+    Attributes:
+        replays: The update, by the phase where observed values were put in:
+            `reduced_gradient` gives the applied gradient, slots, variables and
+            iterations that follow from each replica's observed reduced gradient;
+            `applied_gradient` gives what follows from the applied one.
+        repeated: The update applied 2, 3, … `times` (a note of each) in one step to
+            each replica's observed reduced gradient, to all state or, with the slots
+            put back in between, to the variables alone. Empty where the state is what
+            follows from applying it once.
+        turns: The update fed with the observed reduced gradient of one replica after
+            the other in one step, where all share their variables: the state that this
+            leaves, as replica 0. None where it is of no interest.
+        apart: The step fed with each replica's own gradients: the reduced ones tell
+            what is done to a gradient on its way, the state what a rule keeps of them
+            before the sum. None where nothing is.
+        sums: The step fed with sums of the replicas' own gradients, right and wrong
+            ones: what follows, as that of replica 0. Notes of each say which replicas
+            are `kept`, times which `factor`, and rounded to which `narrow` dtype; one
+            of factor 0 leaves what no gradient leads. Empty where the sum was seen as
+            it is made, or is right.
+        due: The step fed with the sum of the replicas' own gradients: what follows, as
+            that of replica 0. None where the sum was seen.
+        op_by_op: The replay of the reduced gradients with nothing compiled. Which ops
+            XLA joins, and so which results it does not round, depends on all that it
+            compiles together, which differs between a cluster and one device. None
+            where XLA is off, or where the state is what follows bit for bit.
+        resumed: Loss and local gradients of the reference's shards in steps that update
+            several times, where each update takes what the cluster reduced: a later
+            gradient follows from the updates before it. None of other steps.
+    """
+
+    replays: Mapping[Phase, Trace] = field(default_factory=dict)
+    repeated: tuple[Trace, ...] = ()
+    turns: Trace | None = None
+    apart: Trace | None = None
+    sums: tuple[Trace, ...] = ()
+    due: Trace | None = None
+    op_by_op: Trace | None = None
+    resumed: Trace | None = None
+
+    def change_traces(self, change: Callable[[Trace], Trace]) -> Fed:
+        """The same with every trace that has all steps of the run changed."""
+        return replace(
+            self,
+            replays={phase: change(trace) for phase, trace in self.replays.items()},
+            repeated=tuple(map(change, self.repeated)),
+            turns=None if self.turns is None else change(self.turns),
+            apart=None if self.apart is None else change(self.apart),
+            sums=tuple(map(change, self.sums)),
+            due=None if self.due is None else change(self.due),
+            resumed=None if self.resumed is None else change(self.resumed),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """How far the reference says what the cluster has to arrive at.
+
+    All of it by default: the whole batch on one device, and each of its shards. Whoever
+    finds that a program cannot arrive at that says here what is left to compare.
+
+    Attributes:
+        shards_known: Whether the reference's value for replica r is what replica r has
+            to compute (a workload of the bench). If not, only sums over the replicas
+            can be wrong and the reference's shards merely help to explain.
+        summed: Whether sums over the replicas are compared though shards are known: a
+            penalty, say, may be dealt out in more than one way.
+        known: Phases of a step in which the reference says what the cluster must
+            arrive at; of the others only what follows from the phase before is known.
+        lost: Share of a value that a step loses in a narrower dtype, where that is all
+            that keeps the state from being known; else 0.
+        settled: Steps of which the reference says besides what becomes of all that is
+            trained: one device leaves them out, and so does whoever adds up its shards.
+        slack: How much farther than by noise a correct value may lie from the
+            reference's, where that is made of a gradient which is near the sum of the
+            shards; 0 where it is not named.
+    """
+
+    shards_known: bool = True
+    summed: bool = False
+    known: tuple[Phase, ...] = PHASES
+    lost: float = 0.0
+    settled: frozenset[int] = frozenset()
+    slack: Mapping[TraceKey, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What is known of the subject and of its run besides numbers.
+
+    Attributes:
+        loss_reduction: How the replicas' losses combine; None accepts sum and mean.
+        kept: Variables of the model that follow from the gradients of others and not
+            from examples, as a momentum that a program keeps by hand; asked of where
+            there are `sums`, or what is `due`.
+        drawn_anew: Variables that start from other values each time that the subject
+            is built on one device; only the replicas' can be compared.
+        undetermined: State of which no replay tells what it has to be. The batch leads
+            it besides its gradients, as a rate that follows the loss: one device comes
+            to another value from the same gradients and other examples. Or a replay of
+            one device's own gradients misses what that came to by as much: the rule
+            keeps a number of Python's, or draws at random.
+        joined: Whether no shard has a loss of its own, though replicas exchange nothing
+            but data: what follows from their counts, as soft targets do, changes more
+            than the scale of it.
+        restored: Whether the cluster restored its state from a checkpoint; the
+            reference starts from what was saved.
+        compiled: Whether XLA compiles the step as a whole, on the cluster and on one
+            device: then nothing on the way to the state is known.
+    """
+
+    loss_reduction: Literal["sum", "mean"] | None = "sum"
+    kept: tuple[str, ...] = ()
+    drawn_anew: tuple[str, ...] = ()
+    undetermined: tuple[str, ...] = ()
+    joined: bool = False
+    restored: bool = False
+    compiled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """One tier of one scenario, observed and expected.
 
@@ -47,37 +173,6 @@ class Evidence:
             local gradient of shard r by itself, and the state that is not synchronised
             after each of its steps, which start from that after the last; of the model,
             also the state without a gradient.
-        replays: The single-device update fed with an observed value, by the phase
-            where it was put in: `reduced_gradient` gives the applied gradient, slots,
-            variables and iterations that follow from each replica's observed reduced
-            gradient; `applied_gradient` gives what follows from the applied one.
-        repeated: The single-device update applied 2, 3, … `times` (a note of each) in
-            one step to each replica's observed reduced gradient, to all state or, with
-            the slots put back in between, to the variables alone. Empty where the
-            state is what follows from applying it once.
-        turns: The single-device update fed with the observed reduced gradient of one
-            replica after the other in one step, where all share their variables: the
-            state that this leaves, as replica 0. None where it is of no interest.
-        apart: The single-device step fed with each replica's own gradients: the reduced
-            ones tell what is done to a gradient on its way, the state what a rule keeps
-            of them before the sum. None where nothing is.
-        sums: The single-device step fed with sums of the replicas' own gradients, right
-            and wrong ones: what follows, as that of replica 0. Notes of each say which
-            replicas are `kept`, times which `factor`, and rounded to which `narrow`
-            dtype; one of factor 0 leaves what no gradient leads. Empty where the sum
-            was seen as it is made, or is right.
-        due: The single-device step fed with the sum of the replicas' own gradients:
-            what follows, as that of replica 0. None where the sum was seen.
-        kept: Variables of the model that follow from the gradients of others and not
-            from examples, as a momentum that a program keeps by hand; asked of where
-            there are `sums`, or what is `due`.
-        op_by_op: The replay of the reduced gradients with nothing compiled. Which ops
-            XLA joins, and so which results it does not round, depends on all that it
-            compiles together, which differs between a cluster and one device. None
-            where XLA is off, or where the state is what follows bit for bit.
-        resumed: Loss and local gradients of the reference's shards in steps that update
-            several times, where each update takes what the cluster reduced: a later
-            gradient follows from the updates before it. None of other steps.
         twins: The reference again, mathematically equal (examples permuted, split in
             another way, variables perturbed by one rounding): what they differ by is
             noise. Only `WHOLE` values.
@@ -85,6 +180,11 @@ class Evidence:
             in other graphs than the reference's. Only of a workload of the bench in
             the bounded tier, and only where a replica's value is near that of its
             shard and not the same.
+        moved: The single-device update fed with the reference's own gradients, from a
+            state that was moved by a rounding of a narrower dtype in which the step
+            computes, as far as what it adds to that state goes: how far what leads
+            undetermined state besides its gradients moves it. Empty where there is no
+            such state or dtype.
         earlier: The steps from the variables of 1, 2, … steps before, with their own
             batches (loss and local gradients); empty where those of the cluster are as
             they should be.
@@ -106,75 +206,26 @@ class Evidence:
             `exchanged`, each shard of the first step, whose collectives give what those
             of the global batch do, and `exchanged-regrouped`, the same with other
             examples (loss and local gradients).
-        shards_known: Whether the reference's value for replica r is what replica r has
-            to compute (a workload of the bench). If not, only sums over the replicas
-            can be wrong and the reference's shards merely help to explain.
-        summed: Whether sums over the replicas are compared though shards are known: a
-            penalty, say, may be dealt out in more than one way.
-        known: Phases of a step in which the reference says what the cluster must
-            arrive at; of the others only what follows from the phase before is known.
-        lost: Share of a value that a step loses in a narrower dtype, where that is all
-            that keeps the state from being known; else 0.
-        settled: Steps of which the reference says besides what becomes of all that is
-            trained: one device leaves them out, and so does whoever adds up its shards.
-        slack: How much farther than by noise a correct value may lie from the
-            reference's, where that is made of a gradient which is near the sum of the
-            shards; 0 where it is not named.
-        drawn_anew: Variables that start from other values each time that the subject
-            is built on one device; only the replicas' can be compared.
-        undetermined: State of which no replay tells what it has to be. The batch leads
-            it besides its gradients, as a rate that follows the loss: one device comes
-            to another value from the same gradients and other examples. Or a replay of
-            one device's own gradients misses what that came to by as much: the rule
-            keeps a number of Python's, or draws at random.
-        moved: The single-device update fed with the reference's own gradients, from a
-            state that was moved by a rounding of a narrower dtype in which the step
-            computes, as far as what it adds to that state goes: how far what leads
-            undetermined state besides its gradients moves it. Empty where there is no
-            such state or dtype.
-        joined: Whether no shard has a loss of its own, though replicas exchange nothing
-            but data: what follows from their counts, as soft targets do, changes more
-            than the scale of it.
-        loss_reduction: How the replicas' losses combine; None accepts sum and mean.
+        fed: What follows on one device from the cluster's own gradients.
+        measure: How far the reference says what the cluster has to arrive at.
+        subject: What is known of the subject and of its run besides numbers.
         examples: What the input pipeline gave, where the subject brings one.
-        restored: Whether the cluster restored its state from a checkpoint; the
-            reference starts from what was saved.
-        compiled: Whether XLA compiles the step as a whole, on the cluster and on one
-            device: then nothing on the way to the state is known.
     """
 
     tier: Tier
     observed: Trace
     reference: Trace
-    replays: Mapping[Phase, Trace] = field(default_factory=dict)
-    repeated: tuple[Trace, ...] = ()
-    turns: Trace | None = None
-    apart: Trace | None = None
-    sums: tuple[Trace, ...] = ()
-    due: Trace | None = None
-    kept: tuple[str, ...] = ()
-    op_by_op: Trace | None = None
-    resumed: Trace | None = None
     twins: tuple[Trace, ...] = ()
     reruns: tuple[Trace, ...] = ()
+    moved: tuple[Trace, ...] = ()
     earlier: tuple[Trace, ...] = ()
     terms: tuple[Trace, ...] = ()
     penalty: Trace | None = None
     probes: Mapping[str, Trace] = field(default_factory=dict)
-    shards_known: bool = True
-    summed: bool = False
-    known: tuple[Phase, ...] = PHASES
-    lost: float = 0.0
-    settled: frozenset[int] = frozenset()
-    slack: Mapping[TraceKey, float] = field(default_factory=dict)
-    drawn_anew: tuple[str, ...] = ()
-    undetermined: tuple[str, ...] = ()
-    moved: tuple[Trace, ...] = ()
-    joined: bool = False
-    loss_reduction: Literal["sum", "mean"] | None = "sum"
+    fed: Fed = field(default_factory=Fed)
+    measure: Measure = field(default_factory=Measure)
+    subject: Traits = field(default_factory=Traits)
     examples: Examples | None = None
-    restored: bool = False
-    compiled: bool = False
 
     def change_traces(self, change: Callable[[Trace], Trace]) -> Evidence:
         """This evidence with every trace that has all steps of the run changed."""
@@ -182,17 +233,11 @@ class Evidence:
             self,
             observed=change(self.observed),
             reference=change(self.reference),
-            replays={phase: change(trace) for phase, trace in self.replays.items()},
-            repeated=tuple(map(change, self.repeated)),
-            turns=None if self.turns is None else change(self.turns),
-            apart=None if self.apart is None else change(self.apart),
-            sums=tuple(map(change, self.sums)),
-            due=None if self.due is None else change(self.due),
-            moved=tuple(map(change, self.moved)),
-            resumed=None if self.resumed is None else change(self.resumed),
             twins=tuple(map(change, self.twins)),
             reruns=tuple(map(change, self.reruns)),
+            moved=tuple(map(change, self.moved)),
             terms=tuple(map(change, self.terms)),
+            fed=self.fed.change_traces(change),
         )
 
     def get_before(self, step: int, phase: Phase, variable: str) -> Value | None:

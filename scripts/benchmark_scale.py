@@ -90,8 +90,8 @@ def find_peak() -> int:
 def list_traces(evidence: Evidence) -> Iterator[Trace]:
     """All traces of an evidence."""
     yield from (evidence.observed, evidence.reference, *evidence.twins)
-    yield from (*evidence.replays.values(), *evidence.probes.values())
-    yield from (*evidence.repeated, *evidence.reruns, *evidence.earlier)
+    yield from (*evidence.fed.replays.values(), *evidence.probes.values())
+    yield from (*evidence.fed.repeated, *evidence.reruns, *evidence.earlier)
 
 
 def count_bytes(trace: Trace) -> int:

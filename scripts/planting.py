@@ -153,7 +153,7 @@ class Propagation:
             reduced = self._read(step, "reduced_gradient", replica)
             is_sum &= _are_same(reduced, sums)
             clean = self._apply(step, replica, reduced, None)
-            replay = self.evidence.replays["reduced_gradient"]
+            replay = self.evidence.fed.replays["reduced_gradient"]
             for (phase, path), array in clean.items():
                 key = TraceKey(step=step, phase=phase, variable=path, replica=replica)
                 for trace in (observed, replay):
@@ -183,13 +183,17 @@ class Propagation:
             del replays["applied_gradient"]
         if not _differ(seen, replays["reduced_gradient"], UPDATED):
             del replays["local_gradient"]
+        replay = self.evidence.fed.replays["reduced_gradient"]
         return replace(
             self.evidence,
             observed=replace(self.evidence.observed, values=seen),
-            replays={
-                phase: replace(self.evidence.replays["reduced_gradient"], values=values)
-                for phase, values in replays.items()
-            },
+            fed=replace(
+                self.evidence.fed,
+                replays={
+                    phase: replace(replay, values=values)
+                    for phase, values in replays.items()
+                },
+            ),
         )
 
     def _plant_gradients(

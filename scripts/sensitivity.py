@@ -173,16 +173,16 @@ def check_whole(evidence: Evidence, rows: Sequence[Row], place: Place) -> bool:
             phase: replace(
                 trace,
                 values={
-                    **getattr(evidence.replays.get(phase), "values", {}),
+                    **getattr(evidence.fed.replays.get(phase), "values", {}),
                     **trace.values,
                 },
             )
-            for phase, trace in part.replays.items()
+            for phase, trace in part.fed.replays.items()
         }
         whole = replace(
             evidence,
             observed=replace(evidence.observed, values=observed),
-            replays=replays,
+            fed=replace(evidence.fed, replays=replays),
         )
         answers.append(judge(whole).status)
     return answers == [Status.FAIL, Status.PASS]

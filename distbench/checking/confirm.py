@@ -43,7 +43,7 @@ def find_correction(findings: Sequence[Finding], evidence: Evidence) -> Phase | 
     """
     first = findings[0]
     phase = PUT_IN.get(first.phase)
-    if phase is None or first.code in _WITHOUT or phase not in evidence.known:
+    if phase is None or first.code in _WITHOUT or phase not in evidence.measure.known:
         return None
     due, handed = (
         {key.variable for key, _ in trace.select(step=first.step, phase=phase)}

@@ -101,7 +101,7 @@ class Judging:
             if self._options.keep is not None:
                 keep_traces(self._options.keep, item.scenario.id, evidence)
             judgement = judge(evidence)
-            if judgement.status is Status.FAIL and evidence.compiled:
+            if judgement.status is Status.FAIL and evidence.subject.compiled:
                 yield self._judge_uncompiled(item, seen, tier, judgement)
                 continue
             findings = judgement.findings

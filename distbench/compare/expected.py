@@ -25,35 +25,36 @@ class Expected:
 
     def find_reference(self, key: TraceKey) -> Value | None:
         """The single-device run's value, where the cluster has to arrive at it."""
-        if key.phase not in self._evidence.known and not self._is_settled(key):
+        if key.phase not in self._evidence.measure.known and not self._is_settled(key):
             return None
         return self._evidence.reference.get(key)
 
     def _is_settled(self, key: TraceKey) -> bool:
         """Whether one device skips this step, which tells what the value has to be."""
-        is_trained = key.phase != "variable" or key.variable in self._trained
-        return key.step in self._evidence.settled and key.phase != "slot" and is_trained
+        if key.step not in self._evidence.measure.settled or key.phase == "slot":
+            return False
+        return key.phase != "variable" or key.variable in self._trained
 
     def find_replay(self, key: TraceKey, source: Phase) -> Value | None:
         """What follows from the gradients that were observed at a phase."""
         if self._evidence.tier == "free" and key.step > 0:
             return None  # the replay started from another state than the cluster
-        replay = self._evidence.replays.get(source)
+        replay = self._evidence.fed.replays.get(source)
         return None if replay is None else replay.get(key)
 
     def find_due(self, key: TraceKey) -> Value | None:
         """What follows from the right sum, where none was seen and no reference is."""
         evidence, path = self._evidence, key.variable
         if (
-            evidence.due is None
+            evidence.fed.due is None
             or key.phase != "variable"
-            or path not in self._trained.union(evidence.kept)
-            or path in evidence.undetermined
+            or path not in self._trained.union(evidence.subject.kept)
+            or path in evidence.subject.undetermined
             or (key.step, path) in self._fed
             or self.find_reference(key.at(WHOLE)) is not None
         ):
             return None
-        return evidence.due.get(key.at(0))
+        return evidence.fed.due.get(key.at(0))
 
     def is_fed(self, key: TraceKey) -> bool:
         """Whether state follows from the gradients that a replay is fed with.
@@ -64,7 +65,7 @@ class Expected:
         it was handed, before they are reduced. A replay changes the gradients behind
         that point, so it leaves such a slot as it is.
         """
-        if key.variable in self._evidence.undetermined:
+        if key.variable in self._evidence.subject.undetermined:
             return False
         if key.phase == "variable":
             return (key.step, key.variable) in self._fed
@@ -74,7 +75,7 @@ class Expected:
         before = self._evidence.get_before(key.step, key.phase, key.variable)
         if whole is None or (before is not None and are_same(whole, before)):
             return True
-        replays = self._evidence.replays
+        replays = self._evidence.fed.replays
         fed = [replays.get("reduced_gradient"), replays.get("local_gradient")]
         values = [
             v

@@ -93,7 +93,7 @@ def _follows(evidence: Evidence, led: Led) -> bool:
 
     An average of the weights after the step is wrong with these, and led by nobody.
     """
-    replay = evidence.replays.get("reduced_gradient")
+    replay = evidence.fed.replays.get("reduced_gradient")
     if replay is None:
         return False
     due = {r: replay.get(led.key.at(r)) for r, _ in led.copies}
@@ -129,7 +129,7 @@ def is_trained(evidence: Evidence, variable: str) -> bool:
     if not shows_gradients(evidence):
         infos = evidence.observed.variables
         return any(v.path == variable and v.trainable for v in infos)
-    return variable in evidence.kept or has_gradient(evidence, variable)
+    return variable in evidence.subject.kept or has_gradient(evidence, variable)
 
 
 def shows_gradients(evidence: Evidence) -> bool:
@@ -197,7 +197,7 @@ def _find_set_numbers(evidence: Evidence) -> frozenset[str]:
 
     Only where one device was fed with these, which is so if some state does not follow.
     """
-    apart = evidence.apart
+    apart = evidence.fed.apart
     if apart is None:
         return frozenset()
     numbers = {
@@ -212,7 +212,7 @@ def _find_set_numbers(evidence: Evidence) -> frozenset[str]:
         and key.step != INITIAL
         and _has_part(apart, evidence.reference, key)
     }
-    return frozenset(numbers) - led - frozenset(evidence.undetermined)
+    return frozenset(numbers) - led - frozenset(evidence.subject.undetermined)
 
 
 def find_leader(evidence: Evidence, pair: Pair) -> int | None:
@@ -227,11 +227,11 @@ def _find_led(evidence: Evidence, noise: Noise, key: TraceKey) -> Led | None:
         return None
     margin = Margin(bound=noise.find_margin(key, densify(whole)).bound)
     led = _collect(evidence, key, margin)
-    if led is None or evidence.lost == 0:
+    if led is None or evidence.measure.lost == 0:
         return led
     # Of what the step adds half of the narrower dtype's digits, of what is there a u.
-    change = evidence.lost * measure_size(densify(whole) - led.before)
-    stored = evidence.lost**2 * measure_size(densify(whole))
+    change = evidence.measure.lost * measure_size(densify(whole) - led.before)
+    stored = evidence.measure.lost**2 * measure_size(densify(whole))
     return replace(led, margin=Margin(bound=margin.bound + change + stored))
 
 
@@ -296,12 +296,12 @@ def _pair_led(
     """
     whole = evidence.reference.get(led.key)
     ways = list(_list_ways(led, evidence.reference.get_shards(led.key.step)))
-    if whole is not None and evidence.lost:
+    if whole is not None and evidence.measure.lost:
         ways = [densify(whole)]
-    elif whole is not None and "variable" in evidence.known:
+    elif whole is not None and "variable" in evidence.measure.known:
         ways.insert(0, densify(whole))
-    found = [way for way in ways if evidence.lost or led.are_near(way)]
-    if found and "variable" in evidence.known:
+    found = [way for way in ways if evidence.measure.lost or led.are_near(way)]
+    if found and "variable" in evidence.measure.known:
         return
     if not found and may_lead and led.find_leaders():
         found = ways

@@ -144,10 +144,10 @@ def _list_moved(evidence: Evidence, phases: Collection[Phase]) -> list[Trace]:
 
 
 def _compare_compiled(evidence: Evidence) -> Samples:
-    replay = evidence.replays.get("reduced_gradient")
-    if replay is None or evidence.op_by_op is None:
+    replay = evidence.fed.replays.get("reduced_gradient")
+    if replay is None or evidence.fed.op_by_op is None:
         return {}
-    return _compare_runs(evidence, replay, evidence.op_by_op)
+    return _compare_runs(evidence, replay, evidence.fed.op_by_op)
 
 
 def _compare_runs(evidence: Evidence, first: Trace, *again: Trace) -> Samples:

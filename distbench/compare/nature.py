@@ -77,7 +77,7 @@ class Nature:
 def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     """Judge by behaviour, from the single-device runs of the first step."""
     regrouped = evidence.probes.get("regrouped")
-    if evidence.shards_known or regrouped is None:
+    if evidence.measure.shards_known or regrouped is None:
         return Nature()
     lost = _measure_lost(evidence)
     found = _take_parts(evidence.reference, regrouped, 0)

@@ -22,7 +22,8 @@ def has_own_losses(evidence: Evidence, noise: Noise) -> bool:
     rounds may lie off by what is lost.
     """
     doubled = evidence.probes.get("doubled")
-    if evidence.shards_known or evidence.tier == "free" or doubled is None:
+    measure = evidence.measure
+    if measure.shards_known or evidence.tier == "free" or doubled is None:
         return False
     is_apart = []
     for step in range(evidence.reference.steps):
@@ -35,7 +36,7 @@ def has_own_losses(evidence: Evidence, noise: Noise) -> bool:
         if whole is None or shards.ndim != 1 or shards.shape != twice.shape:
             return False
         total = densify(whole)
-        margin = noise.find_margin(key, total).bound + evidence.lost * np.abs(total)
+        margin = noise.find_margin(key, total).bound + measure.lost * np.abs(total)
         shares = _weigh(evidence, step, shards, twice, margin)
         if shares is None or shares.shape != seen.shape:
             return False

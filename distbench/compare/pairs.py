@@ -66,7 +66,8 @@ class Pairs:
         if whole.phase == "loss" and whole.variable:
             return  # what a metric shows
         if whole.phase in COMPUTED:
-            if self._evidence.shards_known and not self._evidence.summed:
+            measure = self._evidence.measure
+            if measure.shards_known and not measure.summed:
                 yield from self._pair_shards(members)
             else:
                 yield from self._pair_sum(whole)
@@ -100,7 +101,7 @@ class Pairs:
         total, terms = addends.add_up(), Widened(addends.totals)
         if key.phase == "loss":
             mean = total / len(terms)
-            kind = evidence.loss_reduction
+            kind = evidence.subject.loss_reduction
             if kind == "mean" or (
                 kind is None
                 and abs(float(mean - expected.total))
@@ -118,7 +119,7 @@ class Pairs:
             dtype=self._maker.name_dtype(key, whole),
             terms=terms,
             rows=expected.places,
-            repeats=evidence.summed,
+            repeats=evidence.measure.summed,
         )
 
     def _find_parts(self, key: TraceKey) -> tuple[Value, ...] | None:
@@ -164,12 +165,12 @@ class Pairs:
 
     def _has_direction(self, key: TraceKey) -> bool:
         """Whether all that is known of a sum is that it is scaled afterwards."""
-        is_known = key.phase in self._evidence.known
+        is_known = key.phase in self._evidence.measure.known
         return not is_known and self._factors.scales(key)
 
     def _pair_whole(self, key: TraceKey, value: Value) -> Iterator[Pair]:
         expected = self._expected.find_reference(key.at(WHOLE))
-        slack = self._evidence.slack.get(key.at(WHOLE), 0.0)
+        slack = self._evidence.measure.slack.get(key.at(WHOLE), 0.0)
         if expected is None or slack == math.inf:
             return
         margin = None
@@ -204,11 +205,11 @@ class Pairs:
         is told by the shards.
         """
         evidence = self._evidence
-        if not evidence.lost or (
+        if not evidence.measure.lost or (
             key.phase == "variable" and not is_trained(evidence, key.variable)
         ):
             return None
-        replay, due = evidence.replays.get(source), evidence.due
+        replay, due = evidence.fed.replays.get(source), evidence.fed.due
         known: list[tuple[Relation, str, Value | None]] = [
             ("follows", UPDATES[source], None if replay is None else replay.get(key)),
             ("added", ADDED, None if due is None else due.get(key.at(0))),
@@ -238,8 +239,9 @@ class Pairs:
         info = self._infos.get(whole.variable)
         if info is not None and not info.synchronised:
             return
-        fed = self._evidence.replays.get("applied_gradient")
+        fed = self._evidence.fed.replays.get("applied_gradient")
         start = self._evidence.reference.get(whole)
+        subject = self._evidence.subject
         first, other = members[0]
         for key, value in members:
             if key.step != INITIAL:
@@ -252,8 +254,8 @@ class Pairs:
                     yield pair
                 if not is_known and (rounded := self._pair_rounded(key, value, source)):
                     yield rounded
-            elif start is not None and key.variable not in self._evidence.drawn_anew:
-                name = SAVED if self._evidence.restored else START
+            elif start is not None and key.variable not in subject.drawn_anew:
+                name = SAVED if subject.restored else START
                 yield self._maker.make(key, "reference", name, value, start, BITWISE)
             if key != first:
                 name = f"replica {first.replica}"

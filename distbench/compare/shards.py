@@ -14,7 +14,7 @@ from distbench.compare.parts import split_parts
 from distbench.compare.past_sum import find_settled, measure_slack
 from distbench.compare.pull import apply_pull
 from distbench.compare.values import Array, densify, measure_norm
-from distbench.evidence import Evidence
+from distbench.evidence import Evidence, Measure
 from distbench.trace import (
     COMPUTED,
     STATE,
@@ -52,9 +52,9 @@ def weigh_shards(
     alone = Values(reference.values).keep(
         lambda key: key.phase in COMPUTED and key.replica != WHOLE
     )
-    if evidence.resumed is not None:
+    if evidence.fed.resumed is not None:
         # After an update that the shards lead, and not the global batch.
-        alone.update(evidence.resumed.values)
+        alone.update(evidence.fed.resumed.values)
     for key, value in alone.items():
         sizes = reference.get_shards(key.step)
         counted = nature.weigh(sizes, key.phase)
@@ -93,11 +93,12 @@ def weigh_shards(
         reference=replace(reference, values=values),
         penalty=_make_penalty(evidence, nature),
         probes=_weigh_probes(evidence, nature, values),
-        shards_known=True,
-        known=known,
-        settled=settled,
-        slack=slack,
-        lost=0.0 if nature.grouped else nature.lost,
+        measure=Measure(
+            known=known,
+            settled=settled,
+            slack=slack,
+            lost=0.0 if nature.grouped else nature.lost,
+        ),
     )
 
 
@@ -237,8 +238,8 @@ def _count_loss(evidence: Evidence, nature: Nature) -> float:
     """N where the replicas report losses that are averaged, 1 where they add up."""
     weights = nature.weigh(evidence.reference.shards, "loss")
     n = len(weights)
-    if evidence.loss_reduction is not None:
-        return float(n) if evidence.loss_reduction == "mean" else 1.0
+    if evidence.subject.loss_reduction is not None:
+        return float(n) if evidence.subject.loss_reduction == "mean" else 1.0
     seen = wanted = 0.0
     for replica, weight in enumerate(weights):
         key = TraceKey(step=0, phase="loss", variable="", replica=replica)

@@ -127,7 +127,7 @@ def find_untouched(context: Context) -> dict[int, Source]:
     """
     if context.phase not in SUMMED:
         return {}
-    if context.root and not context.evidence.shards_known:
+    if context.root and not context.evidence.measure.shards_known:
         return {}  # what a program makes of a shard alone is not always its part
     found: dict[int, Source] = {}
     for source in list_known(context):

@@ -31,28 +31,32 @@ def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
     first of a run, but for what is wrong with the mean of its losses.
     """
     n = evidence.observed.replicas
-    if judgement.status is not Status.FAIL or evidence.loss_reduction == "sum":
+    if judgement.status is not Status.FAIL or evidence.subject.loss_reduction == "sum":
         return None
     # How undeclared losses combine is a guess, so what is said of them may be wrong.
-    is_open = evidence.loss_reduction is None
+    is_open = evidence.subject.loss_reduction is None
     told = (
         f
         for f in judgement.findings
         if f.phase != "loss" or (is_open and f.code == _OWN_MEAN)
     )
     first = next(told, None)
-    if n == 1 or evidence.shards_known or first is None:
+    if n == 1 or evidence.measure.shards_known or first is None:
         return None
     is_whole = first.phase in COMPUTED and first.confidence >= ALL
     if not is_whole or not (first.code == _OWN_MEAN or _is_multiple(first, n)):
         return None
-    apart = evidence.apart
+    apart = evidence.fed.apart
+    fed = replace(
+        evidence.fed,
+        apart=None if apart is None else _divide(apart, n, GRADIENTS),
+        sums=tuple(_count_shares(trace, n) for trace in evidence.fed.sums),
+    )
     return replace(
         evidence,
-        loss_reduction="mean",
         observed=_divide(evidence.observed, n, ("local_gradient",)),
-        apart=None if apart is None else _divide(apart, n, GRADIENTS),
-        sums=tuple(_count_shares(trace, n) for trace in evidence.sums),
+        fed=fed,
+        subject=replace(evidence.subject, loss_reduction="mean"),
     )
 
 

@@ -146,7 +146,7 @@ def _explain_kept(context: Context) -> tuple[Explained, ...]:
     numbers = {
         path for path in find_unled(context.evidence) if is_number(context.infos[path])
     }
-    for paths in (numbers, context.evidence.kept):
+    for paths in (numbers, context.evidence.subject.kept):
         part = context.select(
             tuple(c for c in context.cases if c.key.variable in paths)
         )

@@ -158,7 +158,7 @@ class Context:
         In the rows of a case. Empty where the step hands on what its tape gave, or
         where one device was not asked.
         """
-        apart = self.evidence.apart
+        apart = self.evidence.fed.apart
         if self.phase != "reduced_gradient" or apart is None:
             return ()
         return self.work_out(

@@ -21,7 +21,7 @@ def name_drift(context: Context) -> Explained | None:
     """
     code = {"variable": "replicas-diverged", "slot": "slot-not-synchronized"}
     # Random numbers in a rule make its replay no measure, so nothing follows there.
-    undetermined = context.evidence.undetermined
+    undetermined = context.evidence.subject.undetermined
     is_fed = all(
         case.relation == "follows" or case.key.variable in undetermined
         for case in context.cases

@@ -51,7 +51,7 @@ def is_joined(evidence: Evidence, noise: Noise) -> bool:
 
 def is_of_all(evidence: Evidence) -> bool:
     """Whether every replica's loss is made of what others computed, and no shard's."""
-    return evidence.joined or exchanges(evidence, "features")
+    return evidence.subject.joined or exchanges(evidence, "features")
 
 
 def means_whole(evidence: Evidence, nature: Nature) -> bool:

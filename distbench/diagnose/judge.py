@@ -85,7 +85,8 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     if judgement is not None and not _is_open(judgement):
         return judgement
     if is_joined(evidence, noise):
-        evidence = replace(evidence, joined=True)
+        subject = replace(evidence.subject, joined=True)
+        evidence = replace(evidence, subject=subject)
         whole, judgement = Weighed(Reading(evidence=evidence), noise), None
     found = _find_told(list_readings(evidence, noise), noise)
     if found is not None and (found[0].settles or _ends(*found)):
@@ -99,7 +100,8 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     if found is None or not _is_open(judgement) or _is_by_all(evidence, judgement):
         return judgement
     reading, told = found
-    if _tells(reading, told) and reading.evidence.lost and _is_beyond(judgement, told):
+    is_narrow = reading.evidence.measure.lost > 0
+    if is_narrow and _tells(reading, told) and _is_beyond(judgement, told):
         return told  # it is no more than rounding
     # Where both find the same, the whole batch says better which replica is wrong.
     is_better = _says_more(judgement, told, whole) or _find_alike(judgement, told)

@@ -54,7 +54,7 @@ def _are_right_alone(evidence: Evidence, replicas: Collection[int], step: int) -
     """Whether what replicas compute is their part, given what a shard alone gives."""
     noise = measure_noise(evidence)
     nature = Nature(kind="sum")
-    if not evidence.shards_known:
+    if not evidence.measure.shards_known:
         nature = find_nature(evidence, noise)
     shards = evidence.reference.get_shards(step)
     weights = {phase: nature.weigh(shards, phase) for phase in COMPUTED}

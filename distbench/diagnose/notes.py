@@ -72,7 +72,7 @@ def note_reduction(reading: Reading, comparisons: Sequence[Comparison]) -> str:
 
 def note_compiled(evidence: Evidence) -> str:
     """Says so where XLA leaves no phase but the last ones to be compared."""
-    if not evidence.compiled:
+    if not evidence.subject.compiled:
         return ""
     return (
         "note: XLA compiles the step as a whole, so what it leaves was compared and "
@@ -82,10 +82,11 @@ def note_compiled(evidence: Evidence) -> str:
 
 def note_start(evidence: Evidence) -> str:
     """Names a variable whose first value cannot be compared."""
-    if not evidence.drawn_anew:
+    if not evidence.subject.drawn_anew:
         return ""
+    first = evidence.subject.drawn_anew[0]
     return (
-        f"note: '{evidence.drawn_anew[0]}' starts from other values in every run, "
+        f"note: '{first}' starts from other values in every run, "
         "whatever the seed; the cluster was given those of one device"
     )
 

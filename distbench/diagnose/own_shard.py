@@ -14,7 +14,7 @@ def describe_alone(context: Context) -> str:
     A program that divides by the largest weight of its batch, or branches on its norm,
     does on a shard what is right for no part of the global batch.
     """
-    if context.replicas == 1 or context.evidence.shards_known:
+    if context.replicas == 1 or context.evidence.measure.shards_known:
         return ""
     for case in context.cases:
         terms = find_shards(context, case)

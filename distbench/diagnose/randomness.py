@@ -34,7 +34,7 @@ def find_shared_randomness(evidence: Evidence, noise: Noise) -> Finding | None:
     draws = evidence.reference.notes.get("draws")
     if not isinstance(draws, Mapping) or not draws:
         return None
-    if evidence.shards_known or not noise.ordered or not repeats(evidence):
+    if evidence.measure.shards_known or not noise.ordered or not repeats(evidence):
         return None
     narrowest = str(evidence.reference.notes.get("narrowest"))
     bound = math.sqrt(find_roundoff(narrowest))

@@ -19,7 +19,7 @@ from distbench.diagnose.exchange import (
     means_whole,
 )
 from distbench.evidence import Evidence
-from distbench.trace import COMPUTED
+from distbench.trace import COMPUTED, PHASES, Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +82,13 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
         yield from _round_whole(evidence, nature, noise)
     if nature.grouped:
         rest = "loss and local gradients cannot be judged, only what follows from them"
-        if not evidence.replays:
+        if not evidence.fed.replays:
             rest = (
                 "it is no measure, and no single-device update was given the gradients "
                 "that were observed; use the tier bounded, without XLA"
             )
         yield Reading(
-            evidence=replace(evidence, known=()),
+            evidence=_limit(evidence, known=()),
             note=f"{words} {rest}",
             decides=True,
             first_known=False,
@@ -103,7 +103,7 @@ def _leave_open(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
         words = OWN_LOSSES
     if words:
         yield Reading(
-            evidence=replace(evidence, known=(), lost=0.0),
+            evidence=_limit(evidence, known=()),
             decides=True,
             first_known=False,
             undecided=words,
@@ -118,7 +118,7 @@ def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[R
     """
     if evidence.reference.notes.get("draws"):
         return
-    left_open = list(_leave_open(replace(evidence, lost=nature.lost), noise))
+    left_open = list(_leave_open(_limit(evidence, lost=nature.lost), noise))
     yield from left_open
     rounded = measure_rounded(evidence)
     known = COMPUTED
@@ -126,7 +126,7 @@ def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[R
         known = (*known, "reduced_gradient")
     if not left_open and rounded is not None:
         yield Reading(
-            evidence=replace(evidence, known=known, lost=nature.lost),
+            evidence=_limit(evidence, known=known, lost=nature.lost),
             note="note: the step computes in a narrower dtype than that of its "
             "variables; losses and gradients are compared with one device's as far as "
             "a rounding of the variables to that dtype leaves them alone",
@@ -144,10 +144,18 @@ def _weigh(evidence: Evidence, nature: Nature, words: str) -> Iterator[Reading]:
     note = f"{words} each replica is compared with its own shard on one device"
     yield Reading(evidence=weighed, note=note, decides=True)
     yield Reading(
-        evidence=replace(weighed, summed=True),
+        evidence=replace(weighed, measure=replace(weighed.measure, summed=True)),
         note=f"{words} the replicas are compared with the sum of their shards on "
         "one device",
     )
+
+
+def _limit(
+    evidence: Evidence, *, known: tuple[Phase, ...] = PHASES, lost: float = 0.0
+) -> Evidence:
+    """The same evidence, with a whole batch that is the measure of less."""
+    measure = replace(evidence.measure, known=known, lost=lost)
+    return replace(evidence, measure=measure)
 
 
 def repeats(evidence: Evidence) -> bool:

@@ -56,7 +56,7 @@ def explain_root(
     scaled = same or [cause for cause in causes if cause.code in _SCALING]
     # How undeclared losses combine is a guess; the gradients say what they weigh.
     alike = {"unexplained", *(c.code for c in scaled[:1])}
-    if scaled and evidence.loss_reduction is None:
+    if scaled and evidence.subject.loss_reduction is None:
         alike |= set(_SCALING)
     if same or (scaled and all(c.code in alike or is_vague(c) for c in of_loss)):
         raised = _raise_early(

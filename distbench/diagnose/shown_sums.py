@@ -150,7 +150,7 @@ def _list_shown(context: Context) -> list[_Shown]:
         info = context.infos.get(case.key.variable)
         if info is not None and info.owner == owner:
             needed.add(key)
-        elif case.key.variable not in evidence.kept and (
+        elif case.key.variable not in evidence.subject.kept and (
             info is None or info.role != "slot"
         ):
             return []
@@ -173,18 +173,18 @@ def _make_context(
         seen[case.key] = case.observed
         for replica, value in enumerate(one.handed):
             handed[case.key.at(replica)] = value / rate
+    apart = replace(evidence.observed, values=handed)
     as_seen = replace(
         evidence,
         observed=replace(evidence.observed, values=seen),
-        apart=replace(evidence.observed, values=handed),
-        sums=(),
+        fed=replace(evidence.fed, apart=apart, sums=()),
     )
     return Context(evidence=as_seen, phase="reduced_gradient", cases=cases)
 
 
 def _find_fed(context: Context) -> _Fed | None:
     silent, sums = None, []
-    for trace in context.evidence.sums:
+    for trace in context.evidence.fed.sums:
         factor = float(cast(float, trace.notes["factor"]))
         kept = cast(Sequence[int], trace.notes["kept"])
         if factor == 0:

@@ -32,7 +32,7 @@ def explain_start(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
     groups: dict[tuple[Phase, str, str], list[Judged]] = {}
     for link in start:
         code, words = _name_start(link, infos)
-        if evidence.restored:
+        if evidence.subject.restored:
             code, words = "state-not-restored", "it is not what was saved"
         groups.setdefault((link.comparison.phase, code, words), []).append(link)
     for (phase, code, words), links in sorted(groups.items(), key=_place_group):

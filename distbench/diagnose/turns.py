@@ -22,7 +22,7 @@ def leave_out_turns(judged: Sequence[Judged], evidence: Evidence) -> tuple[Judge
     has to be what this leaves, in all bits. A sum that all replicas hand over is no
     step of their own: then the update was applied several times.
     """
-    if evidence.turns is None:
+    if evidence.fed.turns is None:
         return tuple(judged)
     apart = {
         j.comparison.step
@@ -31,7 +31,7 @@ def leave_out_turns(judged: Sequence[Judged], evidence: Evidence) -> tuple[Judge
         and (j.comparison.phase, j.comparison.relation)
         == ("reduced_gradient", "follows")
     }
-    taken = {s for s in apart if _took_turns(evidence.turns, evidence.observed, s)}
+    taken = {s for s in apart if _took_turns(evidence.fed.turns, evidence.observed, s)}
     return tuple(j for j in judged if not (_follows(j) and j.comparison.step in taken))
 
 

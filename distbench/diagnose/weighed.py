@@ -46,7 +46,7 @@ class Weighed:
     def _lost(self) -> frozenset[int]:
         """Steps in which a loss is wrong whatever else is: nothing undoes it."""
         evidence = self._reading.evidence
-        if evidence.tier == "free" or evidence.turns is not None:
+        if evidence.tier == "free" or evidence.fed.turns is not None:
             return frozenset()
         return find_wrong_losses(evidence, self._noise)
 
@@ -153,7 +153,7 @@ def _decide(
     hidden = [name for name, strength in weak if strength == "hidden"]
     empty = [name for name, strength in weak if strength == "empty"]
     if empty and not findings:
-        if reading.note and not reading.evidence.replays:
+        if reading.note and not reading.evidence.fed.replays:
             return Status.VACUOUS, reading.note.removeprefix("note: ")
         return Status.VACUOUS, (
             f"no comparison of {', '.join(empty)} could have failed: with an example "

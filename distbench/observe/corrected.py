@@ -67,12 +67,8 @@ def observe_corrected(
     merged = merge_traces(str(spec), parts)
     left = Values(merged.values).keep(lambda key: key.phase in STATE)
     left_behind = replace(merged, values=left)
-    return replace(
-        evidence,
-        observed=left_behind,
-        replays={},
-        repeated=(),
-        turns=None,
-        apart=None,
-        sums=(),
+    # Those were fed with what the run that was wrong had.
+    fed = replace(
+        evidence.fed, replays={}, repeated=(), turns=None, apart=None, sums=()
     )
+    return replace(evidence, observed=left_behind, fed=fed)

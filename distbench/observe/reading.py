@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distbench.evidence import Evidence, Examples, Tier
+from distbench.evidence import Evidence, Examples, Fed, Measure, Tier, Traits
 from distbench.observe.saved import SAVED
 from distbench.scenario import PIPELINE, Scenario
 from distbench.trace import Trace, merge_traces
@@ -42,41 +42,48 @@ def read_evidence(
         numbers = range(replied[name])
         return tuple(read_trace(folder, f"{name}-{tier}-{n}") for n in numbers)
 
+    def read_any(name: str) -> Trace | None:
+        return next(iter(read_all(name)), None)
+
     return Evidence(
         tier=tier,
         observed=merge_traces(scenario.cluster, parts),
         reference=read_trace(reference, f"reference-{tier}"),
-        replays={
-            phase: read_trace(folder, f"replay-{tier}-{phase}")
-            for phase in replied["replays"]
-        },
-        repeated=read_all("repeated"),
-        turns=next(iter(read_all("turns")), None),
-        apart=next(iter(read_all("apart")), None),
-        sums=read_all("sums"),
-        due=next(iter(read_all("due")), None),
-        kept=tuple(replied["kept"]),
-        op_by_op=next(iter(read_all("op_by_op")), None),
-        resumed=next(iter(read_all("resumed")), None),
         twins=tuple(
             read_trace(reference, f"twin-{tier}-{number}")
             for number in range(answer["twins"][tier])
         ),
         reruns=read_all("reruns"),
+        moved=read_all("moved"),
         earlier=read_all("earlier"),
         terms=read_all("terms"),
         penalty=read_trace(reference, "penalty") if answer["penalty"] else None,
         probes={
             name: read_trace(reference, f"probe-{name}") for name in answer["probes"]
         },
-        shards_known=answer["shards_known"],
-        moved=read_all("moved"),
-        drawn_anew=tuple(replies["drawn_anew"]),
-        undetermined=tuple(replied["undetermined"]),
-        loss_reduction=answer["loss_reduction"],
+        fed=Fed(
+            replays={
+                phase: read_trace(folder, f"replay-{tier}-{phase}")
+                for phase in replied["replays"]
+            },
+            repeated=read_all("repeated"),
+            turns=read_any("turns"),
+            apart=read_any("apart"),
+            sums=read_all("sums"),
+            due=read_any("due"),
+            op_by_op=read_any("op_by_op"),
+            resumed=read_any("resumed"),
+        ),
+        measure=Measure(shards_known=answer["shards_known"]),
+        subject=Traits(
+            loss_reduction=answer["loss_reduction"],
+            kept=tuple(replied["kept"]),
+            drawn_anew=tuple(replies["drawn_anew"]),
+            undetermined=tuple(replied["undetermined"]),
+            restored=bool(scenario.restore_from),
+            compiled=answer["compiled"],
+        ),
         examples=examples,
-        restored=bool(scenario.restore_from),
-        compiled=answer["compiled"],
     )
 
 

@@ -124,7 +124,7 @@ def test_replays_start_where_the_cluster_did(launch: Launch) -> None:
     """A random program takes another way each time; its replays must not."""
     evidence = _observe(launch, "Dropout").evidence["bounded"]
     checked = 0
-    for key, value in evidence.replays["reduced_gradient"].values.items():
+    for key, value in evidence.fed.replays["reduced_gradient"].values.items():
         if key.phase in ("slot", "variable"):
             checked += 1
             observed = evidence.observed.get(key)

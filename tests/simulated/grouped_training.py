@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from grouped_losses import SHARDS, WIDTH, Batch, Compute, Shards
 
-from distbench.evidence import Evidence
+from distbench.evidence import Evidence, Fed, Measure
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value, VariableInfo
 
@@ -132,14 +132,13 @@ class Simulator:
             tier="bounded",
             observed=self.make_trace(observed),
             reference=self.make_trace(reference, repeats=self.scatter == 0),
-            replays={"reduced_gradient": self.make_trace(replay)},
             twins=tuple(
                 self.make_trace(twin, permuted=number % 2 == 0)
                 for number, twin in enumerate(twins)
             ),
             probes={name: self.make_trace(found) for name, found in probes.items()},
-            shards_known=False,
-            loss_reduction="sum",
+            fed=Fed(replays={"reduced_gradient": self.make_trace(replay)}),
+            measure=Measure(shards_known=False),
         )
 
     def draw_again(self, doubled: Batch) -> dict[str, dict[TraceKey, Value]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from evidence_changes import change_evidence
 from gradient_values import add_up, scale, to_array
 from training_simulator import TRAINED
 
@@ -61,7 +62,7 @@ def map_sum(gradients, factor):
 
 def hide_sums(evidence):
     """What is seen of a program that sums and updates by hand."""
-    return replace(
+    return change_evidence(
         evidence,
         observed=hide_sum(evidence.observed),
         reference=hide_sum(evidence.reference),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from evidence_changes import change_evidence
 from judged_runs import MEAN
 from training_simulator import KERNEL, Fault, observe
 from verdict_samples import make_finding, make_run, make_verdict
@@ -34,7 +35,7 @@ def run_corrected(fault: Fault) -> Evidence:
         for key, value in evidence.observed.values.items()
         if key.phase in ("slot", "variable", "iterations")
     }
-    return replace(
+    return change_evidence(
         evidence, observed=replace(evidence.observed, values=left), replays={}
     )
 

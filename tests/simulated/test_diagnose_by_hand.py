@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import add_up, map_values, scale, to_array
 from hidden_sums import WAYS, feed, hide_sums
 from judged_runs import MEAN
@@ -40,7 +41,7 @@ def judge_hidden(combine, ways=tuple(WAYS)):
     seen = observe(fault, replicas=3, rule=RULE, shards_known=False, steps=2)
     hidden = hide_sums(seen)
     sums = tuple(feed(hidden, way, RULE, RULE.transform) for way in ways)
-    return judge(replace(hidden, sums=sums))
+    return judge(change_evidence(hidden, sums=sums))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def test_a_mean_is_told_where_one_device_was_fed_with_own_gradients(
     """The mean of what it makes of each is the same, as momentum is linear."""
     rule = Rule(name="momentum")
     evidence = hide_sums(observe(Fault(reduce=MEAN), replicas=3, rule=rule))
-    evidence = replace(evidence, shards_known=False)
+    evidence = change_evidence(evidence, shards_known=False)
     right = evidence.reference.values
     if not is_mean_of_variable:
         values = {
@@ -154,7 +155,7 @@ def test_a_mean_is_told_where_one_device_was_fed_with_own_gradients(
         evidence = replace(evidence, observed=replace(evidence.observed, values=values))
     sums = tuple(feed(evidence, way, rule, rule.transform) for way in WAYS)
     apart = feed_apart(evidence, rule)
-    first = judge(replace(evidence, sums=sums, apart=apart)).findings[0]
+    first = judge(change_evidence(evidence, sums=sums, apart=apart)).findings[0]
     assert (first.code, first.phase) == ("mean-instead-of-sum", phase)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import add_values, scale
 from planted_case import check_named, check_passed, run_case
 from planted_faults import ONE_OF_EACH, SETUPS
@@ -117,11 +118,11 @@ def test_a_statistic_follows_from_no_gradient(error, codes):
     both = range(evidence.observed.replicas)
     start = add(evidence.observed, both)
     observed = add(start, both, change=error)
-    evidence = replace(
+    evidence = change_evidence(
         evidence,
         observed=replace(observed, variables=start.variables),
         reference=add(evidence.reference, (WHOLE,)),
-        replays={k: add(v, both) for k, v in evidence.replays.items()},
+        replays={k: add(v, both) for k, v in evidence.fed.replays.items()},
         twins=tuple(add(twin, (WHOLE,)) for twin in evidence.twins),
     )
     assert [f.code for f in judge(evidence).findings] == codes

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import add_up, add_values, scale, to_array
 from judged_runs import (
     MEAN,
@@ -65,7 +66,7 @@ def test_a_step_that_is_not_seen_is_judged_by_what_it_leaves(fault, status):
         state = ("slot", "variable", "iterations")
         return change_trace(trace, lambda key: key.phase in state)
 
-    evidence = replace(
+    evidence = change_evidence(
         evidence,
         observed=leave(evidence.observed),
         reference=leave(evidence.reference),
@@ -193,10 +194,10 @@ def test_a_run_that_recorded_nothing_is_vacuous():
 
 
 def test_without_replays_the_outcome_decides_against_the_reference():
-    right = replace(observe(), replays={})
+    right = change_evidence(observe(), replays={})
     assert judge(right).status is Status.PASS
     fault = Fault(reduce=lambda locals_, step: locals_)
-    judgement = judge(replace(observe(fault), replays={}))
+    judgement = judge(change_evidence(observe(fault), replays={}))
     assert [f.code for f in judgement.findings] == ["missing-reduction"]
 
 
@@ -233,12 +234,12 @@ def test_a_variable_without_gradient_does_not_disturb():
     evidence = observe()
     key = TraceKey(step=-1, phase="variable", variable=TABLE, replica=WHOLE)
     start = evidence.reference.values[key]
-    evidence = replace(
+    evidence = change_evidence(
         evidence,
         observed=freeze(evidence.observed, start),
         reference=freeze(evidence.reference, start),
         twins=tuple(freeze(twin, start) for twin in evidence.twins),
-        replays={k: freeze(v, start) for k, v in evidence.replays.items()},
+        replays={k: freeze(v, start) for k, v in evidence.fed.replays.items()},
     )
     judgement = judge(evidence)
     assert judgement.status is Status.PASS, judgement

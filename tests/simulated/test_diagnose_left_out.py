@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import to_array
 from planted_case import check_passed
 from training_simulator import TABLE, Fault, Gradients, observe
@@ -43,7 +44,7 @@ def test_slices_that_one_device_does_not_hand_on_are_no_addends() -> None:
         for key, value in observed.select(phase="local_gradient")
     }
     apart = replace(observed, values=handed)
-    findings = judge(replace(evidence, apart=apart)).findings
+    findings = judge(change_evidence(evidence, apart=apart)).findings
     assert findings[0].phase == "reduced_gradient"
     assert not any(finding.code.startswith("sparse") for finding in findings)
 
@@ -66,7 +67,7 @@ def test_slices_of_which_one_device_keeps_one_for_a_row_are_told_apart() -> None
     apart = replace(evidence.observed, values=handed)
     # Another order of examples leaves other slices, and is no measure of rounding.
     twins = (evidence.reference,) * 2
-    first = judge(replace(evidence, apart=apart, twins=twins)).findings[0]
+    first = judge(change_evidence(evidence, apart=apart, twins=twins)).findings[0]
     told = (first.code, first.phase, first.variable)
     assert told == ("sparse-duplicates", "reduced_gradient", TABLE), first.explanation
 
@@ -89,7 +90,7 @@ def test_rows_may_be_divided_by_the_number_of_all_slices(divide: Callable) -> No
         for key, value in own.items()
     }
     apart = replace(evidence.observed, values=handed)
-    judgement = judge(replace(evidence, apart=apart))
+    judgement = judge(change_evidence(evidence, apart=apart))
     if divide is divide_rows:
         check_passed(judgement)
         return

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import add_up, clip_norm
 from sum_pairs import make_sum_pair
 from training_simulator import Fault, observe
@@ -90,7 +91,7 @@ def test_what_one_device_does_to_a_gradient_is_known_of_each_replicas(
         for key, value in observed.select(phase="local_gradient")
     }
     apart = replace(observed, values=handed) if seen else None
-    findings = judge(replace(evidence, apart=apart)).findings
+    findings = judge(change_evidence(evidence, apart=apart)).findings
     first = findings[0]
     assert first.phase == "reduced_gradient"
     assert (first.code == "nonlinear-before-reduction") == seen
@@ -143,7 +144,9 @@ def test_what_is_done_behind_a_linear_change_is_told(
                 replace(key, phase="reduced_gradient"): made[key.variable]
                 for key in found
             }
-    first = judge(replace(evidence, apart=replace(observed, values=handed))).findings[0]
+    first = judge(
+        change_evidence(evidence, apart=replace(observed, values=handed))
+    ).findings[0]
     assert first.code == code
     assert first.warning == (code == "lower-precision")
 
@@ -190,7 +193,7 @@ def test_masks_that_each_replica_draws_are_told(
     }
     notes = {"draws": {"train.py:3": "subject"} if draws else {}}
     first = judge(
-        replace(
+        change_evidence(
             evidence,
             observed=replace(observed, notes={**observed.notes, **notes}),
             reference=replace(

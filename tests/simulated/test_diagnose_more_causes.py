@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import add_up, clip_norm, map_values, scale, to_array
 from planted_case import ADAM, MOMENTUM, Case, check_named, run_case
 from swept import swept
@@ -265,7 +266,7 @@ def test_leaving_nothing_out_is_no_cause():
         }
     )
     evidence = observe(local, replicas=2)
-    evidence = replace(evidence, shards_known=False)
+    evidence = change_evidence(evidence, shards_known=False)
     first = judge(evidence).findings[0]
     assert "out of the sum" not in first.explanation
 

@@ -39,7 +39,7 @@ def test_a_whole_batch_with_wrong_losses_is_compared_no_further(
     compared = []
 
     def compare(evidence: Evidence, noise: Noise) -> tuple[Judged, ...]:
-        compared.append(evidence.shards_known)
+        compared.append(evidence.measure.shards_known)
         return compare_evidence(evidence, noise)
 
     monkeypatch.setattr("distbench.diagnose.weighed.compare_evidence", compare)

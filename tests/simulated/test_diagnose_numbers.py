@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import to_array
 from planted_case import MOMENTUM
 from simulated_rule import Rule
@@ -110,7 +111,7 @@ def test_a_rate_that_no_gradient_leads_is_told_alone(apart, codes):
     due = {at: 0.1, **{(step, WHOLE): 0.1 for step in steps}}
     seen = {(step, r): 0.2 for step in (INITIAL, *steps) for r in (0, 1)}
     fed = {(step, r): apart[r] for step in steps for r in (0, 1)}
-    evidence = replace(
+    evidence = change_evidence(
         evidence,
         observed=add_rate(evidence.observed, seen),
         reference=add_rate(evidence.reference, due),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from training_simulator import observe
 
 from distbench.compare.measure import BITWISE
@@ -68,7 +69,7 @@ def test_steps_of_own_signs_are_told_with_how_they_are_put_together(way: str) ->
         steps.append(-RATE * np.sign(OWN[0] + 2 * OWN[1]))
     made["outvoted"] = RATE * np.sign(sum(np.sign(step) for step in steps))
     replicas = len(steps)
-    evidence = replace(
+    evidence = change_evidence(
         evidence,
         observed=replace(evidence.observed, replicas=replicas),
         sums=tuple(feed(evidence, BASE + s, r) for r, s in enumerate(steps)),
@@ -94,7 +95,7 @@ def make_kept(rows: list[np.ndarray]) -> Context:
         VariableInfo(path=path, role="variable", shape=(40,), dtype="float64")
         for path in ("w", "rows")
     )
-    evidence = replace(
+    evidence = change_evidence(
         evidence,
         observed=replace(evidence.observed, variables=infos),
         reference=replace(evidence.reference, variables=infos),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from grouped_losses import (
     SHARDS,
     Compute,
@@ -240,7 +241,7 @@ def test_losses_that_are_averaged_add_up_to_that_of_their_shards() -> None:
         key: np.float32(total[key.step]) if key.phase == "loss" else value
         for key, value in evidence.observed.values.items()
     }
-    evidence = replace(
+    evidence = change_evidence(
         evidence,
         observed=replace(evidence.observed, values=told),
         loss_reduction="mean",
@@ -256,7 +257,7 @@ def test_what_nothing_can_be_held_against_says_which_tier_can_judge_it() -> None
     """A free run feeds no update: it spoke of gradients that are 0."""
     evidence = Simulator(against_the_others).make_evidence()
     assert judge(evidence).status is Status.PASS
-    judgement = judge(replace(evidence, tier="free", replays={}))
+    judgement = judge(change_evidence(evidence, tier="free", replays={}))
     assert judgement.status is Status.VACUOUS
     assert "which examples are together" in judgement.message
     assert "use the tier bounded" in judgement.message

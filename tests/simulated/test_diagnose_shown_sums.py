@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import add_up, clip_norm, map_values, scale, to_array
 from hidden_sums import WAYS, feed, hide_sums
 from simulated_rule import Rule
@@ -57,7 +56,7 @@ def judge_hidden(sent, alone, rule=RULES[0], change=keep):
     )
     hidden = hide_sums(seen)
     sums = tuple(feed(hidden, way, rule, do_alone) for way in WAYS)
-    return judge(replace(hidden, sums=sums)).findings
+    return judge(change_evidence(hidden, sums=sums)).findings
 
 
 @pytest.mark.first(3)
@@ -103,6 +102,6 @@ def test_a_replica_that_weighs_otherwise_is_not_dropped(weight):
     )
     hidden = hide_sums(seen)
     sums = tuple(feed(hidden, way, rule, dict) for way in WAYS)
-    (finding,) = judge(replace(hidden, sums=sums)).findings
+    (finding,) = judge(change_evidence(hidden, sums=sums)).findings
     assert (finding.code, finding.replicas) == ("scale-error", (0,))
     assert f"weigh {weight:g}, 1, 1 in place of 1 each" in finding.explanation

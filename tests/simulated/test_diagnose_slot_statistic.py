@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import to_array
 from planted_case import check_passed
 from simulated_rule import Rule
@@ -142,7 +143,7 @@ def test_any_statistic_of_own_gradients_is_told_by_one_device(combine, words):
             values[key] = rule.average(before, taken)
     assert judge(evidence).findings[0].code == "hyperparameter-differs"
     apart = replace(reference, values=values)
-    (finding,) = judge(replace(evidence, apart=apart)).findings
+    (finding,) = judge(change_evidence(evidence, apart=apart)).findings
     assert (finding.code, finding.phase) == ("slot-from-local-gradient", "slot")
     assert words in finding.explanation
 

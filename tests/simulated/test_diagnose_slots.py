@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import scale, to_array
 from planted_case import MOMENTUM
 from simulated_rule import Rule
@@ -127,11 +128,11 @@ def test_a_repeated_slot_of_a_single_number_is_told():
         }
         return replace(trace, values=values)
 
-    evidence = replace(
+    evidence = change_evidence(
         evidence,
         observed=flatten(evidence.observed),
         reference=flatten(evidence.reference),
-        replays={name: flatten(trace) for name, trace in evidence.replays.items()},
+        replays={name: flatten(trace) for name, trace in evidence.fed.replays.items()},
         twins=tuple(map(flatten, evidence.twins)),
     )
     (finding,) = judge(evidence).findings

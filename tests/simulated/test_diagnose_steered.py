@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import add_up, add_values, scale, to_array
 from judged_runs import MEAN
 from planted_case import check_passed
@@ -67,7 +68,7 @@ def observe_hidden(reduce=None):
         shards_known=False,
     )
     hidden = follow_shards(evidence).change_traces(show_state)
-    return replace(hidden, replays={}, repeated=(), turns=None)
+    return change_evidence(hidden, replays={}, repeated=(), turns=None)
 
 
 def times(factor):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from grouped_losses import (
     SHARDS,
     Batch,
@@ -62,7 +63,7 @@ def test_of_losses_that_nobody_declared_a_sum_or_a_mean_is_right(
         for key, value in evidence.observed.values.items()
     }
     observed = replace(evidence.observed, values=values)
-    judgement = judge(replace(evidence, observed=observed, loss_reduction=None))
+    judgement = judge(change_evidence(evidence, observed=observed, loss_reduction=None))
     assert [finding.code for finding in judgement.findings] == codes, judgement
 
 
@@ -139,7 +140,7 @@ def test_a_step_that_is_left_out_is_no_proof_of_the_others() -> None:
     evidence = compute_in_half(simulator)
     noise = measure_noise(evidence)
     weighed = weigh_shards(evidence, find_nature(evidence, noise))
-    assert weighed.settled == {1}
+    assert weighed.measure.settled == {1}
     with np.errstate(all="ignore"):
         found = [item.comparison for item in compare_evidence(weighed, noise)]
     told = [(c.step, c.phase) for c in found if c.relation == "reference"]

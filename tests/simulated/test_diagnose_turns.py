@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import add_up
 from training_simulator import Fault, observe
 
@@ -50,7 +51,7 @@ def test_what_follows_from_updates_in_turn_is_left_out():
     judged = compare_evidence(evidence)
     assert "variable" in name_wrong(judged)
     turns = leave_as(evidence.observed)
-    left = leave_out_turns(judged, replace(evidence, turns=turns))
+    left = leave_out_turns(judged, change_evidence(evidence, turns=turns))
     assert name_wrong(left) == {"reduced_gradient", "applied_gradient"}
     assert [j for j in judged if not j.comparison.wrong] == [
         j for j in left if not j.comparison.wrong
@@ -68,7 +69,7 @@ def test_what_follows_from_updates_in_turn_is_left_out():
 def test_nothing_is_left_out_where_it_does_not_follow(evidence, moved):
     judged = compare_evidence(evidence)
     turns = leave_as(evidence.observed, moved=moved)
-    assert leave_out_turns(judged, replace(evidence, turns=turns)) == judged
+    assert leave_out_turns(judged, change_evidence(evidence, turns=turns)) == judged
 
 
 def test_replicas_with_variables_of_their_own_take_no_turns():

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from grouped_losses import by_statistics, squares_in_half
 from grouped_training import RATE, Simulator, put
 from hidden_sums import hide_sums
@@ -35,7 +36,7 @@ def observe_hidden(compute, reduce=add_all):
         total = np.sum(parts, axis=0, dtype=np.float64).astype(np.float32)
         before = evidence.get_before(step, "variable", "kernel")
         put(due, step, "variable", before - RATE * total, 0)
-    return replace(
+    return change_evidence(
         evidence,
         reference=replace(evidence.reference, notes=notes),
         due=replace(evidence.reference, values=due),
@@ -64,12 +65,13 @@ def test_a_wrong_hidden_sum_is_found_by_what_follows(compute):
 def test_what_is_summed_by_hand_beside_an_optimizer_is_judged(reduce, status):
     """The optimizer has the kernel, and nobody sees the sum of the head's gradients."""
     by_hand = observe_hidden(by_statistics, reduce)
-    due = {replace(k, variable="head"): v for k, v in by_hand.due.values.items()}
+    due = {replace(k, variable="head"): v for k, v in by_hand.fed.due.values.items()}
     nothing = {"reduced_gradient": replace(by_hand.reference, values={})}
     both = add_head(
-        Simulator(by_statistics).make_evidence(), replace(by_hand, replays=nothing)
+        Simulator(by_statistics).make_evidence(),
+        change_evidence(by_hand, replays=nothing),
     )
-    evidence = replace(both, due=replace(by_hand.due, values=due))
+    evidence = change_evidence(both, due=replace(by_hand.fed.due, values=due))
     judgement = judge(evidence)
     assert judgement.status is status, judgement.findings
     for finding in judgement.findings:
@@ -78,5 +80,5 @@ def test_what_is_summed_by_hand_beside_an_optimizer_is_judged(reduce, status):
 
 def test_what_one_device_does_not_repeat_proves_nothing():
     """As where the step follows the loss besides, which is another one there."""
-    evidence = replace(observe_hidden(by_statistics), undetermined=("kernel",))
+    evidence = change_evidence(observe_hidden(by_statistics), undetermined=("kernel",))
     assert judge(evidence).status is Status.VACUOUS

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from grouped_losses import (
     SHARDS,
     WIDTH,
@@ -320,11 +321,11 @@ def add_head(evidence: Evidence, of: Evidence) -> Evidence:
         )
 
     phase = "reduced_gradient"
-    return replace(
+    return change_evidence(
         evidence,
         observed=add(evidence.observed, of.observed),
         reference=add(evidence.reference, of.reference),
-        replays={phase: add(evidence.replays[phase], of.replays[phase])},
+        replays={phase: add(evidence.fed.replays[phase], of.fed.replays[phase])},
         twins=tuple(map(add, evidence.twins, of.twins)),
         probes={name: add(t, of.probes[name]) for name, t in evidence.probes.items()},
     )

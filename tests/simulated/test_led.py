@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import map_values
 from training_simulator import HEAD, Fault, observe
 
@@ -74,12 +75,12 @@ def lead(evidence: Evidence, weights: tuple[float, ...], *, known: bool) -> Evid
     def join(trace: Trace, values: dict[TraceKey, Any]) -> Trace:
         return replace(trace, variables=(*trace.variables, MOVING), values=values)
 
-    return replace(
+    return change_evidence(
         evidence,
         reference=join(evidence.reference, reference),
         observed=join(evidence.observed, observed),
         twins=tuple(map(join, evidence.twins, twins)),
-        known=evidence.known if known else ("loss", "local_gradient"),
+        known=evidence.measure.known if known else ("loss", "local_gradient"),
     )
 
 
@@ -109,7 +110,7 @@ def test_what_rounds_alone_is_the_whole_batchs(
     weights: tuple[float, ...], is_right: bool
 ) -> None:
     """Where only a narrower dtype is in the way, a mean of means is not the mean."""
-    evidence = replace(make_run(weights, known=False), lost=2.0**-6)
+    evidence = change_evidence(make_run(weights, known=False), lost=2.0**-6)
     led = list_led(evidence)
     assert len(led) == 6
     assert [c.wrong for c in led] == [not is_right] * 6
@@ -227,10 +228,10 @@ def test_what_one_device_makes_of_wrong_gradients_is_led_by_nobody(
             for replica in ALL
         )
     }
-    replay = evidence.replays["reduced_gradient"]
+    replay = evidence.fed.replays["reduced_gradient"]
     replay = replace(replay, values={**replay.values, **made})
-    replays = {**evidence.replays, "reduced_gradient": replay}
-    codes = [f.code for f in judge(replace(evidence, replays=replays)).findings]
+    replays = {**evidence.fed.replays, "reduced_gradient": replay}
+    codes = [f.code for f in judge(change_evidence(evidence, replays=replays)).findings]
     own = [] if follows else ["statistics-not-synchronized"]
     assert codes == ["loss-not-scaled", *own]
 

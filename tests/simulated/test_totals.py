@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from judged_runs import MEAN
 from own_state import (
     EXAMPLES,
@@ -303,7 +304,7 @@ def test_a_total_is_a_fault_of_its_own_where_the_first_cannot_have_made_it(
     assert len(findings) == 1
     right = make_run(METRIC, meter_times_n)
     left = {k: v for k, v in right.observed.values.items() if k.phase in STATE}
-    corrected = replace(
+    corrected = change_evidence(
         right, observed=replace(right.observed, values=left), replays={}
     )
     phase = find_correction(findings, evidence)
@@ -331,7 +332,7 @@ def test_a_total_is_no_proof_that_variables_are_right() -> None:
         kept = {k: v for k, v in trace.values.items() if k.variable in only}
         return replace(trace, values=kept)
 
-    alone = replace(
+    alone = change_evidence(
         evidence,
         observed=cut(evidence.observed),
         reference=cut(evidence.reference),

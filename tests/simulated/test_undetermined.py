@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from planted_case import MOMENTUM
 from training_simulator import KERNEL, Fault, observe
 from wrong_steps import add_state
@@ -25,13 +26,13 @@ def observe_moved(change, **setup):
 def test_what_data_leads_need_not_repeat_a_replay_bit_by_bit():
     evidence = observe_moved(lambda v: np.nextafter(v, np.float32(np.inf)))
     assert judge(evidence).status is Status.FAIL
-    led = replace(evidence, undetermined=(KERNEL,))
+    led = change_evidence(evidence, undetermined=(KERNEL,))
     assert judge(led).status is Status.PASS, judge(led).findings
 
 
 def test_what_data_leads_is_held_against_one_device():
     evidence = observe_moved(lambda v: v * np.float32(1.001))
-    judgement = judge(replace(evidence, undetermined=(KERNEL,)))
+    judgement = judge(change_evidence(evidence, undetermined=(KERNEL,)))
     assert judgement.status is Status.FAIL
     first = judgement.findings[0]
     assert (first.phase, first.variables) == ("variable", (KERNEL,))
@@ -39,12 +40,12 @@ def test_what_data_leads_is_held_against_one_device():
 
 def compile_apart(evidence, error):
     """With a replay of which the kernel comes out otherwise when nothing is joined."""
-    replay = evidence.replays["reduced_gradient"]
+    replay = evidence.fed.replays["reduced_gradient"]
     values = {
         key: value * (1 + np.float32(error)) if key.variable == KERNEL else value
         for key, value in replay.values.items()
     }
-    return replace(evidence, op_by_op=replace(replay, values=values))
+    return change_evidence(evidence, op_by_op=replace(replay, values=values))
 
 
 @pytest.mark.parametrize("tier", ["exact", "bounded"])

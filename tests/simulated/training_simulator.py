@@ -12,7 +12,7 @@ from gradient_values import Gradients, add_up, scale
 from simulated_model import BIAS, HEAD, KERNEL, TABLE, TRAINED, Model, Setup
 from simulated_rule import Rule, State
 
-from distbench.evidence import Evidence
+from distbench.evidence import Evidence, Fed, Measure, Traits
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value
 
@@ -154,12 +154,11 @@ class Simulation(Model):
             tier=setup.tier,
             observed=self.make_trace("simulated", observed),
             reference=self.make_trace("reference", reference, exact_proved=True),
-            replays=replays,
-            repeated=repeated,
             twins=twin_traces,
             penalty=self._make_penalty(),
-            shards_known=setup.shards_known,
-            loss_reduction=setup.loss_reduction,
+            fed=Fed(replays=replays, repeated=repeated),
+            measure=Measure(shards_known=setup.shards_known),
+            subject=Traits(loss_reduction=setup.loss_reduction),
         )
 
     def _record_shards(

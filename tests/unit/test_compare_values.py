@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import to_array
 from training_simulator import KERNEL, TABLE, Fault, observe, reduce_with
 
@@ -212,7 +213,7 @@ def test_a_comparison_is_effective_only_if_a_lost_example_would_be_seen():
 
 
 def test_without_twins_only_equal_bits_are_believed():
-    evidence = replace(observe(shards_known=False), twins=(), replays={})
+    evidence = change_evidence(observe(shards_known=False), twins=(), replays={})
     judgement = judge(evidence)
     assert judgement.status is Status.UNDECIDABLE
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from grouped_losses import by_statistics, squares_in_half
 from test_due_sums import average, observe_hidden
 
@@ -43,7 +44,7 @@ def move(evidence, share, phases):
 def lead(evidence, share=1e-3):
     """With a step that follows the examples as well as the gradients."""
     moved = move(evidence, share, STATE)
-    return replace(evidence, undetermined=("kernel",), moved=moved)
+    return change_evidence(evidence, undetermined=("kernel",), moved=moved)
 
 
 def hide_gradients(evidence, share=1e-3):
@@ -56,7 +57,7 @@ def hide_gradients(evidence, share=1e-3):
     moved = move(evidence, share, (*COMPUTED, *STATE))
     probes = {f"rounded-{n}": trace for n, trace in enumerate(moved)}
     probes = {**evidence.probes, **probes}
-    return replace(
+    return change_evidence(
         evidence,
         observed=hide(evidence.observed),
         reference=hide(evidence.reference),

@@ -12,7 +12,7 @@ import pytest
 from imported_scripts import import_scripts
 
 from distbench.diagnose.judge import judge
-from distbench.evidence import Evidence
+from distbench.evidence import Evidence, Fed
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, VariableInfo
 from distbench.verdict import Status
 
@@ -159,8 +159,8 @@ def make_evidence(scripts: Any) -> Evidence:
         tier="bounded",
         observed=observed.make_trace(),
         reference=reference.make_trace(),
-        replays={"reduced_gradient": replay.make_trace()},
         twins=(twin.make_trace(),) * 3,
+        fed=Fed(replays={"reduced_gradient": replay.make_trace()}),
     )
 
 
@@ -230,15 +230,15 @@ def test_the_replays_are_those_that_the_bench_would_make(
     scripts: Any, propagation: Any
 ) -> None:
     plant = plant_in(scripts, propagation, "reduced_gradient", factor=1.5)
-    assert set(plant.replays) == {"reduced_gradient"}
+    assert set(plant.fed.replays) == {"reduced_gradient"}
     applied = plant_in(scripts, propagation, "applied_gradient", factor=1.5)
     phases = {"reduced_gradient", "applied_gradient", "local_gradient"}
-    assert set(applied.replays) == phases
+    assert set(applied.fed.replays) == phases
     key = TraceKey(step=1, phase="variable", variable="w", replica=0)
-    follows = applied.replays["applied_gradient"].values[key]
+    follows = applied.fed.replays["applied_gradient"].values[key]
     np.testing.assert_array_equal(follows, applied.observed.values[key])
     variable = plant_in(scripts, propagation, "variable", factor=1.5)
-    assert set(variable.replays) == {"reduced_gradient", "local_gradient"}
+    assert set(variable.fed.replays) == {"reduced_gradient", "local_gradient"}
 
 
 @pytest.mark.parametrize("phase", ["loss", "local_gradient", *LATER])

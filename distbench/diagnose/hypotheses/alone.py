@@ -68,7 +68,7 @@ def list_wrong(context: Context, cases: tuple[Pair, ...]) -> tuple[int, ...]:
 
 def explain_by_own_part(context: Context) -> Iterator[Hypothesis]:
     """Some replicas alone have a factor on all that they compute."""
-    if not context.root or context.evidence.shards_known:
+    if not context.root or context.evidence.measure.shards_known:
         return
     found = {n: find_parts(context, case) for n, case in context.list_cases()}
     known = {n: parts for n, parts in found.items() if parts is not None}

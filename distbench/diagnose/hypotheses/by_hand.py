@@ -29,7 +29,7 @@ def explain_by_mean(context: Context) -> Iterator[Hypothesis]:
     the same. It is the mean that users take, so it is asked before what a rule keeps.
     """
     if context.phase in _TAKING:
-        for trace in context.evidence.sums:
+        for trace in context.evidence.fed.sums:
             if _is_plain_mean(trace):
                 yield _foretell(context, trace)
 
@@ -42,7 +42,7 @@ def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase not in _TAKING:
         return
-    apart, sums = context.evidence.apart, context.evidence.sums
+    apart, sums = context.evidence.fed.apart, context.evidence.fed.sums
     if sums and apart is not None:
         yield Hypothesis(
             code="missing-reduction",
@@ -121,7 +121,7 @@ def explain_by_own_steps(context: Context) -> Iterator[Hypothesis]:
     alone = [
         trace
         for replica in range(context.replicas)
-        for trace in context.evidence.sums
+        for trace in context.evidence.fed.sums
         if list(cast(Sequence[int], trace.notes["kept"])) == [replica]
     ]
     steps = {
@@ -172,7 +172,7 @@ def _name(context: Context, trace: Trace) -> tuple[str, str, tuple[int, ...]]:
 
 def _is_harmless(context: Context, factor: float) -> bool:
     """Whether a sum times a factor leads to what is due, as before a clip."""
-    for trace in context.evidence.sums:
+    for trace in context.evidence.fed.sums:
         if trace.notes["factor"] == factor and not trace.notes["narrow"]:
             found = _take(context, trace, replica=0)
             return all(

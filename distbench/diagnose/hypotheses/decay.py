@@ -158,7 +158,7 @@ def _find_slots(context: Context, case: Pair) -> list[Array]:
     for info in context.infos.values():
         if info.role == "slot" and info.of == case.key.variable:
             key = replace(case.key, phase="slot", variable=info.path)
-            replay = context.evidence.replays.get("reduced_gradient")
+            replay = context.evidence.fed.replays.get("reduced_gradient")
             value = None if replay is None else replay.get(key)
             if value is None:
                 value = context.evidence.reference.get(replace(key, replica=-1))

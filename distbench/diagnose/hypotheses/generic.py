@@ -54,7 +54,7 @@ def _find_earlier(context: Context, number: int, step: int) -> Array | None:
             return np.asarray(np.sum(terms, axis=0))
     key = replace(case.key, step=step)
     evidence = context.evidence
-    replay = evidence.replays.get("reduced_gradient")
+    replay = evidence.fed.replays.get("reduced_gradient")
     if context.phase == "applied_gradient" and replay is not None:
         found = replay.get(key)
         if found is not None:

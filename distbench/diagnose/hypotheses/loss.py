@@ -229,7 +229,7 @@ def _scale_case(
     terms = find_shards(context, case)
     if not terms:
         return _scale_seen(case, factors)
-    if context.evidence.shards_known:
+    if context.evidence.measure.shards_known:
         return add_weighted(factors, terms)
     # A program that takes means takes a shard alone for the whole batch, so that its
     # mean is what the reference has; one that divides by a constant has its share.

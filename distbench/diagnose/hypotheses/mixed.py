@@ -67,7 +67,7 @@ def _list_parts(context: Context, case: Pair) -> tuple[Part, ...]:
     for part, size in zip(found, sizes, strict=True) if found else ():
         share = size / max(1, sum(sizes))
         total, mean = take_rows(part.total, case), take_rows(part.mean, case)
-        if context.evidence.shards_known:
+        if context.evidence.measure.shards_known:
             # What the replicas have to compute: their means are shares by now.
             mean = mean / share if share else mean
         parts.append((share, total, mean))

@@ -133,7 +133,7 @@ def explain_by_own_change(context: Context) -> Iterator[Hypothesis]:
 
     Whatever that is: it is not known, but what comes of it on one device is seen.
     """
-    if context.phase != "reduced_gradient" or context.evidence.apart is None:
+    if context.phase != "reduced_gradient" or context.evidence.fed.apart is None:
         return
     predicted: dict[int, Array] = {}
     for source in list_sources(context):

@@ -112,8 +112,8 @@ class GlobalNorm:
             traces = [evidence.observed, evidence.reference]
             if self._context.phase == "local_gradient":
                 traces.reverse()
-            elif evidence.apart and is_changed:
-                key, traces = replace(at, replica=replica), [evidence.apart]
+            elif evidence.fed.apart and is_changed:
+                key, traces = replace(at, replica=replica), [evidence.fed.apart]
             norms = (self._measure(trace, key) for trace in traces)
             self._known[known] = next((n for n in norms if n > 0), 0.0)
         return self._known[known]

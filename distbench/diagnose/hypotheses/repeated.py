@@ -34,7 +34,7 @@ def explain_by_repeated_replay(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase not in UPDATED:
         return
-    for trace in context.evidence.repeated:
+    for trace in context.evidence.fed.repeated:
         count = int(str(trace.notes["times"]))
         predicted = {
             number: densify(value)
@@ -76,7 +76,7 @@ def _only_lengthens(
 def _is_whole(context: Context, repeated: Trace) -> bool:
     """Whether the variables of the wrong slots went where a repeated update leads."""
     evidence = context.evidence
-    once = evidence.replays.get("reduced_gradient")
+    once = evidence.fed.replays.get("reduced_gradient")
     votes = []
     for key in dict.fromkeys(_list_owners(context)):
         seen, right = evidence.observed.get(key), once.get(key) if once else None
@@ -221,7 +221,7 @@ def explain_by_repeated_update(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase != "variable":
         return
-    tried = {1, *(trace.notes["times"] for trace in context.evidence.repeated)}
+    tried = {1, *(trace.notes["times"] for trace in context.evidence.fed.repeated)}
     counts = {*range(2, 9), context.replicas, context.replicas**2}
     for count in sorted(counts - tried):
         yield Hypothesis(

@@ -76,7 +76,7 @@ def explain_by_unknown_statistic(context: Context) -> Iterator[Hypothesis]:
     One device is fed with them. Where it keeps something of the sum as well, nothing
     changes with what it is fed.
     """
-    apart = context.evidence.apart
+    apart = context.evidence.fed.apart
     if context.replicas == 1 or apart is None or not _keep_gradients(context):
         return
     for who, combine in _list_weighted(context.replicas):
@@ -100,7 +100,7 @@ def _keep_gradients(context: Context) -> bool:
     Variables of the model may do so too, where a program updates by hand.
     """
     wrong = {case.key.variable for case in context.cases}
-    return context.phase == "slot" or wrong <= set(context.evidence.kept)
+    return context.phase == "slot" or wrong <= set(context.evidence.subject.kept)
 
 
 def _feed_own(

@@ -46,7 +46,7 @@ def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
     if context.phase == "variable":
         code = "missing-reduction"
     words = "it follows from the replica's own gradient, not from the reduced one"
-    replay = context.evidence.replays.get("local_gradient")
+    replay = context.evidence.fed.replays.get("local_gradient")
     if replay is not None:
         predicted = {}
         for number, case in context.list_cases():

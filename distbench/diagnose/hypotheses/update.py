@@ -32,7 +32,7 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
     if context.phase != "variable":
         return
     infos = context.infos
-    led_by_gradients = list_steering(context) | set(context.evidence.kept)
+    led_by_gradients = list_steering(context) | set(context.evidence.subject.kept)
     predicted = {
         number: case.observed
         for number, case in context.list_cases()

@@ -45,7 +45,9 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
     that one of them reaches alone show such shares. The others are taken apart by what
     each replica was seen to have of them.
     """
-    if not context.root or context.replicas == 1 or context.evidence.shards_known:
+    if context.evidence.measure.shards_known or not context.root:
+        return
+    if context.replicas == 1:
         return
     means = {n: find_shards(context, case) for n, case in context.list_cases()}
     if any(context.cases[number].key.replica != WHOLE for number in means):
@@ -140,7 +142,9 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
     each brings what it gives alone, and all are as long as the whole, they were brought
     to one length, as by a clip.
     """
-    if not context.root or context.replicas == 1 or context.evidence.shards_known:
+    if context.evidence.measure.shards_known or not context.root:
+        return
+    if context.replicas == 1:
         return
     predicted: dict[int, Array] = {}
     words = ""
