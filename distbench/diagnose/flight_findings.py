@@ -67,7 +67,6 @@ def make_finding(flight: Flight, code: str, phase: Phase, item: Told) -> Finding
     rounds = {counted.envelope.round for counted in item.counted}
     worst = max((c.envelope for c in item.counted), key=lambda e: e.rank)
     total = sum(sum(by_step.values()) for by_step in item.steps.values())
-    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
     seen = (
         f"seen in {len(rounds)} of {flight.observed.steps} rounds of "
         f"{flight.in_flight} steps"
@@ -78,23 +77,40 @@ def make_finding(flight: Flight, code: str, phase: Phase, item: Told) -> Finding
         what, advice = _tell_extra(steps, item, flight)
     else:
         what, advice = _tell_stale(steps, item)
+    explanation = (
+        f"Step {steps[0]}, {phase} of '{names[0]}'{_tell_more(names)}: it {what} "
+        f"({code}; {_count(total, 'update')} of {_count(len(names), phase)}, {seen}; "
+        f"error {worst.error:.3g}, allowed {worst.bound:.3g}, against "
+        f"{AGAINST[flight.tier]}). {advice}"
+    )
+    confidence = item.confidence
+    return _make(flight, code, steps[0], names, worst, explanation, confidence)
+
+
+def _make(
+    flight: Flight,
+    code: str,
+    step: int,
+    variables: tuple[str, ...],
+    worst: Envelope,
+    explanation: str,
+    confidence: float,
+    *,
+    ratio: float | None = None,
+) -> Finding:
+    """A finding whose numbers are those of the worst of what it names."""
     return Finding(
         code=code,
-        phase=phase,
-        step=steps[0],
-        variable=names[0],
+        phase=worst.phase,
+        step=step,
+        variable=variables[0],
         replicas=(0,),
-        ratio=None,
+        ratio=ratio,
         error=worst.error,
         bound=worst.bound,
-        explanation=(
-            f"Step {steps[0]}, {phase} of '{names[0]}'{more}: it {what} ({code}; "
-            f"{_count(total, 'update')} of {_count(len(names), phase)}, {seen}; error "
-            f"{worst.error:.3g}, allowed {worst.bound:.3g}, against "
-            f"{AGAINST[flight.tier]}). {advice}"
-        ),
-        confidence=item.confidence,
-        variables=names,
+        explanation=explanation,
+        confidence=confidence,
+        variables=variables,
         outcome=_make_outcome(flight, worst),
     )
 
@@ -224,53 +240,37 @@ def make_scaled(flight: Flight, factor: CommonFactor) -> Finding:
     """Every step counts too much or too little, by one factor."""
     worst = max(factor.wrong, key=lambda e: e.rank)
     names = tuple(dict.fromkeys(e.variable for e in factor.wrong))
-    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
     first = min(e.round for e in factor.wrong) * flight.in_flight
-    return Finding(
-        code="scale-error",
-        phase="variable",
-        step=first,
-        variable=names[0],
-        replicas=(0,),
-        ratio=factor.ratio,
-        error=worst.error,
-        bound=worst.bound,
-        explanation=(
-            f"Step {first}, variable of '{names[0]}'{more}: every step changes it by "
-            f"{factor.ratio:.3g} times what is due (scale-error; error "
-            f"{worst.error:.3g}, allowed {worst.bound:.3g}, against "
-            f"{AGAINST[flight.tier]}). A parameter server applies each step by itself: "
-            "nothing is to be divided by the number of workers, or multiplied by it."
-        ),
-        confidence=factor.confidence,
-        variables=names,
-        outcome=_make_outcome(flight, worst),
+    explanation = (
+        f"Step {first}, variable of '{names[0]}'{_tell_more(names)}: every step "
+        f"changes it by {factor.ratio:.3g} times what is due (scale-error; error "
+        f"{worst.error:.3g}, allowed {worst.bound:.3g}, against "
+        f"{AGAINST[flight.tier]}). A parameter server applies each step by itself: "
+        "nothing is to be divided by the number of workers, or multiplied by it."
+    )
+    code, confidence = "scale-error", factor.confidence
+    return _make(
+        flight, code, first, names, worst, explanation, confidence, ratio=factor.ratio
     )
 
 
 def make_unexplained(flight: Flight, envelopes: Sequence[Envelope]) -> Finding:
     """State of which no count of whole steps says how it came about."""
     worst = max(envelopes, key=lambda e: e.rank)
-    names = tuple(dict.fromkeys(e.variable for e in envelopes))
-    return Finding(
-        code="unexplained",
-        phase=worst.phase,
-        step=0,
-        variable=worst.variable,
-        replicas=(0,),
-        ratio=None,
-        error=worst.error,
-        bound=worst.bound,
-        explanation=(
-            f"Round {worst.round}, {worst.phase} of '{worst.variable}': no order of "
-            "whole steps leaves what the cluster has, and neither does one without "
-            f"some of them or with some twice (unexplained; error {worst.error:.3g}, "
-            f"allowed {worst.bound:.3g}). {_tell_torn(flight)}"
-        ),
-        confidence=0.0,
-        variables=names,
-        outcome=_make_outcome(flight, worst),
+    names = tuple(dict.fromkeys([worst.variable, *(e.variable for e in envelopes)]))
+    first = min(e.round for e in envelopes) * flight.in_flight
+    explanation = (
+        f"Step {first} and after it, {worst.phase} of '{names[0]}'{_tell_more(names)}: "
+        "no order of whole steps leaves what the cluster has, and neither does one "
+        "without some of them or with some twice (unexplained; error "
+        f"{worst.error:.3g}, allowed {worst.bound:.3g}). {_tell_torn(flight)}"
     )
+    return _make(flight, "unexplained", first, names, worst, explanation, 0.0)
+
+
+def _tell_more(names: Sequence[str]) -> str:
+    """How many variables there are besides the first."""
+    return f" (and {len(names) - 1} more)" if len(names) > 1 else ""
 
 
 def _tell_torn(flight: Flight) -> str:

@@ -271,6 +271,17 @@ def test_one_unit_in_the_last_place_is_seen_where_no_order_matters() -> None:
     assert [finding.code for finding in judgement.findings] == ["unexplained"]
 
 
+def test_what_no_step_explains_is_told_of_the_first_round_that_shows_it() -> None:
+    flight = Simulated(rounds=3).observe()
+    key = TraceKey(step=1, phase="variable", variable=TALLY, replica=0)
+    changed = np.nextafter(flight.observed.values[key], np.float32(9))
+    values = {**flight.observed.values, key: changed}
+    observed = replace(flight.observed, values=values)
+    [finding] = judge_flight(replace(flight, observed=observed)).findings
+    assert (finding.code, finding.step) == ("unexplained", flight.in_flight)
+    assert finding.explanation.startswith(f"Step {flight.in_flight} and after it")
+
+
 @pytest.mark.parametrize(
     ("times", "counted", "codes"),
     [
