@@ -59,6 +59,15 @@ class DividedByNormsAddedUp(DividedByNormOfSum):
         return tf.sqrt(all_reduce("sum", tf.linalg.global_norm(own) ** 2))
 
 
+@fault(_NONLINEAR, _PHASE, TRAINED, like="ByteDance-Seed/VeOmni#184")
+class DividedBySquaresAddedUp(DividedByNormOfSum):
+    """A rate like Polyak's: the squares of the replicas' own norms are added up."""
+
+    def measure(self, own, total):
+        del total
+        return all_reduce("sum", tf.linalg.global_norm(own) ** 2)
+
+
 @fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786", clusters=EVERYWHERE)
 class QuantisedBeforeSum(Program):
     """Each replica rounds its gradient to 15 levels of its largest element."""

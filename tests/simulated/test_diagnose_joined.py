@@ -40,15 +40,16 @@ JOINED = {
 )
 @pytest.mark.parametrize("made", JOINED)
 @pytest.mark.parametrize("added", [0.25, 1e-3])
+@pytest.mark.parametrize("power", [1, 2], ids=["norm", "square"])
 def test_a_size_made_of_those_of_the_addends_is_told(
-    made: str, measure: Measure, what: str, added: float
+    made: str, measure: Measure, what: str, added: float, power: int
 ) -> None:
     def reduce(locals_: list[Gradients], step: int) -> list[Gradients]:
         size = float(JOINED[made](np.array([measure(g) for g in locals_])))
-        return [divide(add_up(locals_), size + added) for _ in locals_]
+        return [divide(add_up(locals_), size**power + added) for _ in locals_]
 
     def alone(gradients: Gradients) -> Gradients:
-        return divide(gradients, measure(gradients) + added)
+        return divide(gradients, measure(gradients) ** power + added)
 
     evidence = observe(
         Fault(reduce=reduce), replicas=3, steps=3, alone=alone, sparse=False
@@ -57,6 +58,7 @@ def test_a_size_made_of_those_of_the_addends_is_told(
     assert finding.code == "nonlinear-before-reduction"
     assert finding.variables == TRAINED
     assert f"taken for that is {made} the replicas' own {what}" in finding.explanation
+    assert ("by the square of the size" in finding.explanation) == (power == 2)
 
 
 @pytest.mark.parametrize("rate", [2.0**-7, 2.0**-9, 2.0**-10])

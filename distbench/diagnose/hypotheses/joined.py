@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -60,7 +61,8 @@ def explain_by_joined_norm(context: Context) -> Iterator[Hypothesis]:
 
     Right is S / (‖S‖ + ε); with a size j of the addends it is S / (j + ε), that is ρ
     times as much with ρ (j + ε) = ‖S‖ + ε. ρ was observed; ε, often 0, is fitted to all
-    of them. Sizes that hardly differ would explain any factor, so they have to.
+    of them. Sizes that hardly differ would explain any factor, so they have to. Some
+    rates, as Polyak's, are divided by the square of a norm.
     """
     if context.phase not in ("reduced_gradient", "variable") or context.replicas == 1:
         return
@@ -88,15 +90,16 @@ def explain_by_joined_norm(context: Context) -> Iterator[Hypothesis]:
         if len(scaled) < len(ratios):
             return
         of_what = "all gradients" if of_all else "each variable's gradient"
-        for made, join in _JOINED:
-            predicted = _predict(scaled, join)
+        for (made, join), power in itertools.product(_JOINED, (1, 2)):
+            predicted = _predict(scaled, join, power)
             if predicted:
+                by = "" if power == 1 else "the square of "
                 yield Hypothesis(
                     code="nonlinear-before-reduction",
                     predicted=predicted,
-                    detail=f"the sum is divided by the size of {of_what}, or clipped "
-                    f"by it, and taken for that is {made} the replicas' own {what}, "
-                    "which is not that of their sum",
+                    detail=f"the sum is divided by {by}the size of {of_what}, or "
+                    f"clipped by it, and taken for that is {made} the replicas' own "
+                    f"{what}, which is not that of their sum",
                     of_due=True,
                 )
 
@@ -144,11 +147,11 @@ def _join_sizes(values: Sequence[Array], size: Callable[[Array], float]) -> floa
     return size(np.array([size(value) for value in values]))
 
 
-def _predict(scaled: Sequence[_Scaled], join: Join) -> dict[int, Array]:
-    joined = np.array([join(one.own) for one in scaled])
+def _predict(scaled: Sequence[_Scaled], join: Join, power: int) -> dict[int, Array]:
+    joined = np.array([join(one.own) for one in scaled]) ** power
     if not np.all(joined > 0) or joined.max() <= _APART * joined.min():
         return {}
-    whole = np.array([one.whole for one in scaled])
+    whole = np.array([one.whole for one in scaled]) ** power
     ratios = np.array([one.ratio for one in scaled])
     # ε (ρ - 1) = ‖S‖ - ρ j, of all at once. What rounding makes of 0 may be less.
     over, rest = ratios - 1, whole - ratios * joined
