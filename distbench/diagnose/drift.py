@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.values import Array, densify
+from distbench.compare.values import Array, are_equal, densify
 from distbench.diagnose.context import Context, find_base
 from distbench.diagnose.explain import Explained, explain_all
 from distbench.trace import TraceKey
@@ -86,4 +86,4 @@ def _take_held(context: Context, key: TraceKey) -> list[Array]:
 
 
 def _are_all_equal(values: Sequence[Array]) -> bool:
-    return all(np.array_equal(value, values[0]) for value in values)
+    return all(are_equal(value, values[0]) for value in values)

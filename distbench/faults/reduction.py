@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
@@ -217,6 +219,31 @@ class OverflowOfTheLast(Program):
             return own
         half = [tf.cast(gradient * 1e9, tf.float16) for gradient in own]
         return [tf.cast(gradient, tf.float32) / 1e9 for gradient in half]
+
+
+@fault(
+    "nonfinite",
+    "reduced_gradient",
+    TRAINED,
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+    clusters=("mirrored:2", "mwms:2"),
+    replicas=(-1,),
+)
+class NormOfNothing(Program):
+    """Each replica divides by the norm of its gradient; that of the last one is 0."""
+
+    def data(self, step):
+        # The second half of the batch is padding.
+        used = np.arange(self.examples) < self.examples // 2
+        return (*super().data(step), used.astype(self.dtype))
+
+    def compute_losses(self, batch):
+        return super().compute_losses(batch) * batch[3]
+
+    def transform(self, gradients):
+        own = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        norm = tf.linalg.global_norm(own)
+        return [gradient / norm for gradient in own]
 
 
 @fault(

@@ -1,9 +1,12 @@
-"""Sums that are infinite though every replica's tape gave numbers."""
+"""Sums that are not finite though every replica's tape gave numbers."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import add_up, map_values, to_array
 from training_simulator import Fault, observe
 
@@ -59,3 +62,45 @@ def test_no_replica_is_named_where_no_sign_tells_it(reduce):
     (finding,) = judge_sums(reduce).findings
     assert (finding.code, finding.replicas) == ("nonfinite", (0, 1, 2))
     assert "the sign of" not in finding.explanation
+
+
+def spoil(value, some):
+    """NaN in some elements."""
+    return np.where(some, np.nan, to_array(value)).astype(to_array(value).dtype)
+
+
+@pytest.mark.parametrize(
+    ("made_by", "named"),
+    [
+        pytest.param({1: slice(0, 3)}, (1,), id="one"),
+        pytest.param({0: slice(0, 2), 2: slice(1, 3)}, (0, 2), id="two"),
+        pytest.param({1: slice(0, 2)}, (0, 1, 2), id="not-all-of-it"),
+        pytest.param({1: slice(0, 4)}, (0, 1, 2), id="more-than-it"),
+    ],
+)
+def test_who_makes_nan_on_one_device_as_well_is_named(made_by, named):
+    """The sum has NaN in its first three elements."""
+
+    def change(value, places):
+        some = np.zeros(to_array(value).size, bool)
+        some[places] = True
+        return spoil(value, some.reshape(to_array(value).shape))
+
+    def reduce(own, step):
+        del step
+        total = {path: change(v, slice(0, 3)) for path, v in add_up(own).items()}
+        return [total] * 3
+
+    evidence = observe(Fault(reduce=reduce), replicas=3, sparse=False)
+    handed = {
+        replace(key, phase="reduced_gradient"): change(
+            value, made_by.get(key.replica, slice(0))
+        )
+        for key, value in evidence.observed.select(phase="local_gradient")
+    }
+    apart = replace(evidence.observed, values=handed)
+    (finding,) = judge(change_evidence(evidence, apart=apart)).findings
+    assert (finding.code, finding.replicas) == ("nonfinite", named)
+    assert ("one device makes Inf or NaN" in finding.explanation) == (
+        named != (0, 1, 2)
+    )

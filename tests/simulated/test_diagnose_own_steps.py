@@ -13,6 +13,7 @@ from distbench.compare.measure import BITWISE
 from distbench.compare.pair import GLOBAL, Pair
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.context import Context
+from distbench.diagnose.drift import name_apart
 from distbench.diagnose.hypotheses.by_hand import explain_by_own_steps
 from distbench.diagnose.hypotheses.nonlinear import explain_by_own_noise
 from distbench.diagnose.rank import find_best
@@ -189,3 +190,19 @@ def test_copies_that_are_changed_by_hand_go_apart(
     context = Context(evidence=evidence, phase="variable", cases=cases)
     (told,) = explain_cases(context)
     assert (told.code, words in told.detail) == (code, True), told
+
+
+@pytest.mark.parametrize(
+    ("places", "are_apart"),
+    [pytest.param([3, 3], False, id="same"), pytest.param([3, 4], True, id="others")],
+)
+def test_copies_with_nan_in_the_same_elements_are_equal(
+    places: list[int], are_apart: bool
+) -> None:
+    evidence = observe()
+    made = [np.where(np.arange(BASE.size) == place, np.nan, BASE) for place in places]
+    held = {make_key("w", replica): copy for replica, copy in enumerate(made)}
+    evidence = replace(evidence, observed=replace(evidence.observed, values=held))
+    cases = make_cases("w", made, BASE)
+    context = Context(evidence=evidence, phase="variable", cases=cases)
+    assert (name_apart(context) is not None) == are_apart

@@ -110,6 +110,19 @@ def _place(context: Context, trace: Trace, replica: int | None = None) -> Phase:
     return "variable"
 
 
+def list_alone(context: Context) -> list[Trace]:
+    """What one device makes of each replica's own gradients, as that of replica 0.
+
+    In the order of the replicas, of those of which it was tried.
+    """
+    return [
+        trace
+        for replica in range(context.replicas)
+        for trace in context.evidence.fed.sums
+        if list(cast(Sequence[int], trace.notes["kept"])) == [replica]
+    ]
+
+
 def explain_by_own_steps(context: Context) -> Iterator[Hypothesis]:
     """Each replica makes a step of its own gradient, and these steps are put together.
 
@@ -118,12 +131,7 @@ def explain_by_own_steps(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase != "variable":
         return
-    alone = [
-        trace
-        for replica in range(context.replicas)
-        for trace in context.evidence.fed.sums
-        if list(cast(Sequence[int], trace.notes["kept"])) == [replica]
-    ]
+    alone = list_alone(context)
     steps = {
         number: [
             take_rows(value, case) - find_base(case)

@@ -8,7 +8,8 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.hypotheses.by_hand import list_alone
 from distbench.diagnose.hypotheses.overflow import tell_source
 from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.names import name_replicas
@@ -30,10 +31,18 @@ def explain_by_nonfinite(context: Context) -> Iterator[Hypothesis]:
         found = [context.cases[number] for number in predicted]
         source = "" if context.phase in COMPUTED else tell_source(context)
         first = min(case.key.step for case in found)
-        begun = _find_by_sign(context, [c for c in found if c.key.step == first])
+        begun_at = [case for case in found if case.key.step == first]
+        begun = _find_by_sign(context, begun_at)
         if begun and source:
             who = name_replicas(begun)
             source += f", and all infinities have the sign of the gradients of {who}"
+        elif made := _find_by_change(context, begun_at):
+            begun, who = made, name_replicas(made)
+            source = (
+                ", though all tapes give finite gradients: it begins before the sum, "
+                f"in what is made of the gradients of {who}; one device makes Inf or "
+                "NaN of them as well"
+            )
         yield Hypothesis(
             code="nonfinite",
             predicted=predicted,
@@ -109,3 +118,39 @@ def _find_by_sign(context: Context, cases: Sequence[Pair]) -> tuple[int, ...]:
         }
     found = next(iter(left), ())
     return found if len(left) == len(found) == 1 and count >= _ENOUGH else ()
+
+
+def _find_by_change(context: Context, cases: Sequence[Pair]) -> tuple[int, ...]:
+    """The replicas of whose own gradients one device makes Inf or NaN too.
+
+    A sum is not finite where one of its addends is not, so together they have to spoil
+    exactly the elements that are seen to be spoilt. Empty where they do not, where the
+    tapes gave some themselves, and where the sum was seen and is finite: it is then
+    spoilt later.
+    """
+    observed = context.evidence.observed
+    step = cases[0].key.step
+    finite = observed.find_finite(step)
+    if len(finite) < context.replicas or not all(finite.values()):
+        return ()
+    if context.phase != "reduced_gradient" and any(
+        observed.select(step=step, phase="reduced_gradient")
+    ):
+        return ()
+    made: set[int] = set()
+    for case in cases:
+        bad = [~np.isfinite(value) for value in _make_alone(context, case)]
+        if len(bad) < context.replicas:
+            return ()
+        if np.any(np.any(bad, axis=0) != ~np.isfinite(case.observed)):
+            return ()
+        made |= {replica for replica, places in enumerate(bad) if np.any(places)}
+    return tuple(sorted(made))
+
+
+def _make_alone(context: Context, case: Pair) -> list[Array]:
+    """What one device makes of each replica's own gradients, in the rows of a case."""
+    apart = context.evidence.fed.apart
+    values = () if apart is None else apart.get_replicas(case.key)
+    found = values or [t.get(case.key.at(0)) for t in list_alone(context)]
+    return [take_rows(value, case) for value in found if value is not None]
