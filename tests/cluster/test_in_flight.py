@@ -65,6 +65,7 @@ def time_steps(count: int):
         strategy=strategy,
         table=VariableTable(()),
         varies=False,
+        alone=False,
         distribute=lambda shards: tf.constant(shards[0]),
     )
     times = Watched(session, add).run(list(np.eye(count, dtype=np.float32)))
