@@ -48,5 +48,9 @@ def find_own_failure(
             for job in (*jobs, "prepare", train):
                 trainers.call(job, {**payload, "alone": True})
     except TaskFailedError as failure:
-        return failure if failure.kind in _OF_SUBJECT else error
+        if failure.kind not in _OF_SUBJECT:
+            return error
+        # Without taps no phase is told but the first.
+        failure.phase = error.phase or failure.phase
+        return failure
     return error
