@@ -9,9 +9,9 @@ from functools import partial
 from distbench.agent.remote import RemoteAgent
 from distbench.agent.seat import RemoteProcess
 from distbench.cluster import Task
-from distbench.launch.blame import Member, Trouble
 from distbench.launch.channel import BenchChannel, Message
 from distbench.launch.engine import Places, Request
+from distbench.launch.member import Member, Trouble
 from distbench.launch.process import TaskProcess
 from distbench.launch.rundir import GroupFiles
 from distbench.launch.tf_config import assign_addresses

@@ -1,19 +1,27 @@
-"""What the supervisor knows of each task, and the error it makes of that."""
+"""Who is to blame where a job does not end well, and the error that says so."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from distbench.cluster import Task
-from distbench.launch.channel import EXIT_CHANNEL_CLOSED, BenchChannel, Message
+from distbench.launch.channel import EXIT_CHANNEL_CLOSED
+from distbench.launch.events import Events
 from distbench.launch.failure import StackRequest, TaskFailedError, read_tail
+from distbench.launch.member import Member, Trouble
 from distbench.launch.notes import read_notes
-from distbench.launch.process import ExitStatus, TaskProcess
+from distbench.launch.process import ExitStatus
 
+_GRACE_S = 0.3
+"""How long a task's death may come in after its peers' errors and still be the cause.
+
+A worker whose peer dies gets a gRPC error within milliseconds; the peer's exit status
+takes the way through the fork server.
+"""
+_PEER_GRACE_S = 1.0
+"""How long, where all that is known is that a task lost a peer."""
 _STACKS_S = 1.0
 _INJECTED = "injected"
 _ENDED = ". Its log shows what it did last."
@@ -28,94 +36,48 @@ _ENDED_BY: Mapping[int | None, str] = {
 """Why a process was ended, by the signal that did it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """Why a task that lives has to be ended.
+def find_culprit(
+    members: Iterable[Member], events: Events, clock: Callable[[], float]
+) -> Member:
+    """Who is to blame: one that died before those that complain.
 
-    Attributes:
-        kind: `stopped`, `memory` or, where peers alone complain of it, `peer`.
-        words: What it did, to follow its name.
-        advice: What to do about it.
+    And those that complain of something of their own before those that say that a
+    peer is gone. Of those that raise alike it is the first in the spec's order: who
+    was quicker is chance.
+
+    Args:
+        members: The whole group, in the spec's order.
+        events: What happens to it, of which some may be about to come in.
+        clock: Monotonic time in seconds.
     """
-
-    kind: Literal["stopped", "memory", "peer"]
-    words: str
-    advice: str
-
-
-@dataclass(slots=True, kw_only=True)
-class Member:
-    """One task of a group, and all that is known of it.
-
-    Attributes:
-        task: Which task it is.
-        channel: The connection to it.
-        process: Its process.
-        log: The file with its output.
-        stacks: The file that it writes its Python stacks to.
-        notes: The file in which it takes down what it does.
-        step: Last step number that it reported.
-        phase: Last phase that it reported.
-        result: What its job returned; None while it runs.
-        failure: The `failed` event, if it sent one.
-        trouble: Why it has to be ended, if it lives and was seen in trouble.
-        exit: How its process ended; None while it lives.
-        eof_at_s: When its channel ended.
-        restart: Starts the task again, and gives it its first job; None where it can
-            not be.
-    """
-
-    task: Task
-    channel: BenchChannel
-    process: TaskProcess
-    log: Path
-    stacks: Path
-    notes: Path
-    step: int | None = None
-    phase: str | None = None
-    result: dict[str, Any] | None = None
-    failure: Message | None = None
-    trouble: Trouble | None = None
-    exit: ExitStatus | None = None
-    eof_at_s: float | None = None
-    restart: Callable[[], tuple[BenchChannel, TaskProcess]] | None = None
-
-    @property
-    def place(self) -> str:
-        """Where it was last: `step 3, phase loss`, or `""` if it never said."""
-        known = [f"step {self.step}"] if self.step is not None else []
-        known += [f"phase {self.phase}"] if self.phase is not None else []
-        return ", ".join(known)
-
-    @property
-    def last(self) -> str:
-        """`place`, with the last collective that it began, if it came to one."""
-        return ", ".join(filter(None, [self.place, *read_notes(self.notes)[-1:]]))
-
-    @property
-    def lost_peer(self) -> bool:
-        """Whether it complains of nothing but that a peer is gone."""
-        return (self.failure or {}).get("kind") == "peer"
-
-    @property
-    def peer(self) -> str | None:
-        """The task that it could not reach any more, as text, if it named one."""
-        return (self.failure or {}).get("peer") if self.lost_peer else None
-
-    @property
-    def collective(self) -> dict[str, Any] | None:
-        """In what it waited for the others when it was told to give up, or None."""
-        found = (self.failure or {}).get("collective")
-        return found if isinstance(found, dict) else None
-
-    def raises_like(self, other: Member) -> bool:
-        """Whether both raised the same exception at the same place."""
-        mine, theirs = self.failure or {}, other.failure or {}
-        keys = ("kind", "exception", "step", "phase", "frame")
-        return all(mine.get(key) == theirs.get(key) for key in keys)
+    members = tuple(members)
+    begin = clock()
+    while not (died := [m for m in events.broken if m.failure is None]):
+        own = [m for m in events.broken if not m.lost_peer]
+        until = begin + (_GRACE_S if own else _PEER_GRACE_S)
+        left = until - clock()
+        if left <= 0 or len(events.broken) == len(members):
+            if own:
+                return next(m for m in members if m in own and m.raises_like(own[0]))
+            return _find_unreachable(members, events.broken)
+        events.pump(left)
+    return min(died, key=lambda m: m.exit.order if m.exit else 0)
 
 
-def make_unreachable(complaining: Iterable[Member]) -> Trouble:
+def _find_unreachable(
+    members: Iterable[Member], complaining: Sequence[Member]
+) -> Member:
+    """Where all complain of lost peers: the one that they name, if it lives."""
+    names = [member.peer for member in complaining]
+    for member in members:
+        is_alive = member.failure is None and member.exit is None
+        if is_alive and str(member.task) in names:
+            member.trouble = _make_unreachable(complaining)
+            return member
+    return complaining[0]
+
+
+def _make_unreachable(complaining: Iterable[Member]) -> Trouble:
     """The trouble of a task that lives, and cannot be reached by its peers."""
     names = ", ".join(str(member.task) for member in complaining)
     return Trouble(

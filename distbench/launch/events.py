@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 
 from distbench.cluster import Task
-from distbench.launch.blame import Member
 from distbench.launch.forkclient import ForkServer
 from distbench.launch.injury import Blow, Injurer, Injury
+from distbench.launch.member import Member
 from distbench.launch.process import ExitStatus
 from distbench.launch.watch import LOOK_S, Watch, Watcher
 

@@ -12,36 +12,28 @@ import selectors
 import signal
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
 from distbench.cluster import Task
 from distbench.errors import ClusterError
 from distbench.launch.blame import (
-    Member,
     ask_for_stacks,
+    find_culprit,
     make_failure,
     make_timeout,
-    make_unreachable,
 )
 from distbench.launch.events import TICK_S, Events, OnProgress
 from distbench.launch.failure import TaskFailedError, read_tail
 from distbench.launch.forkclient import ForkServer
 from distbench.launch.halt import Halt
 from distbench.launch.injury import Injury
+from distbench.launch.member import Member
 from distbench.launch.process import kill_processes
 from distbench.launch.surroundings import Start
 from distbench.launch.watch import Watcher
 
-GRACE_S = 0.3
-"""How long a task's death may come in after its peers' errors and still be the cause.
-
-A worker whose peer dies gets a gRPC error within milliseconds; the peer's exit status
-takes the way through the fork server.
-"""
-_PEER_GRACE_S = 1.0
-"""How long, where all that is known is that a task lost a peer."""
 _GIVE_UP_S = 1.0
 """How long tasks have to say in what they wait for each other."""
 _POLITE_S = 2.0
@@ -286,7 +278,7 @@ class Group:
         if all(member.lost_peer for member in self._events.broken):
             # The cause may take its time, and a task that cannot answer as well.
             asked = ask_for_stacks(everyone)
-        culprit = self._find_culprit()
+        culprit = find_culprit(everyone, self._events, self._clock)
         waiting = self._list_waiting(tasks)
         stacks = (asked or ask_for_stacks(everyone))()
         if culprit.collective is not None:
@@ -314,37 +306,6 @@ class Group:
             if all(m.failure or m.result or m.exit for m in asked):
                 return
             self._events.pump(left)
-
-    def _find_culprit(self) -> Member:
-        """Who is to blame: one that died before those that complain.
-
-        And those that complain of something of their own before those that say that a
-        peer is gone. Of those that raise alike it is the first in the spec's order: who
-        was quicker is chance.
-        """
-        begin = self._clock()
-        while not (died := [m for m in self._events.broken if m.failure is None]):
-            own = [m for m in self._events.broken if not m.lost_peer]
-            until = begin + (GRACE_S if own else _PEER_GRACE_S)
-            left = until - self._clock()
-            if left <= 0 or len(self._events.broken) == len(self._members):
-                return self._find_first(own) if own else self._find_unreachable()
-            self._events.pump(left)
-        return min(died, key=lambda m: m.exit.order if m.exit else 0)
-
-    def _find_first(self, raised: Sequence[Member]) -> Member:
-        alike = [m for m in raised if m.raises_like(raised[0])]
-        return next(m for m in self._members.values() if m in alike)
-
-    def _find_unreachable(self) -> Member:
-        """Where all complain of lost peers: the one that they name, if it lives."""
-        names = [member.peer for member in self._events.broken]
-        for member in self._members.values():
-            is_alive = member.failure is None and member.exit is None
-            if is_alive and str(member.task) in names:
-                member.trouble = make_unreachable(self._events.broken)
-                return member
-        return self._events.broken[0]
 
     def _end(self, *, polite: bool) -> None:
         self._events.injurer.end()

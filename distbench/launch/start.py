@@ -13,7 +13,6 @@ from typing import Any
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError
-from distbench.launch.blame import Member
 from distbench.launch.channel import BenchChannel, Message
 from distbench.launch.engine import Engine, Places, Request
 from distbench.launch.events import OnProgress
@@ -23,6 +22,7 @@ from distbench.launch.group import Group
 from distbench.launch.halt import Halt
 from distbench.launch.injury import Injury
 from distbench.launch.local import REPLACED, LocalEngine
+from distbench.launch.member import Member
 from distbench.launch.process import TaskProcess, kill_processes
 from distbench.launch.rundir import GroupFiles, RunDirectory
 from distbench.launch.surroundings import Start, make_task_environment

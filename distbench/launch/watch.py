@@ -13,7 +13,7 @@ from typing import Protocol
 
 import psutil
 
-from distbench.launch.blame import Member, Trouble
+from distbench.launch.member import Member, Trouble
 
 LOOK_S = 0.25
 """Between two looks. Stopped is who is found so twice: a debugger stops a process for

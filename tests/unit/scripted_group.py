@@ -16,9 +16,9 @@ import pytest
 
 from distbench.cluster import Task
 from distbench.launch import blame, events
-from distbench.launch.blame import Member
 from distbench.launch.channel import BenchChannel, Message
 from distbench.launch.group import Group
+from distbench.launch.member import Member
 from distbench.launch.process import ExitStatus, TaskProcess
 from distbench.launch.watch import Watch
 
