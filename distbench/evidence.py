@@ -77,7 +77,7 @@ class Fed:
     resumed: Trace | None = None
 
     def change_traces(self, change: Callable[[Trace], Trace]) -> Fed:
-        """The same with every trace that has all steps of the run changed."""
+        """Return a copy whose traces went through `change`; `op_by_op` has one step."""
         return replace(
             self,
             replays={phase: change(trace) for phase, trace in self.replays.items()},

@@ -86,7 +86,7 @@ def list_possible(tiers: tuple[Tier, ...], scenario: Scenario) -> tuple[Tier, ..
 
 
 def leave_one_worker(item: Planned) -> Planned:
-    """The same steps on the first worker alone, and so one after the other."""
+    """Plan the scenario for one worker, which takes its steps one after the other."""
     spec = replace(item.spec, workers=1)
     return replace(item, spec=spec, scenario=replace(item.scenario, cluster=str(spec)))
 

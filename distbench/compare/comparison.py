@@ -73,8 +73,8 @@ class Comparison(Compared):
 class Judged:
     """A comparison, with the numbers that it is about where they are wrong.
 
-    Those of a right one are let go: a large model's would fill the memory. So are, if
-    there are too many, those of later steps than the first in which a value is wrong.
+    The numbers of a right comparison are let go: a large model's would fill the memory.
+    If too many are wrong, each value keeps those of its first wrong step alone.
     """
 
     comparison: Comparison

@@ -31,7 +31,7 @@ class Place:
 
     @property
     def status(self) -> Status:
-        """That of the likeness."""
+        """Whether the values are equal, near or different, or one is missing."""
         return self.likeness.status
 
     @property

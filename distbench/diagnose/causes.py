@@ -140,8 +140,9 @@ def _explain_start(context: Context) -> Explained | None:
 def _explain_kept(context: Context) -> tuple[Explained, ...]:
     """What leaves nothing of the state by which a program by hand takes its steps.
 
-    As of slots, what trains follows from it. So does what is wrong beside a number that
-    neither gradients nor examples lead, such as a count of steps, wherever that is.
+    What trains follows from that state, as it does from slots. What is wrong beside a
+    number that neither gradients nor examples lead, such as a count of steps, follows
+    from that number, wherever it is.
     """
     numbers = {
         path for path in find_unled(context.evidence) if is_number(context.infos[path])

@@ -87,12 +87,7 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
                 "it is no measure, and no single-device update was given the gradients "
                 "that were observed; use the tier bounded, without XLA"
             )
-        yield Reading(
-            evidence=_limit(evidence, known=()),
-            note=f"{words} {rest}",
-            decides=True,
-            first_known=False,
-        )
+        yield _leave_first(evidence, note=f"{words} {rest}")
 
 
 def _leave_open(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
@@ -102,12 +97,18 @@ def _leave_open(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     if not words and hides_gradients(evidence) and has_own_losses(evidence, noise):
         words = OWN_LOSSES
     if words:
-        yield Reading(
-            evidence=_limit(evidence, known=()),
-            decides=True,
-            first_known=False,
-            undecided=words,
-        )
+        yield _leave_first(evidence, undecided=words)
+
+
+def _leave_first(evidence: Evidence, *, note: str = "", undecided: str = "") -> Reading:
+    """Judge what follows from loss and local gradients, and not these themselves."""
+    return Reading(
+        evidence=_limit(evidence, known=()),
+        note=note,
+        decides=True,
+        first_known=False,
+        undecided=undecided,
+    )
 
 
 def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[Reading]:
@@ -153,7 +154,7 @@ def _weigh(evidence: Evidence, nature: Nature, words: str) -> Iterator[Reading]:
 def _limit(
     evidence: Evidence, *, known: tuple[Phase, ...] = PHASES, lost: float = 0.0
 ) -> Evidence:
-    """The same evidence, with a whole batch that is the measure of less."""
+    """Return the evidence with fewer phases for which the whole batch is a measure."""
     measure = replace(evidence.measure, known=known, lost=lost)
     return replace(evidence, measure=measure)
 

@@ -66,11 +66,11 @@ class _NormOfSome:
     replicas: tuple[int, ...]
 
     def __call__(self, source: Source, place: int) -> float | Array:
-        """That of the addend at a place."""
+        """Norm of the addend at a place; 0 if its replica does not clip."""
         if source.replicas[place] in self.replicas:
             return self.norm(source, place)
         return 0.0
 
     def relate(self, source: Source, value: Array) -> float | Array | None:
-        """That of a value of any replica."""
+        """Norm of a value, whichever replica it is from."""
         return self.norm.relate(source, value)

@@ -241,13 +241,13 @@ class _OfSum:
     norm: Norm
 
     def __call__(self, source: Source, place: int) -> float | Array:
-        """That of the sum at a place."""
+        """Norm of the sum at a place, which has to be known."""
         found = self.norm.relate(source, source.terms[place])
         assert found is not None
         return found
 
     def relate(self, source: Source, value: Array) -> float | Array | None:
-        """As that of addends."""
+        """Norm of another value of the variable; None where it is not known."""
         return self.norm.relate(source, value)
 
 

@@ -21,15 +21,15 @@ Measure = Callable[[Source, int], float | Array]
 class Norm(Protocol):
     """A norm that a clip may go by: a number, or one for each part of a value.
 
-    Those of parts broadcast against the value.
+    An array of norms, one for each part, broadcasts against the value.
     """
 
     def __call__(self, source: Source, place: int) -> float | Array:
-        """That of the addend at a place."""
+        """Norm of the addend at a place."""
         ...
 
     def relate(self, source: Source, value: Array) -> float | Array | None:
-        """That of a value of the same variable; None where it is not known."""
+        """Norm of another value of the variable; None where it is not known."""
         ...
 
 
@@ -40,11 +40,11 @@ class OwnNorm:
     measure: Callable[[Array], float | Array]
 
     def __call__(self, source: Source, place: int) -> float | Array:
-        """That of the addend at a place."""
+        """Norm of the addend at a place."""
         return self.measure(source.terms[place])
 
     def relate(self, source: Source, value: Array) -> float | Array:  # noqa: ARG002  # as `Norm`
-        """That of the value."""
+        """Norm of the value."""
         return self.measure(value)
 
 
@@ -102,7 +102,7 @@ class GlobalNorm:
         self._known: dict[tuple[int, int, int, bool], float] = {}
 
     def __call__(self, source: Source, place: int) -> float:
-        """That norm of the replica whose addend is at a place."""
+        """Norm of all gradients of the replica whose addend is at a place."""
         at, replica = source.case.key, source.replicas[place]
         is_changed = self._context.is_changed_linearly(source.case)
         known = (at.step, at.call if self._of_call else 0, replica, is_changed)
@@ -119,7 +119,7 @@ class GlobalNorm:
         return self._known[known]
 
     def relate(self, source: Source, value: Array) -> float:  # noqa: ARG002  # as `Norm`
-        """That of what was observed of all variables where the value is from."""
+        """Norm of all that was observed in the phase that the value is from."""
         return self._measure(self._context.evidence.observed, source.case.key)
 
     def _measure(self, trace: Trace, key: TraceKey) -> float:
@@ -135,9 +135,9 @@ class GlobalNorm:
 
 
 def list_global_norms(context: Context) -> Iterator[GlobalNorm]:
-    """That over all of a step, and that of each update where a step has several.
+    """List norms over a whole step, and over each update where a step has several.
 
-    Where some gradients are sparse, also with their rows added up.
+    Where some gradients are sparse, each comes once more with their rows added up.
     """
     # For all selections: each reads all gradients of a step.
     yield from context.work_out("global norms", partial(_make_global_norms, context))
@@ -159,8 +159,8 @@ class JointNorm:
     """One norm of all replicas' gradients, made of the norm of each.
 
     Args:
-        norm: That of one addend.
-        join: Makes one of those of all addends: [addends, ...].
+        norm: Measures one addend.
+        join: Makes one norm of those of all addends, [addends, ...].
     """
 
     def __init__(self, norm: Norm, join: Callable[[Array], Array]) -> None:
@@ -168,12 +168,12 @@ class JointNorm:
         self._join = join
 
     def __call__(self, source: Source, place: int) -> Array:  # noqa: ARG002  # as `Norm`
-        """The same for each addend."""
+        """The joint norm, whichever addend is asked for."""
         norms = [self._norm(source, other) for other in range(len(source.terms))]
         return np.asarray(self._join(np.asarray(norms)))
 
     def relate(self, source: Source, value: Array) -> float | Array | None:
-        """That of a value, which is one alone."""
+        """Norm of a value, with which no other is joined."""
         return self._norm.relate(source, value)
 
 
@@ -182,7 +182,7 @@ class Ratio:
 
     Args:
         context: The wrong values.
-        norm: Takes a value's; whether by parts or not.
+        norm: Measures a value, as a whole or by parts.
     """
 
     def __init__(
@@ -192,11 +192,11 @@ class Ratio:
         self._norm = norm
 
     def __call__(self, source: Source, place: int) -> float | Array:
-        """That ratio of the addend at a place."""
+        """Norm of the addend at a place over that of the variable."""
         return self.relate(source, source.terms[place])
 
     def relate(self, source: Source, value: Array) -> float | Array:
-        """That of a value; infinite where the variable is 0 or not known."""
+        """Norm of a value over the variable's; infinite if that is 0 or not known."""
         key = source.case.key
         before = self._context.evidence.get_before(key.step, "variable", key.variable)
         if before is None:

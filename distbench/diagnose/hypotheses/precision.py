@@ -226,7 +226,7 @@ def bound_rounding(magnitude: Array, count: int, dtype: str) -> Array:
 def _find_scale(expected: Array, total: Array, bound: Array) -> float:
     """By what one device multiplies a sum behind the reduction; 1 if by nothing.
 
-    As a clip by a norm does, or a step as long as the variable.
+    A clip by a norm multiplies it, and so does a step that is as long as the variable.
     """
     if np.all(np.abs(expected - total) <= bound):
         return 1.0

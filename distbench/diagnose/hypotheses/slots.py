@@ -266,9 +266,9 @@ def explain_by_start(context: Context) -> Iterator[Hypothesis]:
 def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
     """Slots that do not take the update: some replicas', or all of them.
 
-    No replica's slot does where a period or a condition is another than on one device.
-    That of no variable, as a loss scale is, goes the way of the step: what became of
-    its gradients tells more.
+    All stay as they were where a period or a condition is another than on one device.
+    A slot that belongs to no variable, such as a loss scale, follows from the step as
+    a whole: what became of its gradients tells more.
     """
     if context.phase != "slot":
         return

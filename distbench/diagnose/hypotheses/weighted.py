@@ -45,9 +45,7 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
     that one of them reaches alone show such shares. The others are taken apart by what
     each replica was seen to have of them.
     """
-    if context.evidence.measure.shards_known or not context.root:
-        return
-    if context.replicas == 1:
+    if not _may_weigh(context):
         return
     means = {n: find_shards(context, case) for n, case in context.list_cases()}
     if any(context.cases[number].key.replica != WHOLE for number in means):
@@ -77,6 +75,12 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
                 detail=f"each replica's loss {part} a mean over its own weights "
                 f"(tokens, unmasked elements, sample weights){words}; {due}",
             )
+
+
+def _may_weigh(context: Context) -> bool:
+    """Whether there are shards here of which the program decides how they count."""
+    is_open = context.root and not context.evidence.measure.shards_known
+    return is_open and context.replicas > 1
 
 
 def _tell_shares(shares: Array) -> str:
@@ -142,9 +146,7 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
     each brings what it gives alone, and all are as long as the whole, they were brought
     to one length, as by a clip.
     """
-    if context.evidence.measure.shards_known or not context.root:
-        return
-    if context.replicas == 1:
+    if not _may_weigh(context):
         return
     predicted: dict[int, Array] = {}
     words = ""

@@ -89,7 +89,7 @@ def split_updates(
     ended: Sequence[int],
     rng: np.random.Generator,
 ) -> list[Event]:
-    """The same order, in which steps update some of the variables later than others.
+    """Let steps of an order update some of their variables later than the others.
 
     Args:
         events: An order of whole updates.

@@ -234,7 +234,7 @@ class Reference:
         return any(self._handed)
 
     def _put_away(self, state: State) -> State:
-        """The same state, with its large arrays out of memory."""
+        """Copy a state into a table that keeps large arrays on disk."""
         kept = self.session.make_values()
         kept.update(state)
         return cast(State, kept)

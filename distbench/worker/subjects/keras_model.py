@@ -174,13 +174,13 @@ class KerasModelProgram(Program):
         return loss
 
     def variables(self) -> Sequence[Any]:
-        """Those of the layers, then those of the metrics, which come late."""
+        """Variables of the layers, then those of metrics, which are made late."""
         kept = self._model.variables
         metrics = [v for metric in self._model.metrics for v in metric.variables]
         return list({id(v): v for v in [*kept, *metrics]}.values())
 
     def names(self) -> Mapping[int, str]:
-        """Those of metrics: `total` alone would not tell which."""
+        """Names of the metrics' variables: `total` alone would not tell which."""
         return {
             id(v): f"{metric.name}/{v.name.split(':')[0]}"
             for metric in self._model.metrics

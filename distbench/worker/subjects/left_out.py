@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class LeftOut:
     """Finds out whether the subject answers a fault by leaving the step out.
 
-    As a loss scale does, or a guard of the user's: then its cluster has to do so too,
-    and the reference is a run with the fault. Any other answer is held against the
-    training without it.
+    A loss scale answers so, or a guard of the user's: then the cluster has to leave it
+    out too, and the reference is a run with the fault. Any other answer is compared
+    with the training without the fault.
 
     Args:
         session: The subject on one device; its first step has been traced.
