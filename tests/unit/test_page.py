@@ -24,6 +24,7 @@ from page_samples import (
 )
 from verdict_samples import make_finding, make_run, make_verdict
 
+from distbench.codes import CODES
 from distbench.details import Details
 from distbench.options import CheckOptions
 from distbench.report import page as page_module
@@ -86,7 +87,10 @@ def test_the_page_says_what_the_verdict_says():
     attributes, text = findings[0]
     assert attributes["id"] == "finding-mean-instead-of-sum"
     (sighting,) = make_checked_verdict().runs[0].findings
-    assert sighting.explanation in text
+    remedy = CODES["mean-instead-of-sum"].fix
+    happened = sighting.explanation.removesuffix(remedy).rstrip()
+    assert happened in text
+    assert text.count(remedy) == 1
     assert "distbench check my.py:adam -c mwms:2 --path none" in text
     matrix, *_ = page.find("table", class_="matrix")
     words = matrix[1].split()
