@@ -14,6 +14,7 @@ from distbench.fault import check_faults
 from distbench.limits import check_memory
 from distbench.partitioner import check_partitioner, check_restore_partitioner
 from distbench.scenario import (
+    FIRST_STEPS,
     TIERS,
     Scenario,
     Tier,
@@ -42,7 +43,8 @@ class CheckOptions:
             where the subject can have it. Asked for by name, exact is skipped, with
             the reason, where it cannot be had.
         workloads: Workloads for an optimizer; empty takes the default ones.
-        steps: Steps of each scenario.
+        steps: Steps of each scenario; None takes three, and once more as many as all
+            of its state needs to change, where one device sees it change later.
         dtype: Dtype that the workloads train in.
         seed: Seed of data and initial values.
         split: Examples of each replica; empty splits the global batch unevenly, and
@@ -81,7 +83,7 @@ class CheckOptions:
     paths: tuple[str, ...] = ("default",)
     tiers: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
-    steps: int = 3
+    steps: int | None = None
     dtype: str = "float32"
     seed: int = 1
     split: tuple[int, ...] = ()
@@ -125,7 +127,7 @@ class CheckOptions:
             check_faults(
                 self.faults,
                 ClusterSpec.parse(cluster),
-                steps=self.steps * self.in_flight,
+                steps=self.first_steps * self.in_flight,
                 in_flight=self.in_flight,
             )
         for path in self.paths:
@@ -138,7 +140,7 @@ class CheckOptions:
         for code in self.expect:
             find_code(code)
         check_numbers(
-            steps=self.steps,
+            steps=self.first_steps,
             seed=self.seed,
             timeout_s=self.timeout_s,
             dtype=self.dtype,
@@ -146,6 +148,11 @@ class CheckOptions:
         )
         self._check_counts()
         self._check_engine()
+
+    @property
+    def first_steps(self) -> int:
+        """Steps of each scenario, to begin with."""
+        return FIRST_STEPS if self.steps is None else self.steps
 
     def _take_types(self) -> None:
         declared = get_type_hints(CheckOptions)
@@ -155,7 +162,7 @@ class CheckOptions:
             object.__setattr__(self, field.name, value)  # frozen from here on
 
     def _check_restore(self) -> None:
-        check_restore_after(self.restore_after, self.restore_from, self.steps)
+        check_restore_after(self.restore_after, self.restore_from, self.first_steps)
         if self.restore_from is None:
             return
         ClusterSpec.parse(self.restore_from)

@@ -63,6 +63,8 @@ EXACT_WORKLOADS = ("linear", "counting")
 """Those of them that may prove that no sum rounds; of a user's data nobody knows."""
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
+FIRST_STEPS = 3
+"""Steps where nobody says how many. Odd, since pairs of errors cancel."""
 KERAS_VERSIONS = ("legacy", "3")
 PROGRAM = ""
 """Workload of a train program, which brings its own."""
@@ -85,7 +87,7 @@ class Scenario:
         workload: One of `WORKLOADS` or `BROUGHT`.
         cluster: Text of a cluster spec.
         path: One of `PATHS`.
-        steps: Number of steps; odd by default, since pairs of errors cancel.
+        steps: Number of steps.
         dtype: NumPy name of the dtype that the workload trains in.
         seed: Seed of the data and the initial values.
         keras: `legacy` or `3`; None keeps the user's `TF_USE_LEGACY_KERAS`.
@@ -110,7 +112,7 @@ class Scenario:
     workload: str = PROGRAM
     cluster: str = "mwms:2"
     path: str = "default"
-    steps: int = 3
+    steps: int = FIRST_STEPS
     dtype: str = "float32"
     seed: int = 1
     keras: str | None = None
@@ -232,6 +234,13 @@ class Scenario:
             )
         examples = self.examples or 1 << (4 * replicas - 1).bit_length()
         return split_unevenly(examples, replicas)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether further steps would go on from its own, with data of one device."""
+        return (
+            self.workload != PIPELINE and not self.restore_from and self.in_flight == 1
+        )
 
     @property
     def scheduled(self) -> int:

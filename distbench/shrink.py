@@ -40,7 +40,8 @@ class Try:
 def name_options(options: CheckOptions) -> str:
     """The size of a scenario in a few words."""
     parts = [*options.clusters, *options.workloads, *options.tiers]
-    parts.append(f"{options.steps} step{'s' if options.steps != 1 else ''}")
+    steps = options.first_steps
+    parts.append(f"{steps} step{'s' if steps != 1 else ''}")
     if options.examples:
         parts.append(f"{options.examples} examples")
     if options.split:
@@ -207,7 +208,7 @@ def _list_in_flight(options: CheckOptions) -> Iterator[CheckOptions]:
 
 
 def _list_steps(options: CheckOptions) -> Iterator[CheckOptions]:
-    for steps in range(1, options.steps):
+    for steps in range(1, options.first_steps):
         if steps != options.restore_after:  # which would miss what is not restored
             yield replace(options, steps=steps)
 

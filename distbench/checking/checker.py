@@ -13,6 +13,7 @@ from itertools import groupby
 from distbench.checking.judging import Judging
 from distbench.checking.lanes import Lanes, Piece
 from distbench.checking.launches import make_launch
+from distbench.checking.longer import go_on, list_late
 from distbench.checking.own_keras import follow_target
 from distbench.checking.plan import (
     Planned,
@@ -40,6 +41,7 @@ from distbench.observe import (
     start_one,
 )
 from distbench.options import CheckOptions, Progress, list_tiers
+from distbench.scenario import FIRST_STEPS
 from distbench.target import TargetRef, adopt_target
 from distbench.verdict import Run, Status, Verdict
 from distbench.xla import XLA_FLAGS
@@ -217,7 +219,11 @@ class Checker:
             )
             return
         self._environments.setdefault(item.number, {}).update(seen.environment)
-        yield from self._judging.judge(item, seen)
+        runs = self._judging.judge(item, seen)
+        if self._options.steps is None and scenario.steps == FIRST_STEPS:
+            yield from go_on(item, runs, list_late(seen), self._run_again)
+        else:
+            yield from runs
 
     def _run_again(self, item: Planned) -> tuple[Run, ...]:
         with closing(OneDevice(self._launch)) as one:

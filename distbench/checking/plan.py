@@ -149,7 +149,7 @@ def plan_scenarios(
                 workload=workload,
                 cluster=_name(spec),
                 path=path,
-                steps=options.steps,
+                steps=options.first_steps,
                 dtype=options.dtype,
                 seed=options.seed,
                 split=options.split,

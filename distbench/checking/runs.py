@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from distbench.checking.plan import Planned
@@ -77,6 +78,11 @@ def end_uncompared(
     """The runs of a scenario that ended before anything was compared, one a tier."""
     for tier in tiers:
         yield make_run(item, tier, status, seconds / len(tiers), **others)
+
+
+def add_note(run: Run, note: str) -> Run:
+    """A run whose message says something more."""
+    return replace(run, message="; ".join(filter(None, (run.message, note))))
 
 
 def tell_injury(injury: str, message: str) -> str:

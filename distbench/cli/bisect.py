@@ -37,7 +37,7 @@ def bisect(
     tier: Annotated[
         str, typer.Option(metavar="exact|bounded|free", help="Tier.")
     ] = "bounded",
-    steps: Annotated[int, STEPS] = 3,
+    steps: Annotated[int | None, STEPS] = None,
     dtype: Annotated[str, DTYPE] = "float32",
     seed: Annotated[int, SEED] = 1,
     keras: Annotated[Text, KERAS] = None,
@@ -59,7 +59,8 @@ def bisect(
 
     pair = {"good": find_environment(good), "bad": find_environment(bad)}
     words = [target, "-c", cluster, "--path", path, "--tier", tier, "--dtype", dtype]
-    words += ["--steps", str(steps), "--seed", str(seed)]
+    words += ["--seed", str(seed)]
+    words += [] if steps is None else ["--steps", str(steps)]
     words += [] if workload is None else ["--workload", workload]
     words += [] if keras is None else ["--keras", keras]
     ran: dict[str, Ran] = {}

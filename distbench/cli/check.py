@@ -47,7 +47,7 @@ def check(
             "subject can have it]",
         ),
     ] = None,
-    steps: Annotated[int, STEPS] = 3,
+    steps: Annotated[int | None, STEPS] = None,
     workload: Annotated[
         Names,
         typer.Option(

@@ -245,6 +245,23 @@ class PeriodTimesReplicas(Lookahead):
 
 
 @fault(
+    "hyperparameter-differs",
+    "slot",
+    name_slots("slow"),
+    like="keras-team/keras#19990",
+    workload="embedding",
+)
+@optimizer("Optimizer", _NAME)
+class LongPeriodTimesReplicas(Lookahead):
+    """The same of slow weights that one device moves every fifth step."""
+
+    period = 5
+
+    def count_steps(self):
+        return self.period * count_replicas()
+
+
+@fault(
     "scale-error",
     "slot",
     name_slots("m"),

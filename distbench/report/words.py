@@ -10,7 +10,7 @@ from typing import Any
 from distbench.escape import escape_controls
 from distbench.history.night import Row
 from distbench.options import CheckOptions
-from distbench.scenario import WORKLOADS, find_asked_split
+from distbench.scenario import FIRST_STEPS, WORKLOADS, find_asked_split
 from distbench.trace import PHASES
 from distbench.verdict import Finding, Run, Status, Verdict
 
@@ -187,7 +187,7 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
     if test and ":" not in target:  # what a test made has no address of its own
         return escape_controls(shlex.join(["pytest", str(test)]))
     words: list[str] = ["distbench", "check", target, "-c", run.cluster]
-    defaults = CheckOptions()
+    defaults = CheckOptions(steps=FIRST_STEPS)
     if run.path != "default":
         words += ["--path", run.path]
     if run.tier:
@@ -201,7 +201,7 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
         if name == "split":
             asked = find_asked_split(run.workload, tuple(run.setup.get(name, ())))
             value = options.split or (asked if test else ())
-        if value not in ("", getattr(defaults, name)):
+        if value not in ("", None, getattr(defaults, name)):
             option = name.removesuffix("_s").replace("_", "-")
             words += [f"--{option}", show(value)]
     return escape_controls(shlex.join(words))

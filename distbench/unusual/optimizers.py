@@ -49,6 +49,14 @@ class SlowWeightsEveryOtherStep(Lookahead):
 
 @unusual(workload="embedding")
 @optimizer("Optimizer", "OwnRule")
+class SlowWeightsEveryFifthStep(Lookahead):
+    """Slow weights that move for the first time after all steps that a check begins."""
+
+    period = 5
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
 class AveragedWeights(OwnRule):
     """Keeps a moving average of every variable, which starts as a copy of it."""
 

@@ -115,6 +115,7 @@ ALLOWED: dict[str, set[str]] = {
         "worker.workloads",
     },
     "worker.one_device": {
+        "errors",
         "evidence",
         "scenario",
         "trace",
@@ -194,6 +195,7 @@ ALLOWED: dict[str, set[str]] = {
         "xla",
     },
     "checking.runs": {"checking.plan", "evidence", "trace", "verdict"},
+    "checking.longer": {*_TOP, "checking.plan", "checking.runs"},
     "checking.failing": {
         *_TOP,
         "checking.controls",
@@ -238,6 +240,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.judging",
         "checking.lanes",
         "checking.launches",
+        "checking.longer",
         "checking.own_keras",
         "checking.plan",
         "checking.runs",

@@ -79,8 +79,8 @@ def test_what_is_given_becomes_an_option_of_its_type(
     ("given", "message"),
     [
         ({"cluster": None}, "clusters must be a list, each element a text"),
-        ({"steps": 2.5}, "steps must be a whole number. Received: 2.5"),
-        ({"steps": True}, "steps must be a whole number. Received: True"),
+        ({"steps": 2.5}, "steps must be a whole number or None. Received: 2.5"),
+        ({"steps": True}, "steps must be a whole number or None. Received: True"),
         ({"jit": "off"}, "jit must be True or False or None. Received: 'off'"),
         ({"split": "5,3"}, "split must be a list, each element a whole number"),
         ({"keras": 3}, "keras must be a text or None. Received: 3"),

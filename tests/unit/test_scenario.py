@@ -151,7 +151,7 @@ def test_bad_options_are_refused_with_the_nearest_name(
 
 
 def test_default_options_are_valid_and_train_an_odd_number_of_steps() -> None:
-    assert CheckOptions().steps % 2 == 1
+    assert CheckOptions().first_steps % 2 == 1
     assert dataclasses.replace(CheckOptions(), expect=("nonfinite",))
 
 

@@ -118,7 +118,7 @@ def test_a_restore_stays_one_of_another_state():
         restore_after=1,
     )
     made = list_tries(lambda options: fail(), start)
-    assert [one.options.steps for one in made] == [3, 2]
+    assert [one.options.first_steps for one in made] == [3, 2]
 
 
 def test_one_device_saves_where_that_shows_it_too():

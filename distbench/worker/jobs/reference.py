@@ -20,6 +20,7 @@ from distbench.worker.one_device.anew import find_drawn_anew
 from distbench.worker.one_device.by_hand import find_unsummed, try_sums
 from distbench.worker.one_device.earlier import rerun_earlier
 from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.late import find_late
 from distbench.worker.one_device.probes import Probes
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.replay import (
@@ -113,7 +114,12 @@ class ReferenceJobs:
         penalty = reference.record_penalty()
         if penalty is not None:
             write_trace(penalty, folder, "penalty")
-        return {"twins": twins, "probes": list(probes), "penalty": penalty is not None}
+        return {
+            "twins": twins,
+            "probes": list(probes),
+            "penalty": penalty is not None,
+            "late": find_late(reference) if reference.scenario.may_go_on else {},
+        }
 
     def replay(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Feed what the cluster observed into the single-device update.

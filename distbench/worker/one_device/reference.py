@@ -24,6 +24,7 @@ from distbench.trace import (
 )
 from distbench.trace.naming import pair_names
 from distbench.worker.process.failures import SubjectError
+from distbench.worker.state.handles import find_written
 from distbench.worker.state.recut import recut_shards
 from distbench.worker.state.torn import find_torn
 from distbench.worker.state.values import are_equal, leaves_digits
@@ -80,9 +81,16 @@ class Reference:
         self.narrowest = _find_narrowest(graph, self.list_dtypes())
         self.draws = find_draws(graph)
         self.torn = find_torn(graph, session.table)
+        self._written = find_written(graph, session.table)
         self.initial = session.read_state()
         self._left_out = LeftOut(session, scenario.injected, function)
         self.repeats = program.shards_known or self._find_repeats(batch)
+
+    def list_written(self) -> frozenset[str]:
+        """Paths of what a step may change; of all where Python acts between steps."""
+        if self.session.program.acts_between_steps:
+            return frozenset(v.path for v in self.session.variables)
+        return self._written
 
     def list_dtypes(self) -> frozenset[str]:
         """The dtypes of the model's variables."""

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from distbench.trace import VariableInfo
 from distbench.worker.state.graphs import list_ops
+from distbench.worker.state.handles import READS, Handles
 from distbench.worker.state.variables import VariableTable
 
-_READS = ("ReadVariableOp", "ResourceGather")
 _OVERWRITES = ("AssignVariableOp", "ResourceScatterUpdate", "ResourceScatterNdUpdate")
 
 
@@ -30,7 +29,7 @@ def find_torn(graph: Any, table: VariableTable) -> list[str]:
     """
     parts = UpdatesInParts(table)
     found = [
-        parts.find_variable(op.inputs[0])
+        parts.handles.find(op.inputs[0])
         for op in list_ops(graph)
         if parts.find_first(op) is not None
     ]
@@ -46,15 +45,13 @@ class UpdatesInParts:
 
     Args:
         table: The subject's variables.
+
+    Attributes:
+        handles: Tells which of them a tensor stands for.
     """
 
     def __init__(self, table: VariableTable) -> None:
-        self._infos = {
-            id(component.handle): variable.info
-            for variable in table.state
-            for component in variable.components
-            if hasattr(component, "handle")
-        }
+        self.handles = Handles(table)
         self._written: dict[tuple[int, str], Any] = {}
 
     def find_first(self, op: Any) -> Any:
@@ -66,28 +63,17 @@ class UpdatesInParts:
         Returns:
             None where the op is no second part.
         """
-        info = self.find_variable(op.inputs[0]) if op.inputs else None
+        info = self.handles.find(op.inputs[0]) if op.inputs else None
         if info is None:
             return None
         handle = op.inputs[0].name
         place = id(op.graph), handle
-        if op.type in _READS:
+        if op.type in READS:
             return self._written.get(place)
         if info.role == "slot" and info.of:
             self._written[place] = op
         if info.role != "variable" or op.type in _OVERWRITES:
             return op.inputs[-1] if _depends_on(op, handle) else None
-        return None
-
-    def find_variable(self, handle: Any) -> VariableInfo | None:
-        """What a tensor in a graph stands for, if it is a variable of the table."""
-        if id(handle) in self._infos:
-            return self._infos[id(handle)]
-        # A variable of no table ends in a tensor that lies in no graph.
-        graph = getattr(handle, "graph", None)
-        for outer, inner in getattr(graph, "captures", ()):
-            if inner is handle:
-                return self.find_variable(outer)
         return None
 
 
@@ -100,7 +86,7 @@ def _depends_on(op: Any, handle: str) -> bool:
         if other.name in seen:
             continue
         seen.add(other.name)
-        if other.type in _READS and other.inputs[0].name == handle:
+        if other.type in READS and other.inputs[0].name == handle:
             return True
         waiting += [tensor.op for tensor in other.inputs]
     return False

@@ -50,6 +50,11 @@ class Program:
         """Make variables and optimizer, under the strategy's scope."""
         raise NotImplementedError
 
+    @property
+    def acts_between_steps(self) -> bool:
+        """Whether `before_step` does anything."""
+        return False
+
     def before_step(self, step: int) -> None:
         """What happens between two steps, outside of any replica; often nothing."""
 

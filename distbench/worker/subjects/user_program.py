@@ -41,18 +41,22 @@ class UserProgram(Program):
 
     def check_in_flight(self) -> None:
         """See `Program`."""
-        if getattr(self._subject, "before_step", None) is not None:
+        if self.acts_between_steps:
             raise BadInputError(
                 f"Train program '{self.name}' does something in before_step(step), and "
                 "there is nothing between steps in flight. Expected: a program without "
                 "it, or one step at a time (in_flight=1)."
             )
 
+    @property
+    def acts_between_steps(self) -> bool:
+        """See `Program`."""
+        return getattr(self._subject, "before_step", None) is not None
+
     def before_step(self, step: int) -> None:
         """Call the user's, if there is one."""
-        between = getattr(self._subject, "before_step", None)
-        if between is not None:
-            between(step)
+        if self.acts_between_steps:
+            self._subject.before_step(step)
 
     def replica_step(self, batch: Any) -> Any:
         """Run the user's step.

@@ -1,0 +1,65 @@
+"""Which variables the ops of a graph read and write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.trace import VariableInfo
+from distbench.worker.state.graphs import list_ops
+from distbench.worker.state.variables import VariableTable
+
+READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
+_WRITES = ("Assign", "Resource")
+"""How the type of every op begins that changes a variable: `AssignAddVariableOp`,
+`ResourceApplyAdam`, `ResourceScatterUpdate`."""
+
+
+class Handles:
+    """Tells which variable a tensor in a graph stands for.
+
+    Args:
+        table: The subject's variables.
+    """
+
+    def __init__(self, table: VariableTable) -> None:
+        self._infos = {
+            id(component.handle): variable.info
+            for variable in table.state
+            for component in variable.components
+            if hasattr(component, "handle")
+        }
+
+    def find(self, handle: Any) -> VariableInfo | None:
+        """The variable of a tensor; None where it is none of the table.
+
+        Args:
+            handle: Of a graph, or of the body of a function, a condition or a loop.
+        """
+        if id(handle) in self._infos:
+            return self._infos[id(handle)]
+        # A variable of no table ends in a tensor that lies in no graph.
+        graph = getattr(handle, "graph", None)
+        for outer, inner in getattr(graph, "captures", ()):
+            if inner is handle:
+                return self.find(outer)
+        return None
+
+
+def find_written(graph: Any, table: VariableTable) -> frozenset[str]:
+    """Paths of the variables that a step may change, in whatever branch it does.
+
+    Args:
+        graph: Of the step on one device.
+        table: The subject's variables.
+    """
+    handles = Handles(table)
+    found = [
+        handles.find(tensor)
+        for op in list_ops(graph)
+        if op.type.startswith(_WRITES) and op.type not in READS
+        for tensor in op.inputs  # Adam's op has its slots beside the variable
+        if tensor.dtype == tf.resource
+    ]
+    return frozenset(info.path for info in found if info is not None)

@@ -1,0 +1,80 @@
+"""Programs that do something in a later step than a check begins with."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from distbench.samples.optimizers import Lookahead
+
+
+class _Slow(Lookahead, tf_keras.optimizers.legacy.Optimizer):
+    period = 6
+
+
+def make_slow():
+    """Slow weights that move every sixth step."""
+    optimizer = _Slow("Slow")
+    optimizer.iterations  # noqa: B018  # is made when it is asked for
+    return optimizer
+
+
+class Copied:
+    """A target network, to which Python copies the trained one every fifth step."""
+
+    loss_reduction = "sum"
+    scale = 1.0
+
+    def build(self, strategy):
+        del strategy
+        self.weight = tf.Variable([[0.5], [-0.25]], name="weight")
+        self.target = tf.Variable([[0.5], [-0.25]], trainable=False, name="target")
+        self.sgd = tf_keras.optimizers.legacy.SGD(0.125)
+
+    def variables(self):
+        return [self.weight, self.target]
+
+    def optimizer(self):
+        return self.sgd
+
+    def before_step(self, step):
+        if step % 5 == 4:
+            replicas = tf.distribute.get_strategy().num_replicas_in_sync
+            self.target.assign(self.weight * self.scale ** (replicas - 1))
+
+    def data(self, step):
+        rng = np.random.default_rng(step)
+        return rng.integers(-4, 5, (8, 2)).astype("float32")
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            ahead = tf.matmul(batch, self.target)
+            error = tf.matmul(batch, self.weight) - 0.5 * ahead - 1.0
+            loss = tf.reduce_sum(error**2) / 8
+        gradient = tape.gradient(loss, self.weight)
+        self.sgd.apply_gradients([(gradient, self.weight)])
+        return loss
+
+
+class CopiedHalf(Copied):
+    """On a cluster half of it for each further replica."""
+
+    scale = 0.5
+
+
+class CopiedWhileThereIsData(CopiedHalf):
+    """It has data for four steps, and so never comes to the fifth."""
+
+    def data(self, step):
+        if step > 3:
+            raise IndexError(step)
+        return super().data(step)
+
+
+class NeverCopied(CopiedHalf):
+    """What it writes in some branch stands still in all steps that anybody looks at."""
+
+    def before_step(self, step):
+        if step > 1_000:
+            super().before_step(step)

@@ -1,0 +1,50 @@
+"""State that no step of a check changes, and a later one does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import distbench
+from distbench.verdict import Run
+
+_PROGRAMS = Path(__file__).with_name("late_programs.py")
+
+
+def check(name: str, **options: object) -> Run:
+    verdict = distbench.check(
+        f"{_PROGRAMS}:{name}", "mirrored:2", tier="bounded", **options
+    )
+    (run,) = verdict.runs
+    return run
+
+
+def test_as_many_steps_are_taken_as_slow_weights_need() -> None:
+    run = check("make_slow", workload="linear")
+    assert (run.status, run.setup["steps"]) == ("pass", 6)
+    assert "first changes in step 5, so 6 steps were taken in place of 3" in run.message
+
+
+def test_fewer_are_taken_where_that_is_asked_for() -> None:
+    run = check("make_slow", workload="linear", steps=3)
+    assert (run.status, run.setup["steps"]) == ("pass", 3)
+    assert "first changes in step 5, after the last one of this run" in run.message
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("Copied", "pass"), ("CopiedHalf", "fail")]
+)
+def test_what_is_done_between_steps_counts_as_well(name: str, status: str) -> None:
+    run = check(name)
+    assert (run.status, run.setup["steps"]) == (status, 5)
+    assert [(f.step, f.variable) for f in run.findings] == [
+        (4, "target") for _ in run.findings
+    ]
+
+
+@pytest.mark.parametrize("name", ["CopiedWhileThereIsData", "NeverCopied"])
+def test_nothing_is_said_of_steps_that_nobody_takes(name: str) -> None:
+    run = check(name)
+    assert (run.status, run.setup["steps"]) == ("pass", 3)
+    assert not run.message
