@@ -39,6 +39,8 @@ class Handles:
         """
         if id(handle) in self._infos:
             return self._infos[id(handle)]
+        if handle.dtype != tf.resource:
+            return None  # a graph has thousands of these
         # A variable of no table ends in a tensor that lies in no graph.
         graph = getattr(handle, "graph", None)
         for outer, inner in getattr(graph, "captures", ()):
@@ -60,6 +62,5 @@ def find_written(graph: Any, table: VariableTable) -> frozenset[str]:
         for op in list_ops(graph)
         if op.type.startswith(_WRITES) and op.type not in READS
         for tensor in op.inputs  # Adam's op has its slots beside the variable
-        if tensor.dtype == tf.resource
     ]
     return frozenset(info.path for info in found if info is not None)
