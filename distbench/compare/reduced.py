@@ -10,7 +10,7 @@ import numpy as np
 from distbench.compare.addends import Addends, Widened, collect_addends
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.copies import are_copies, have_equal_rows
-from distbench.compare.factor import is_power_of_two
+from distbench.compare.factor import Factor, is_power_of_two
 from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.pair import DIRECTION, SUM, Pair
 from distbench.compare.ratio import fit_ratio
@@ -29,7 +29,7 @@ def pair_sum(
     key: TraceKey,
     value: Value,
     parts: tuple[Value, ...],
-    factor: float,
+    factor: Factor,
     dtype: str,
     known: tuple[Value, Pair] | None,
     *,
@@ -59,9 +59,9 @@ def pair_sum(
         and have_equal_rows(rows, known[1].rows)
     ):
         return replace(known[1], key=key, observed=seen.total, tested=[])
-    addends = collect_addends(parts, rows, factor)
+    addends = collect_addends(parts, rows, factor.value)
     expected = addends.add_up()
-    more = _count_more(len(parts), factor)
+    more = max(factor.roundings, count_mean_roundings(len(parts)))
     margin = BITWISE
     if more or not exact:
         margin = bound_reduction(addends, expected, find_roundoff(dtype), more=more)
@@ -92,7 +92,7 @@ def pair_direction(
         factor = measure_norm(seen.total) / measure_norm(total)
     addends = collect_addends(parts, rows, factor)
     expected = addends.add_up()
-    more = max(2, _count_more(len(parts), factor))
+    more = max(2, count_mean_roundings(len(parts)))
     margin = bound_reduction(addends, expected, find_roundoff(dtype), more=more)
     bound = np.broadcast_to(margin.bound, expected.shape)
     # The errors of all elements move the number that fits them.
@@ -102,19 +102,13 @@ def pair_direction(
     yield _make_pair(key, DIRECTION, seen, addends, expected, margin, dtype)
 
 
-def _count_more(replicas: int, factor: float) -> int:
-    """How many roundings there may be besides the additions of the sum.
+def count_mean_roundings(replicas: int) -> int:
+    """How many roundings an average over N replicas with equal values has.
 
     A program may take the mean and add up N equal means to get the sum: unless N is a
     power of two, 1/N is rounded, so is the product with it, and so are N - 1 further
     additions.
     """
-    more = 0 if is_power_of_two(factor) else 2
-    return max(more, count_mean_roundings(replicas))
-
-
-def count_mean_roundings(replicas: int) -> int:
-    """How many roundings an average over N replicas with equal values has."""
     return 0 if is_power_of_two(replicas) else replicas + 1
 
 

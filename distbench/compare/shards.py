@@ -84,7 +84,9 @@ def weigh_shards(
     if is_scaled:
         for key, factor in factors.items():
             if factor is not None:
-                values[replace(key, phase="reduced_gradient")] = factor * totals[key]
+                values[replace(key, phase="reduced_gradient")] = (
+                    factor.value * totals[key]
+                )
     elif not nature.grouped:
         handed = {k: v for k, v in handed.items() if k.step not in settled}
         slack = measure_slack(reference, handed)

@@ -55,6 +55,16 @@ class SlowWeightsEveryFifthStep(Lookahead):
     period = 5
 
 
+@unusual(workload="regularized")
+@optimizer("SGD", 0.01)
+class TimesFortyAndBack:
+    """Gradients are scaled up and down again before the sum: most keep their bits."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **options):
+        pairs = [(g * 40.0 / 40.0, v) for g, v in grads_and_vars]
+        return super().apply_gradients(pairs, name, **options)
+
+
 @unusual(workload="embedding")
 @optimizer("Optimizer", "OwnRule")
 class AveragedWeights(OwnRule):
