@@ -145,6 +145,8 @@ class Traits:
             reference starts from what was saved.
         compiled: Whether XLA compiles the step as a whole, on the cluster and on one
             device: then nothing on the way to the state is known.
+        limits: Whether one device changes larger gradients than those of the run before
+            they are summed, and none of these, as a clip does.
         late: Steps after the last one of the run in which state first changes on one
             device, by its path: nothing that was compared says how it does.
     """
@@ -156,6 +158,7 @@ class Traits:
     joined: bool = False
     restored: bool = False
     compiled: bool = False
+    limits: bool = False
     late: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -19,6 +19,7 @@ from distbench.scenario import (
     Scenario,
     Tier,
     check_in_flight,
+    check_loss_weight,
     check_numbers,
     check_path,
     check_restore_after,
@@ -74,6 +75,8 @@ class CheckOptions:
         restore_partitioner: How the cluster `restore_from` cuts its variables.
         faults: Texts of what befalls tasks and replicas, see `distbench.Fault`.
         examples: Size of the global batch of a workload; 0 leaves it to the bench.
+        loss_weight: What the losses of a workload are multiplied by, so that gradients
+            are larger or smaller; penalties are not.
         details: Whether runs keep the numbers that a report shows of them.
         keep: Where the traces of each scenario go; None removes them with the run.
         jobs: How many scenarios run at one time at most.
@@ -104,6 +107,7 @@ class CheckOptions:
     restore_partitioner: str | None = None
     faults: tuple[str, ...] = ()
     examples: int = 0
+    loss_weight: float = 1.0
     details: bool = False
     keep: Path | None = None
     jobs: int = 1
@@ -146,6 +150,7 @@ class CheckOptions:
             dtype=self.dtype,
             keras=self.keras,
         )
+        check_loss_weight(self.loss_weight)
         self._check_counts()
         self._check_engine()
 

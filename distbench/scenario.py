@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -106,6 +107,7 @@ class Scenario:
             `distbench.partitioner`; empty leaves them whole.
         restore_partitioner: How the cluster `restore_from` cuts its variables.
         faults: Texts of what befalls its tasks and replicas, see `distbench.Fault`.
+        loss_weight: What the losses of a workload are multiplied by.
     """
 
     target: str
@@ -126,6 +128,7 @@ class Scenario:
     partitioner: str = ""
     restore_partitioner: str = ""
     faults: tuple[str, ...] = ()
+    loss_weight: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.target:
@@ -147,6 +150,7 @@ class Scenario:
         if self.restore_from:
             ClusterSpec.parse(self.restore_from)
         check_restore_after(self.restore_after, self.restore_from, self.steps)
+        check_loss_weight(self.loss_weight)
         check_faults(
             self.faults,
             ClusterSpec.parse(self.cluster),
@@ -299,6 +303,14 @@ def check_restore_after(after: int, restore_from: str | None, steps: int) -> Non
         raise BadInputError(
             f"Both clusters would train {steps} steps before the restore. Expected "
             "another number in restore_after than in steps."
+        )
+
+
+def check_loss_weight(weight: float) -> None:
+    """Raise BadInputError for a weight that leaves nothing of a loss."""
+    if not 0 < weight < math.inf:
+        raise BadInputError(
+            f"loss_weight must be a positive, finite number. Received: {weight}."
         )
 
 

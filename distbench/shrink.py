@@ -81,6 +81,7 @@ def make_start(scenario: Scenario, run: Run) -> CheckOptions:
         restore_partitioner=scenario.restore_partitioner or None,
         faults=scenario.faults,
         examples=0 if is_brought else scenario.examples,
+        loss_weight=scenario.loss_weight,
         split=find_asked_split(scenario.workload, scenario.split),
     )
 

@@ -10,10 +10,10 @@ from contextlib import closing, contextmanager
 from functools import partial
 from itertools import groupby
 
+from distbench.checking.further import go_on, list_further
 from distbench.checking.judging import Judging
 from distbench.checking.lanes import Lanes, Piece
 from distbench.checking.launches import make_launch
-from distbench.checking.longer import go_on, list_late
 from distbench.checking.own_keras import follow_target
 from distbench.checking.plan import (
     Planned,
@@ -41,7 +41,6 @@ from distbench.observe import (
     start_one,
 )
 from distbench.options import CheckOptions, Progress, list_tiers
-from distbench.scenario import FIRST_STEPS
 from distbench.target import TargetRef, adopt_target
 from distbench.verdict import Run, Status, Verdict
 from distbench.xla import XLA_FLAGS
@@ -187,7 +186,9 @@ class Checker:
                     self._progress.finish(run)
                 self._ended.add(item.number)
 
-    def _run_one(self, item: Planned, one: OneDevice) -> Iterator[Run]:
+    def _run_one(
+        self, item: Planned, one: OneDevice, *, further: bool = True
+    ) -> Iterator[Run]:
         scenario = item.scenario
         tiers = list_possible(self._tiers, scenario)
         found = (
@@ -220,14 +221,14 @@ class Checker:
             return
         self._environments.setdefault(item.number, {}).update(seen.environment)
         runs = self._judging.judge(item, seen)
-        if self._options.steps is None and scenario.steps == FIRST_STEPS:
-            yield from go_on(item, runs, list_late(seen), self._run_again)
-        else:
-            yield from runs
+        if further:
+            unseen = list_further(scenario, seen, self._options)
+            runs = iter(go_on(item, runs, unseen, self._run_again))
+        yield from runs
 
     def _run_again(self, item: Planned) -> tuple[Run, ...]:
         with closing(OneDevice(self._launch)) as one:
-            return tuple(self._run_one(item, one))
+            return tuple(self._run_one(item, one, further=False))
 
 
 def _measure_needs(items: Sequence[Planned]) -> Room:

@@ -163,6 +163,7 @@ def plan_scenarios(
                 restore_partitioner=options.restore_partitioner or "",
                 faults=tuple(map(str, faults)),
                 examples=options.examples if workload in WORKLOADS else 0,
+                loss_weight=options.loss_weight if workload in WORKLOADS else 1.0,
             ),
             spec=spec,
             optional=not options.workloads and workload == "embedding",

@@ -56,6 +56,7 @@ def make_run(
             "restore_after": scenario.restore_after,
             "timeout_s": scenario.timeout_s,
             "examples": scenario.examples,
+            "loss_weight": scenario.loss_weight,
             "in_flight": scenario.in_flight,
             "partitioner": scenario.partitioner,
             "restore_partitioner": scenario.restore_partitioner,

@@ -62,6 +62,13 @@ def check(
             metavar="G", help="Size of a workload's global batch; 0: the bench's own."
         ),
     ] = 0,
+    loss_weight: Annotated[
+        float,
+        typer.Option(
+            metavar="W",
+            help="Factor of the workloads' losses, for gradients as large.",
+        ),
+    ] = 1.0,
     split: Annotated[
         Text,
         typer.Option(
@@ -223,6 +230,7 @@ def check(
         dtype=dtype,
         seed=seed,
         examples=examples,
+        loss_weight=loss_weight,
         split=_parse_split(split),
         only=only,
         keras=keras,

@@ -17,7 +17,7 @@ from distbench.diagnose.exchange import exchanges, is_joined
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.misplaced import find_misplaced
-from distbench.diagnose.notes import note_late, note_left_out, note_rows, note_sizes
+from distbench.diagnose.notes import note_left_out, note_rows, note_sizes
 from distbench.diagnose.owners import name_owners
 from distbench.diagnose.pipelines import describe_pipeline
 from distbench.diagnose.randomness import find_shared_randomness
@@ -55,7 +55,6 @@ def judge(evidence: Evidence) -> Judgement:
         note_left_out(evidence.reference),
         *describe_pipeline(evidence.examples),
         note_rows(rows),
-        "" if judgement.status is Status.FAIL else note_late(evidence),
     ]
     return replace(judgement, message="; ".join(filter(None, notes)))
 

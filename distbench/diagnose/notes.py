@@ -44,18 +44,6 @@ def note_left_out(reference: Trace) -> str:
     )
 
 
-def note_late(evidence: Evidence) -> str:
-    """Names state that nothing is known of, since it first changes later."""
-    late = evidence.subject.late
-    if not late:
-        return ""
-    first = min(late, key=lambda path: late[path])
-    return (
-        f"note: '{first}' first changes in step {late[first]}, after the last one of "
-        f"this run; take {max(late.values()) + 1} steps to see that"
-    )
-
-
 def note_rows(paths: Sequence[str]) -> str:
     """Names a variable whose rule minds how the rows of a sparse gradient come.
 

@@ -47,6 +47,24 @@ class GlobalNormOfTheLastClipped(Program):
 
 @fault(
     _CLIP,
+    _PHASE,
+    ("kernel", "bias"),
+    like="LeelaChessZero/lczero-training#162",
+    workload="linear",
+)
+@optimizer("SGD", 0.01)
+class LargeNormClipped:
+    """The global norm is clipped on each replica, and no gradient is that large."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **options):
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        clipped, _ = tf.clip_by_global_norm(gradients, 10.0)
+        pairs = zip(clipped, variables, strict=True)
+        return super().apply_gradients(pairs, name, **options)
+
+
+@fault(
+    _CLIP,
     "local_gradient",
     TRAINED,
     like="LeelaChessZero/lczero-training#162",

@@ -82,6 +82,7 @@ def read_evidence(
             undetermined=tuple(replied["undetermined"]),
             restored=bool(scenario.restore_from),
             compiled=answer["compiled"],
+            limits=answer["limits"],
             late=answer["late"],
         ),
         examples=examples,

@@ -160,6 +160,7 @@ _OPTIONS: Mapping[str, Callable[[Any], str]] = {
     "dtype": str,
     "seed": str,
     "examples": str,
+    "loss_weight": "{:g}".format,
     "keras": str,
     "engine": str,
     "split": lambda split: ",".join(map(str, split)),

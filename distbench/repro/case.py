@@ -194,6 +194,9 @@ def read_scenario(verdict: Verdict, run: Run) -> Scenario:
         restore_after=_take(run, setup.get("restore_after", 0), "restore_after", int),
         in_flight=_take(run, setup.get("in_flight", 1), "in_flight", int),
         jit=None if jit is None else _take(run, jit, "jit", bool),
+        loss_weight=float(
+            _take(run, setup.get("loss_weight", 1.0), "loss_weight", (int, float))
+        ),
         faults=tuple(_take(run, fault, "faults", str) for fault in faults),
         split=tuple(_take(run, size, "split", int) for size in split),
     )

@@ -38,7 +38,7 @@ ${configure}\
         if hasattr(optimizer, "stateless_apply"): optimizer.build($trained)  # Keras 3
     def replica_step(batch):
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(compute_losses(*variables, *batch)) / EXAMPLES
+            loss = ${weight}tf.reduce_sum(compute_losses(*variables, *batch)) / EXAMPLES
 ${penalty}${scaled}\
         optimizer.apply_gradients($apply)
 ${result}""")  # noqa: E501  # the script's lines are shorter
@@ -250,12 +250,17 @@ def _write_optimizer(case: Case, coordinator: str) -> str:
         flat=_FLAT if is_cut else "",
         trained=trained,
         configure=configure,
+        weight=_write_weight(case.scenario.loss_weight),
         penalty=workload.penalty,
         scaled=_SCALED if path.scales_loss else "",
         apply=path.apply.format(pairs=pairs),
         result="        return loss\n" if _shows_loss(case) else "",
     )
     return path.defines + workload.defines + train
+
+
+def _write_weight(weight: float) -> str:
+    return "" if weight == 1 else f"{weight:g} * "
 
 
 def _write_reading(case: Case, holder: str) -> str:

@@ -55,6 +55,19 @@ class SlowWeightsEveryFifthStep(Lookahead):
     period = 5
 
 
+@unusual(workload="linear")
+@optimizer("SGD", 0.01)
+class LargeSumClipped:
+    """The global norm of the sum is clipped, and no gradient is that large."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **options):
+        options["experimental_aggregate_gradients"] = False
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        clipped, _ = tf.clip_by_global_norm(all_reduce("sum", gradients), 10.0)
+        pairs = zip(clipped, variables, strict=True)
+        return super().apply_gradients(pairs, name, **options)
+
+
 @unusual(workload="regularized")
 @optimizer("SGD", 0.01)
 class TimesFortyAndBack:

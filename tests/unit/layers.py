@@ -195,7 +195,7 @@ ALLOWED: dict[str, set[str]] = {
         "xla",
     },
     "checking.runs": {"checking.plan", "evidence", "trace", "verdict"},
-    "checking.longer": {*_TOP, "checking.plan", "checking.runs"},
+    "checking.further": {*_TOP, "checking.plan", "checking.runs", "evidence"},
     "checking.failing": {
         *_TOP,
         "checking.controls",
@@ -237,10 +237,10 @@ ALLOWED: dict[str, set[str]] = {
     },
     "checking.checker": {
         *_TOP,
+        "checking.further",
         "checking.judging",
         "checking.lanes",
         "checking.launches",
-        "checking.longer",
         "checking.own_keras",
         "checking.plan",
         "checking.runs",

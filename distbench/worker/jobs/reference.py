@@ -20,6 +20,7 @@ from distbench.worker.one_device.anew import find_drawn_anew
 from distbench.worker.one_device.by_hand import find_unsummed, try_sums
 from distbench.worker.one_device.earlier import rerun_earlier
 from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.larger import limits_larger
 from distbench.worker.one_device.late import find_late
 from distbench.worker.one_device.probes import Probes
 from distbench.worker.one_device.reference import Reference
@@ -101,6 +102,8 @@ class ReferenceJobs:
             twins[tier] = len(copies)
         tier = payload["tiers"][0]
         recorded = read_reference(payload, tier)
+        goes_on = reference.scenario.may_go_on
+        limits = goes_on and limits_larger(reference, recorded)
         probes = dict(Probes(reference).record(tier, recorded))
         for number, moved in enumerate(copying.record_rounded(tier)):
             probes[f"rounded-{number}"] = moved
@@ -118,7 +121,8 @@ class ReferenceJobs:
             "twins": twins,
             "probes": list(probes),
             "penalty": penalty is not None,
-            "late": find_late(reference) if reference.scenario.may_go_on else {},
+            "limits": limits,
+            "late": find_late(reference) if goes_on else {},
         }
 
     def replay(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +45,7 @@ class OptimizerProgram(Program):
             steps=scenario.scheduled,
         )
         self.loss_factor = 1
+        self._weight = scenario.loss_weight
         self._optimizer: Any = None
 
     def build(self, strategy: tf.distribute.Strategy) -> None:
@@ -83,6 +85,8 @@ class OptimizerProgram(Program):
         variables = self._trainable()
         with tf.GradientTape() as tape:
             losses = self._workload.compute_losses(batch)
+            if self._weight != 1:
+                losses *= tf.cast(self._weight, losses.dtype)
             loss = tf.reduce_sum(losses) / tf.cast(
                 self._workload.examples, losses.dtype
             )
@@ -133,6 +137,10 @@ class OptimizerProgram(Program):
         """Ask the workload, in integers."""
         if self._path.scales_loss and len(shards) & (len(shards) - 1):
             return False  # a mean over so many rounds
+        # Of other formats than float16 no power of two within reach overflows.
+        is_exact = math.frexp(self._weight)[0] == 0.5
+        if self._weight != 1 and (not is_exact or self._workload.dtype == tf.float16):
+            return False
         return self._workload.dyadic and all(
             self._workload.prove_exact(step, shards) for step in range(steps)
         )

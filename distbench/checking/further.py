@@ -1,0 +1,141 @@
+"""What a run that found nothing has not seen, and runs once more that see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from distbench.checking.plan import Planned
+from distbench.checking.runs import add_note
+from distbench.errors import BadInputError
+from distbench.evidence import Traits
+from distbench.observe import Observation
+from distbench.options import CheckOptions
+from distbench.scenario import WORKLOADS, Scenario
+from distbench.verdict import Run, Status
+
+LARGER = 1024.0
+"""As many times larger losses have gradients that any clip in use limits."""
+_OPEN = (Status.PASS, Status.VACUOUS, Status.UNDECIDABLE)
+"""What a scenario ended with that has found nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Further:
+    """Something that a run has not seen.
+
+    Attributes:
+        unseen: What it is, if nothing else sees it.
+        scenario: What sees it; None where nothing is to be run again.
+        seen: What became of it, where that was run.
+        counts: Whether those runs stand for the first ones, even if they pass.
+    """
+
+    unseen: str
+    scenario: Scenario | None = None
+    seen: str = ""
+    counts: bool = False
+
+
+def list_further(
+    scenario: Scenario, seen: Observation, options: CheckOptions
+) -> Sequence[Further]:
+    """What an observed scenario has not seen of its subject."""
+    traits = [evidence.subject for evidence in seen.evidence.values()][:1]
+    return [
+        further
+        for trait in traits
+        for find in (_find_late, _find_larger)
+        if (further := find(scenario, trait, options)) is not None
+    ]
+
+
+def _find_late(
+    scenario: Scenario, traits: Traits, options: CheckOptions
+) -> Further | None:
+    """Steps, where state first changes after the last one."""
+    if not traits.late:
+        return None
+    first = min(traits.late, key=lambda path: traits.late[path])
+    what = f"note: '{first}' first changes in step {traits.late[first]}"
+    steps = max(traits.late.values()) + 1
+    return Further(
+        unseen=f"{what}, after the last one of this run; {steps} steps show that",
+        scenario=replace(scenario, steps=steps) if options.steps is None else None,
+        seen=f"{what}, so {steps} steps were taken in place of {scenario.steps}",
+        counts=True,
+    )
+
+
+def _find_larger(
+    scenario: Scenario, traits: Traits, options: CheckOptions
+) -> Further | None:
+    """Gradients, where larger ones are changed before they are summed."""
+    if not traits.limits:
+        return None
+    what = (
+        "note: one device changes larger gradients between its tape and its update, as "
+        "a clip does"
+    )
+    is_weighed = options.loss_weight != 1 or scenario.workload not in WORKLOADS
+    loud = replace(scenario, loss_weight=LARGER)
+    return Further(
+        unseen=f"{what}; none was so large here, so when replicas do that is not known",
+        scenario=None if is_weighed else loud,
+        seen=f"{what}, so losses were {LARGER:g} times as large in another run",
+    )
+
+
+def go_on(
+    item: Planned,
+    runs: Iterable[Run],
+    further: Sequence[Further],
+    run_again: Callable[[Planned], Sequence[Run]],
+) -> Sequence[Run]:
+    """Runs of a scenario, made once more for what they have not seen.
+
+    Args:
+        item: The scenario.
+        runs: Those that it ended with.
+        further: What they have not seen.
+        run_again: Has a scenario run by itself, and returns its runs.
+
+    Returns:
+        The first runs that have found something; else those with the most steps. What
+        ends without comparing anything takes nothing away from the others.
+    """
+    found = tuple(runs)
+    for one in further:
+        ends = {run.status for run in found} - {Status.SKIPPED}
+        if not ends or not ends <= {*_OPEN}:
+            break
+        found = _see(item, found, one, run_again)
+    return found
+
+
+def _see(
+    item: Planned,
+    found: tuple[Run, ...],
+    one: Further,
+    run_again: Callable[[Planned], Sequence[Run]],
+) -> tuple[Run, ...]:
+    if one.scenario is None:
+        return _add_note(found, one.unseen)
+    try:
+        again = run_again(replace(item, scenario=one.scenario))
+    except BadInputError as error:
+        return _add_note(found, f"{one.unseen} (a run of that did not end: {error})")
+    compared = {run.status for run in again} & {*_OPEN, Status.FAIL}
+    if not compared:
+        why = "; ".join(f"{run.status}: {run.message}" for run in again[:1])
+        return _add_note(found, f"{one.unseen} (a run of that did not end: {why})")
+    if one.counts or Status.FAIL in compared:
+        before_s = sum(run.seconds for run in found) / len(again)
+        found = tuple(replace(run, seconds=run.seconds + before_s) for run in again)
+    return _add_note(found, one.seen)
+
+
+def _add_note(runs: Iterable[Run], note: str) -> tuple[Run, ...]:
+    return tuple(
+        run if run.status is Status.SKIPPED else add_note(run, note) for run in runs
+    )

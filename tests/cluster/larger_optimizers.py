@@ -1,0 +1,62 @@
+"""Optimizers that limit gradients which are larger than those of a workload."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+import tf_keras
+
+_LIMIT = 10.0
+
+
+class _ClipsFirst(tf_keras.optimizers.legacy.SGD):
+    def apply_gradients(self, grads_and_vars, name=None, **options):
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        clipped, _ = tf.clip_by_global_norm(gradients, _LIMIT)
+        pairs = zip(clipped, variables, strict=True)
+        return super().apply_gradients(pairs, name, **options)
+
+
+class _SumsFirst(tf_keras.optimizers.legacy.SGD):
+    def apply_gradients(self, grads_and_vars, name=None, **options):
+        options["experimental_aggregate_gradients"] = False
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        context = tf.distribute.get_replica_context()
+        total = context.all_reduce("SUM", list(gradients))
+        clipped, _ = tf.clip_by_global_norm(total, _LIMIT)
+        pairs = zip(clipped, variables, strict=True)
+        return super().apply_gradients(pairs, name, **options)
+
+
+def make_clips_first():
+    return _ClipsFirst(0.01)
+
+
+def make_sums_first():
+    return _SumsFirst(0.01)
+
+
+class ClipsFirst:
+    """A program with data of its own, which the bench does not make larger."""
+
+    loss_reduction = "sum"
+
+    def build(self, strategy):
+        del strategy
+        self.weight = tf.Variable([[0.5], [-0.25]], name="weight")
+        self.sgd = _ClipsFirst(0.125)
+
+    def variables(self):
+        return [self.weight]
+
+    def optimizer(self):
+        return self.sgd
+
+    def data(self, step):
+        return tf.random.stateless_uniform((8, 2), (1, step), -1.0, 1.0).numpy()
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((tf.matmul(batch, self.weight) - 1.0) ** 2) / 8
+        gradient = tape.gradient(loss, self.weight)
+        self.sgd.apply_gradients([(gradient, self.weight)])
+        return loss

@@ -1,0 +1,45 @@
+"""A clip that no gradient of a run needs may still come before the sum."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import distbench
+from distbench.verdict import Run
+
+_OPTIMIZERS = Path(__file__).with_name("larger_optimizers.py")
+_NOTE = "note: one device changes larger gradients between its tape and its update"
+
+
+def check(name: str, **options: object) -> Run:
+    verdict = distbench.check(
+        f"{_OPTIMIZERS}:{name}", "mirrored:2", tier="bounded", **options
+    )
+    (run,) = verdict.runs
+    return run
+
+
+def test_a_clip_before_the_sum_is_found() -> None:
+    run = check("make_clips_first", workload="linear")
+    assert [finding.code for finding in run.findings] == ["clip-before-reduction"]
+    assert run.setup["loss_weight"] == 1024
+    assert run.message.startswith(_NOTE)
+
+
+def test_a_clip_behind_the_sum_passes() -> None:
+    run = check("make_sums_first", workload="linear")
+    assert (run.status, run.setup["loss_weight"]) == ("pass", 1)
+    assert run.message.endswith("so losses were 1024 times as large in another run")
+
+
+def test_losses_of_the_users_own_stay_as_they_are() -> None:
+    run = check("ClipsFirst")
+    assert run.status == "pass"
+    assert run.message.startswith(_NOTE)
+    assert "is not known" in run.message
+
+
+def test_a_weight_that_was_asked_for_is_taken() -> None:
+    run = check("make_clips_first", workload="linear", loss_weight=256.0)
+    assert [finding.code for finding in run.findings] == ["clip-before-reduction"]
+    assert run.setup["loss_weight"] == 256

@@ -1,0 +1,162 @@
+"""What a run has not seen is told, or seen by another run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from verdict_samples import make_finding, make_run
+
+from distbench.checking.further import Further, go_on, list_further
+from distbench.checking.plan import Planned
+from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError
+from distbench.evidence import Evidence, Traits
+from distbench.observe import Observation
+from distbench.options import CheckOptions
+from distbench.scenario import PROGRAM, Scenario
+from distbench.trace import Trace
+from distbench.verdict import Run, Status
+
+_SCENARIO = Scenario(target="a.b:c", workload="linear", cluster="mwms:2", steps=3)
+_ITEM = Planned(scenario=_SCENARIO, spec=ClusterSpec.parse("mwms:2"), optional=False)
+_LONGER = Further(
+    unseen="note: ends early",
+    scenario=replace(_SCENARIO, steps=7),
+    seen="note: took more steps",
+    counts=True,
+)
+_LOUDER = Further(
+    unseen="note: was not loud",
+    scenario=replace(_SCENARIO, loss_weight=1024.0),
+    seen="note: was loud once more",
+)
+
+
+class Again:
+    """Notes which scenarios are run once more, and ends each somehow."""
+
+    def __init__(self, *runs: Run) -> None:
+        self.seen: list[tuple[int, float]] = []
+        self._runs = iter(runs)
+
+    def __call__(self, item: Planned) -> Sequence[Run]:
+        self.seen.append((item.scenario.steps, item.scenario.loss_weight))
+        return [next(self._runs)]
+
+
+def see(**traits: Any) -> Observation:
+    trace = Trace(name="", replicas=2, shards=(4, 4), variables=(), values={})
+    evidence = Evidence(
+        tier="bounded", observed=trace, reference=trace, subject=Traits(**traits)
+    )
+    return Observation(evidence={"bounded": evidence})
+
+
+@pytest.mark.parametrize("status", [Status.PASS, Status.VACUOUS, Status.UNDECIDABLE])
+def test_a_longer_run_counts_where_nothing_was_found(status: Status) -> None:
+    again = Again(make_run(message="note: as it is", seconds=2.0, checked=9))
+    (run,) = go_on(_ITEM, [make_run(status, seconds=1.0)], [_LONGER], again)
+    assert again.seen == [(7, 1.0)]
+    assert (run.status, run.checked, run.seconds) == (Status.PASS, 9, 3.0)
+    assert run.message == "note: as it is; note: took more steps"
+
+
+def test_another_run_that_passes_leaves_the_first_one() -> None:
+    again = Again(make_run(checked=9))
+    (run,) = go_on(_ITEM, [make_run(checked=5)], [_LOUDER], again)
+    assert again.seen == [(3, 1024.0)]
+    assert (run.checked, run.message) == (5, "note: was loud once more")
+
+
+def test_what_another_run_finds_counts() -> None:
+    again = Again(make_run(Status.FAIL, findings=(make_finding(),)))
+    (run,) = go_on(_ITEM, [make_run()], [_LOUDER], again)
+    assert (run.status, run.message) == (Status.FAIL, "note: was loud once more")
+
+
+@pytest.mark.parametrize("first", [Status.PASS, Status.FAIL])
+def test_the_first_run_that_finds_something_is_the_last(first: Status) -> None:
+    again = Again(make_run(first), make_run())
+    (run,) = go_on(_ITEM, [make_run()], [_LONGER, _LOUDER], again)
+    assert run.status is first
+    assert len(again.seen) == (2 if first is Status.PASS else 1)
+
+
+def test_a_tier_that_cannot_be_had_holds_nothing_up() -> None:
+    runs = (make_run(Status.SKIPPED, tier="exact", message="need"), make_run())
+    skipped, run = go_on(_ITEM, runs, [_LOUDER], Again(make_run()))
+    assert (skipped.message, run.message) == ("need", "note: was loud once more")
+
+
+@pytest.mark.parametrize("status", [Status.FAIL, Status.ERROR, Status.REFUSED])
+def test_what_was_found_or_ended_is_not_run_again(status: Status) -> None:
+    again = Again()
+    runs = (make_run(), make_run(status))
+    assert go_on(_ITEM, runs, [_LONGER, _LOUDER], again) == runs
+    assert not again.seen
+
+
+@pytest.mark.parametrize("status", [Status.ERROR, Status.SKIPPED, Status.REFUSED])
+def test_a_run_that_compares_nothing_takes_nothing_away(status: Status) -> None:
+    again = Again(make_run(status, message="it took too long"))
+    (run,) = go_on(_ITEM, [make_run()], [_LONGER], again)
+    assert run.status is Status.PASS
+    assert run.message == (
+        f"note: ends early (a run of that did not end: {status}: it took too long)"
+    )
+
+
+def test_nor_does_one_that_the_subject_cannot_take() -> None:
+    def refuse(_: Planned) -> Sequence[Run]:
+        raise BadInputError("data(5) returned nothing")
+
+    (run,) = go_on(_ITEM, [make_run()], [_LONGER], refuse)
+    assert run.status is Status.PASS
+    assert run.message.endswith("did not end: data(5) returned nothing)")
+
+
+def test_what_no_run_sees_is_told() -> None:
+    told = replace(_LOUDER, scenario=None)
+    (run,) = go_on(_ITEM, [make_run()], [told], Again())
+    assert (run.status, run.message) == (Status.PASS, "note: was not loud")
+
+
+def test_as_many_steps_are_wanted_as_all_state_needs() -> None:
+    late = {"w/slow": 4, "b/slow": 6}
+    (further,) = list_further(_SCENARIO, see(late=late), CheckOptions())
+    assert further.scenario == replace(_SCENARIO, steps=7)
+    assert further.seen == (
+        "note: 'w/slow' first changes in step 4, so 7 steps were taken in place of 3"
+    )
+
+
+def test_steps_that_were_asked_for_are_those_that_are_taken() -> None:
+    late = {"w/slow": 4}
+    (further,) = list_further(_SCENARIO, see(late=late), CheckOptions(steps=3))
+    assert further.scenario is None
+    assert "after the last one of this run; 5 steps show that" in further.unseen
+
+
+def test_losses_are_larger_where_larger_gradients_are_limited() -> None:
+    (further,) = list_further(_SCENARIO, see(limits=True), CheckOptions())
+    assert further.scenario == replace(_SCENARIO, loss_weight=1024.0)
+
+
+@pytest.mark.parametrize(
+    ("workload", "options"),
+    [(PROGRAM, CheckOptions()), ("linear", CheckOptions(loss_weight=0.5))],
+)
+def test_what_is_given_its_losses_keeps_them(
+    workload: str, options: CheckOptions
+) -> None:
+    scenario = replace(_SCENARIO, workload=workload)
+    (further,) = list_further(scenario, see(limits=True), options)
+    assert further.scenario is None
+
+
+def test_nothing_is_unseen_of_most_subjects() -> None:
+    assert not list_further(_SCENARIO, see(), CheckOptions())
+    assert not list_further(_SCENARIO, Observation(), CheckOptions())
