@@ -147,6 +147,7 @@ class Traits:
             device: then nothing on the way to the state is known.
         limits: Whether one device changes larger gradients than those of the run before
             they are summed, and none of these, as a clip does.
+        guards: Whether one device leaves out a step whose gradients are not finite.
         late: Steps after the last one of the run in which state first changes on one
             device, by its path: nothing that was compared says how it does.
     """
@@ -159,6 +160,7 @@ class Traits:
     restored: bool = False
     compiled: bool = False
     limits: bool = False
+    guards: bool = False
     late: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -9,6 +9,7 @@ from distbench.checking.plan import Planned
 from distbench.checking.runs import add_note
 from distbench.errors import BadInputError
 from distbench.evidence import Traits
+from distbench.fault import Fault
 from distbench.observe import Observation
 from distbench.options import CheckOptions
 from distbench.scenario import WORKLOADS, Scenario
@@ -45,7 +46,7 @@ def list_further(
     return [
         further
         for trait in traits
-        for find in (_find_late, _find_larger)
+        for find in (_find_late, _find_larger, _find_overflow)
         if (further := find(scenario, trait, options)) is not None
     ]
 
@@ -83,6 +84,23 @@ def _find_larger(
         unseen=f"{what}; none was so large here, so when replicas do that is not known",
         scenario=None if is_weighed else loud,
         seen=f"{what}, so losses were {LARGER:g} times as large in another run",
+    )
+
+
+def _find_overflow(
+    scenario: Scenario, traits: Traits, options: CheckOptions
+) -> Further | None:
+    """Gradients that are not finite, where one device leaves out their step."""
+    replicas = scenario.spec.replicas
+    if not traits.guards or options.faults or scenario.steps < 2 or replicas < 2:
+        return None
+    # Whoever asks the first replica alone is told nothing of the last one.
+    fault = str(Fault.corrupt(replicas - 1, 1))
+    what = "note: one device leaves out a step whose gradients are not finite"
+    return Further(
+        unseen=f"{what}; all were finite here, and --fault {fault} shows such a step",
+        scenario=replace(scenario, faults=(fault,)),
+        seen=f"{what}, so those of the last replica were NaN in step 1 of another run",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import keras2, tf
 from distbench.samples.loss_scale import Keras3Scaled, Scaled, find_finite, spoil
+from distbench.samples.optimizers import optimizer
 from distbench.samples.program import TRAINED, ByHand
 from distbench.samples.replicas import all_reduce, count_replicas, update
 
@@ -108,3 +109,23 @@ class SkipsAlone(ByHand):
     def step(self, copy, gradient, finite):
         """One copy's step, if its replica's gradients were finite."""
         copy.assign_sub(tf.where(finite, self.rate * gradient, 0.0 * gradient))
+
+
+@fault(
+    "replica-dropped",
+    "reduced_gradient",
+    ("kernel", "bias"),
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+    workload="linear",
+    replicas=(-1,),
+)
+@optimizer("SGD", 0.1)
+class OwnOverflowLeftOut:
+    """A replica hands on zeros where its own gradients are not finite; none is."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **options):
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        finite = find_finite(gradients)
+        kept = [tf.where(finite, gradient, 0.0) for gradient in gradients]
+        pairs = zip(kept, variables, strict=True)
+        return super().apply_gradients(pairs, name, **options)

@@ -83,6 +83,7 @@ def read_evidence(
             restored=bool(scenario.restore_from),
             compiled=answer["compiled"],
             limits=answer["limits"],
+            guards=answer["guards"],
             late=answer["late"],
         ),
         examples=examples,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import keras2, keras3, tf
-from distbench.samples.loss_scale import Keras3Scaled, Scaled
+from distbench.samples.loss_scale import Keras3Scaled, Scaled, find_finite
+from distbench.samples.optimizers import optimizer
+from distbench.samples.replicas import all_reduce
 from distbench.unusual.program import unusual
 
 
@@ -55,3 +57,18 @@ class Keras3FixedScale(Keras3Scaled):
     def unscale(self, gradients):
         # Keras 3.15 divides by the factor what must be a tensor.
         return [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+@unusual(workload="linear")
+@optimizer("SGD", 0.1)
+class OverflowOfSumLeftOut:
+    """Zeros are applied where the sum is not finite; it always is."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **options):
+        options["experimental_aggregate_gradients"] = False
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        total = all_reduce("sum", gradients)
+        finite = find_finite(total)
+        kept = [tf.where(finite, gradient, 0.0) for gradient in total]
+        pairs = zip(kept, variables, strict=True)
+        return super().apply_gradients(pairs, name, **options)

@@ -160,3 +160,23 @@ def test_what_is_given_its_losses_keeps_them(
 def test_nothing_is_unseen_of_most_subjects() -> None:
     assert not list_further(_SCENARIO, see(), CheckOptions())
     assert not list_further(_SCENARIO, Observation(), CheckOptions())
+
+
+def test_the_last_replica_overflows_where_that_step_is_left_out() -> None:
+    (further,) = list_further(_SCENARIO, see(guards=True), CheckOptions())
+    assert further.scenario == replace(_SCENARIO, faults=("nan:replica:1@1",))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "options"),
+    [
+        (replace(_SCENARIO, cluster="one"), CheckOptions()),
+        (replace(_SCENARIO, steps=1), CheckOptions(steps=1)),
+        (_SCENARIO, CheckOptions(faults=("nan:replica:0@0",))),
+    ],
+    ids=["one-replica", "one-step", "another-fault"],
+)
+def test_nothing_overflows_where_it_cannot_or_does(
+    scenario: Scenario, options: CheckOptions
+) -> None:
+    assert not list_further(scenario, see(guards=True), options)

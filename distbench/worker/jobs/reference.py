@@ -20,6 +20,7 @@ from distbench.worker.one_device.anew import find_drawn_anew
 from distbench.worker.one_device.by_hand import find_unsummed, try_sums
 from distbench.worker.one_device.earlier import rerun_earlier
 from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.guards import leaves_out_overflow
 from distbench.worker.one_device.larger import limits_larger
 from distbench.worker.one_device.late import find_late
 from distbench.worker.one_device.probes import Probes
@@ -104,6 +105,7 @@ class ReferenceJobs:
         recorded = read_reference(payload, tier)
         goes_on = reference.scenario.may_go_on
         limits = goes_on and limits_larger(reference, recorded)
+        guards = goes_on and leaves_out_overflow(reference)
         probes = dict(Probes(reference).record(tier, recorded))
         for number, moved in enumerate(copying.record_rounded(tier)):
             probes[f"rounded-{number}"] = moved
@@ -122,6 +124,7 @@ class ReferenceJobs:
             "probes": list(probes),
             "penalty": penalty is not None,
             "limits": limits,
+            "guards": guards,
             "late": find_late(reference) if goes_on else {},
         }
 

@@ -1,0 +1,47 @@
+"""Whether a step is left out where its gradients are not finite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from distbench.worker.one_device.reference import Reference
+from distbench.worker.process.failures import SubjectError
+from distbench.worker.state.values import are_equal
+
+
+def leaves_out_overflow(reference: Reference) -> bool:
+    """Whether one device leaves its model as it is where a gradient is not finite.
+
+    A loss scale does so, or a guard of the user's. It is told by a step on a batch of
+    which one example is infinite, where the batch itself has the step change something.
+
+    Args:
+        reference: Ran all its steps before.
+    """
+    session = reference.session
+    model = {v.path for v in session.variables if v.role == "variable" and v.trainable}
+    batch = reference.draw(0)
+    poisoned = tf.nest.map_structure(_poison, batch)
+    try:
+        moved, left = (_changes(reference, b, model) for b in (batch, poisoned))
+    except SubjectError:
+        return False
+    return moved and not left
+
+
+def _changes(reference: Reference, batch: Any, paths: set[str]) -> bool:
+    session = reference.session
+    session.restore_state(reference.initial)
+    reference.run_whole(0, batch)
+    after = session.read_state(paths)
+    return any(not are_equal(after[key], reference.initial[key]) for key in after)
+
+
+def _poison(leaf: Any) -> Any:
+    array = np.array(leaf)
+    if np.issubdtype(array.dtype, np.floating) and array.ndim:
+        array[-1] = np.inf
+    return array
