@@ -105,7 +105,7 @@ class ReferenceJobs:
         recorded = read_reference(payload, tier)
         goes_on = reference.scenario.may_go_on
         limits = goes_on and limits_larger(reference, recorded)
-        guards = goes_on and leaves_out_overflow(reference)
+        guards = goes_on and leaves_out_overflow(reference, recorded)
         probes = dict(Probes(reference).record(tier, recorded))
         for number, moved in enumerate(copying.record_rounded(tier)):
             probes[f"rounded-{number}"] = moved

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from distbench.trace import WHOLE, Trace
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_equal
+from distbench.worker.state.values import are_equal, widen
 
 
-def leaves_out_overflow(reference: Reference) -> bool:
+def leaves_out_overflow(reference: Reference, recorded: Trace) -> bool:
     """Whether one device leaves its model as it is where a gradient is not finite.
 
     A loss scale does so, or a guard of the user's. It is told by a step on a batch of
@@ -20,8 +21,15 @@ def leaves_out_overflow(reference: Reference) -> bool:
 
     Args:
         reference: Ran all its steps before.
+        recorded: What it recorded in them.
+
+    Returns:
+        False also where a gradient of these steps was not finite: then it was seen.
     """
     session = reference.session
+    gradients = recorded.select(phase="local_gradient", replica=WHOLE)
+    if not all(np.isfinite(widen(gradient)).all() for _, gradient in gradients):
+        return False
     model = {v.path for v in session.variables if v.role == "variable" and v.trainable}
     batch = reference.draw(0)
     poisoned = tf.nest.map_structure(_poison, batch)
