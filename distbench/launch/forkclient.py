@@ -36,6 +36,7 @@ DEFAULT_CHECK = "distbench.launch.forkserver:find_unfitness"
 READY_TIMEOUT_S = 180.0
 _FORK_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 5.0
+_DYING_TIMEOUT_S = 1.0
 
 _Key = tuple[tuple[str, ...], frozenset[tuple[str, str]], str]
 
@@ -232,10 +233,15 @@ class ForkServer:
         if not self._output.closed:
             self._output.seek(0)
             output = self._output.read().decode(errors="replace")[-4000:]
+        # Its end of the connection closes a moment before it is gone, and the signal
+        # that ended it is not to be the one that closing it sends.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(_DYING_TIMEOUT_S)
         self.close()
+        ended = ExitStatus.from_returncode(self._popen.returncode)
         return ServerDiedError(
-            f"The fork server (pid {self.pid}) died. "
-            f"Received: exit code {self._popen.returncode}.",
+            f"The fork server (pid {self.pid}), which starts the tasks, {ended}. "
+            f"{ended.reason}".rstrip(),
             detail=output,
         )
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,15 @@ TIDY_S = 0.5
 say, removes the shared memory of a process when that has ended."""
 _POLL_S = 0.005
 _KILL_S = 5.0
+_ENDED_BY: Mapping[int | None, str] = {
+    signal.SIGKILL: "Linux does so when memory runs out: see 'dmesg' and use fewer "
+    "tasks. It does so too where a process may take no more processor time "
+    "('ulimit -t').",
+    signal.SIGABRT: "Its log shows why. TensorFlow does so where it may start no "
+    "more threads ('ulimit -u') or take no more memory ('ulimit -v').",
+    signal.SIGXCPU: "It has used the processor time that it may take ('ulimit -t').",
+}
+"""Why a process was ended, by the signal that did it."""
 _MORE_PROCESSES = "There may be no more processes: raise the limit ('ulimit -u')."
 
 
@@ -46,6 +55,16 @@ class ExitStatus:
         if os.WIFSIGNALED(status):
             return cls(signal=os.WTERMSIG(status), order=order)
         return cls(code=os.WEXITSTATUS(status), order=order)
+
+    @classmethod
+    def from_returncode(cls, code: int) -> ExitStatus:
+        """Decode what `subprocess` has of a process that ended."""
+        return cls(signal=-code) if code < 0 else cls(code=code)
+
+    @property
+    def reason(self) -> str:
+        """Why it may have ended, in sentences; `""` where nothing is known."""
+        return _ENDED_BY.get(self.signal, "")
 
     def __str__(self) -> str:
         if self.signal is not None:
