@@ -25,7 +25,8 @@ def split_unevenly(examples: int, replicas: int) -> tuple[int, ...]:
     if examples < replicas:
         raise BadInputError(
             "The global batch must hold at least one example per replica. "
-            f"Received: {examples} examples, {replicas} replicas. "
+            f"Received: {examples} example{'' if examples == 1 else 's'}, "
+            f"{replicas} replicas. "
             f"Use {replicas} examples or more."
         )
     if replicas == 1:

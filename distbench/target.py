@@ -194,8 +194,10 @@ def load_target(ref: TargetRef) -> Any:  # the subject may be anything
     else:
         module = _guard(ref, lambda: importlib.import_module(ref.module))
     value: Any = module
+    holder = ref.module or ref.path
     for part in ref.attribute.split("."):
-        value = _guard(ref, partial(_get_attribute, ref, value, part))
+        value = _guard(ref, partial(_get_attribute, ref, value, holder, part))
+        holder = part
     return value
 
 
@@ -234,13 +236,12 @@ def describe_user_error(error: BaseException) -> str:
     return f"{text}, at {where}" + (f": `{last.line}`" if last.line else "")
 
 
-def _get_attribute(ref: TargetRef, value: Any, name: str) -> Any:
+def _get_attribute(ref: TargetRef, value: Any, holder: str, name: str) -> Any:
     if hasattr(value, name):
         return getattr(value, name)
     names = [n for n in dir(value) if not n.startswith("_")]
     nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
-    holder = ref.module or ref.path if isinstance(value, ModuleType) else repr(value)
     raise BadInputError(
         f"Target '{ref.describe()}' could not be loaded: '{holder}' has no attribute "
         f"'{name}'.{hint}"

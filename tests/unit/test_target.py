@@ -154,7 +154,7 @@ def test_a_module_of_the_current_folder_is_loaded(tmp_path: Path) -> None:
             "raise RuntimeError('Devices cannot be modified after being initialized')",
             "started TensorFlow by then: do this where the script starts",
         ),
-        ("mak = 1", r"no attribute 'make'. Did you mean 'mak'\?"),
+        ("mak = 1", r"'.*/train.py' has no attribute 'make'. Did you mean 'mak'\?"),
     ],
     ids=[
         *("import", "raises", "library-raises", "syntax", "exit", "parser"),
@@ -178,6 +178,15 @@ def test_a_file_that_parses_its_command_line_finds_no_arguments(tmp_path: Path) 
     text += "parser.add_argument('--rate', default=5)\n"
     path = write(tmp_path, text + "found = parser.parse_args().rate, sys.argv[0]")
     assert load_target(parse_target("train.py:found", tmp_path)) == (5, str(path))
+
+
+def test_an_object_without_the_attribute_has_the_name_that_the_user_gave_it(
+    tmp_path: Path,
+) -> None:
+    """Its repr would name the module as the bench does, and an address."""
+    write(tmp_path, "class Made:\n    rate = 1\nmade = Made()")
+    with pytest.raises(BadInputError, match=r"'made' has no.*'rat'.*mean 'rate'"):
+        load_target(parse_target("train.py:made.rat", tmp_path))
 
 
 def test_a_missing_module_is_named(tmp_path: Path) -> None:
