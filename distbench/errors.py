@@ -27,6 +27,8 @@ _LACKS = {
 }
 _NO_THREAD = "can't start new thread"
 """Python's words for it, of a type that says nothing."""
+_NO_ROOM_FOR_LIBRARY = "failed to map segment from shared object"
+"""The C library's words for it, where an import fails."""
 _MORE_THREADS = (
     "End other programs, or raise the limits of processes and memory ('ulimit -u', "
     "'ulimit -v')."
@@ -102,6 +104,8 @@ def find_advice(error: BaseException) -> str:
         number = errno.ENOMEM
     if isinstance(error, RuntimeError) and read_message(error) == _NO_THREAD:
         return _MORE_THREADS
+    if isinstance(error, ImportError) and _NO_ROOM_FOR_LIBRARY in read_message(error):
+        number = errno.ENOMEM
     return _LACKS.get(number or 0, "")
 
 

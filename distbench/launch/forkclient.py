@@ -122,11 +122,13 @@ class ForkServer:
             report = self._receive(READY_TIMEOUT_S)
             if "failed" in report:
                 self.close()
+                names = ", ".join(self._preload)
+                advice = report["advice"] or (
+                    f"Check the installation with {sys.executable} -c 'import {names}'."
+                )
                 raise ClusterError(
-                    f"The fork server could not import {', '.join(self._preload)}. "
-                    f"Received: {report['failed'].strip().splitlines()[-1]}. Check "
-                    f"the installation with {sys.executable} -c 'import "
-                    f"{', '.join(self._preload)}'."
+                    f"The fork server could not import {names}. Received: "
+                    f"{report['failed'].strip().splitlines()[-1]}. {advice}"
                     if self._preload
                     else "The fork server could not run its check.",
                     detail=report["failed"],
