@@ -188,8 +188,8 @@ class ForkServer:
             # The kernel has killed the tasks of the dead server, but not what they
             # started; init reaps them.
             end_group(pid, self._dead_s)
-            because = "its fork server died"
-            return ExitStatus(signal=signal.SIGKILL, because=because)
+            server = ExitStatus.from_returncode(self._popen.returncode)
+            return ExitStatus(signal=signal.SIGKILL, server=server)
 
     def read_exits(self) -> None:
         """Take in what the server has reported; notices its death."""

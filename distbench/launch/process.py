@@ -42,12 +42,14 @@ class ExitStatus:
         because: What is known beyond that, for the message.
         order: Grows with every process that one parent has reaped: of two deaths that
             are noticed together, the one with the smaller number came first.
+        server: How the fork server ended, if the process died of that.
     """
 
     code: int | None = None
     signal: int | None = None
     because: str = ""
     order: int = 0
+    server: ExitStatus | None = None
 
     @classmethod
     def from_wait_status(cls, status: int, *, order: int = 0) -> ExitStatus:
@@ -57,13 +59,17 @@ class ExitStatus:
         return cls(code=os.WEXITSTATUS(status), order=order)
 
     @classmethod
-    def from_returncode(cls, code: int) -> ExitStatus:
-        """Decode what `subprocess` has of a process that ended."""
+    def from_returncode(cls, code: int | None) -> ExitStatus:
+        """Decode what `subprocess` has of a process, None if it was not reaped."""
+        if code is None:
+            return cls()
         return cls(signal=-code) if code < 0 else cls(code=code)
 
     @property
     def reason(self) -> str:
-        """Why it may have ended, in sentences; `""` where nothing is known."""
+        """Why it may have ended, in sentences; `""` if nothing more can be said."""
+        if self.server is not None:
+            return self.server.reason
         return _ENDED_BY.get(self.signal, "")
 
     def __str__(self) -> str:
@@ -73,6 +79,8 @@ class ExitStatus:
             text = f"ended with exit code {self.code}"
         else:
             text = "was lost"
+        if self.server is not None:
+            return f"{text} (its fork server died: it {self.server})"
         return f"{text} ({self.because})" if self.because else text
 
 
