@@ -93,6 +93,11 @@ def shorten(text: str, length: int) -> str:
     return f"{text[:half]} ... ({left_out} characters left out) ... {text[-half:]}"
 
 
+def count_things(number: int, what: str) -> str:
+    """A number of things as a message has it: `1 step`, `2 steps`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def find_advice(error: BaseException) -> str:
     """What to do about what the machine lacks; `""` where an exception tells of none.
 
