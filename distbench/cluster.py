@@ -98,7 +98,7 @@ class ClusterSpec:
                     )
         raise BadInputError(
             f"Cluster spec {text!r} is not known. Expected {GRAMMAR}. "
-            f"Did you mean '{_find_nearest(body, device)}'?"
+            f"{_suggest(text, body, device)}"
         )
 
     def __str__(self) -> str:
@@ -171,6 +171,13 @@ class ClusterSpec:
             return workers
         servers = tuple(Task(role="ps", index=i) for i in range(self.parameter_servers))
         return (Task(role="chief", index=0), *workers, *servers)
+
+
+def _suggest(text: str, body: str, device: str) -> str:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 1 and all(part.partition(":")[0] in _PATTERNS for part in parts):
+        return f"Give each by itself: {' '.join(f'-c {part}' for part in parts)}."
+    return f"Did you mean '{_find_nearest(body, device)}'?"
 
 
 def _find_nearest(body: str, device: str) -> str:

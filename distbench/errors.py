@@ -27,6 +27,8 @@ _LACKS = {
 }
 _NO_THREAD = "can't start new thread"
 """Python's words for it, of a type that says nothing."""
+_NO_ROOM_FOR_LIBRARY = "failed to map segment from shared object"
+"""The C library's words for it, where an import fails."""
 _MORE_THREADS = (
     "End other programs, or raise the limits of processes and memory ('ulimit -u', "
     "'ulimit -v')."
@@ -91,6 +93,11 @@ def shorten(text: str, length: int) -> str:
     return f"{text[:half]} ... ({left_out} characters left out) ... {text[-half:]}"
 
 
+def count_things(number: int, what: str) -> str:
+    """A number of things as a message has it: `1 step`, `2 steps`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def find_advice(error: BaseException) -> str:
     """What to do about what the machine lacks; `""` where an exception tells of none.
 
@@ -102,6 +109,8 @@ def find_advice(error: BaseException) -> str:
         number = errno.ENOMEM
     if isinstance(error, RuntimeError) and read_message(error) == _NO_THREAD:
         return _MORE_THREADS
+    if isinstance(error, ImportError) and _NO_ROOM_FOR_LIBRARY in read_message(error):
+        number = errno.ENOMEM
     return _LACKS.get(number or 0, "")
 
 

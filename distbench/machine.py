@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, count_things
 
 TASK_BYTES = 120 * 2**20
 """Private memory of one forked task: TensorFlow's own beyond what forks share."""
@@ -53,11 +53,11 @@ class Machine:
         """
         resolved = spec.resolve(gpus=self.gpus, cpus=self.cores)
         if resolved.gpus_needed > self.gpus:
-            return f"need {resolved.gpus_needed} GPUs, have {self.gpus}"
+            return f"need {count_things(resolved.gpus_needed, 'GPU')}, have {self.gpus}"
         needed = SERVER_BYTES + TASK_BYTES * len(resolved.tasks)
         kept = STEP_BYTES * steps
         if needed + kept > self.memory_bytes:
-            why = f" to keep {steps} steps" if kept > needed else ""
+            why = f" to keep {count_things(steps, 'step')}" if kept > needed else ""
             return (
                 f"need {(needed + kept) / 2**30:.1f} GiB of free memory{why}, "
                 f"have {self.memory_bytes / 2**30:.1f} GiB"

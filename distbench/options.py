@@ -31,6 +31,8 @@ from distbench.verdict import Run
 ENGINES = ("local", "slurm", "ray")
 START_METHODS = ("fork", "spawn")
 _DEFAULT_TIERS: tuple[Tier, ...] = ("exact", "bounded")
+_NAMES = ("clusters", "paths", "tiers", "workloads", "expect", "faults")
+"""Options that each list things by their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +166,9 @@ class CheckOptions:
         for field in fields(self):
             given = getattr(self, field.name)
             value = as_declared(field.name, given, declared[field.name])
+            if field.name in _NAMES:
+                # Who names a thing twice wants it once: two runs would have one id.
+                value = tuple(dict.fromkeys(value))
             object.__setattr__(self, field.name, value)  # frozen from here on
 
     def _check_restore(self) -> None:

@@ -199,11 +199,14 @@ class Collector:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the verdicts are."""
+        from distbench.errors import count_things
+
         for name in (*_FILES, *_FOLDERS):
             if place := self._config.getoption(name):
-                told = f"{len(self._documents)} verdicts"
+                told = count_things(len(self._documents), "verdict")
                 if name == "distbench_tests":
-                    told = f"{sum(map(_has_ended, self._tests.values()))} tests"
+                    ended = sum(map(_has_ended, self._tests.values()))
+                    told = count_things(ended, "test")
                 terminalreporter.write_line(f"distbench: {told} in {place}")
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from distbench.cluster import ClusterSpec
-from distbench.errors import BadInputError, make_unknown_name_error
+from distbench.errors import BadInputError, count_things, make_unknown_name_error
 from distbench.fault import Fault, check_faults
 from distbench.limits import check_seed, check_timeout
 from distbench.partitioner import check_partitioner, check_restore_partitioner
@@ -295,14 +295,15 @@ def check_restore_after(after: int, restore_from: str | None, steps: int) -> Non
         raise BadInputError(f"restore_after must be 0 or more. Received: {after}.")
     if after and not restore_from:
         raise BadInputError(
-            f"There is nothing to restore after {after} steps. Expected restore_from, "
+            f"There is nothing to restore after {count_things(after, 'step')}. "
+            "Expected restore_from, "
             "the cluster that trains first and saves."
         )
     if after and after == steps:
         # From the same data both come to the same state, and none would be missed.
         raise BadInputError(
-            f"Both clusters would train {steps} steps before the restore. Expected "
-            "another number in restore_after than in steps."
+            f"Both clusters would train {count_things(steps, 'step')} before the "
+            "restore. Expected another number in restore_after than in steps."
         )
 
 

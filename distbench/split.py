@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, count_things
 
 
 def split_unevenly(examples: int, replicas: int) -> tuple[int, ...]:
@@ -25,7 +25,7 @@ def split_unevenly(examples: int, replicas: int) -> tuple[int, ...]:
     if examples < replicas:
         raise BadInputError(
             "The global batch must hold at least one example per replica. "
-            f"Received: {examples} examples, {replicas} replicas. "
+            f"Received: {count_things(examples, 'example')}, {replicas} replicas. "
             f"Use {replicas} examples or more."
         )
     if replicas == 1:

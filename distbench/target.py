@@ -183,6 +183,8 @@ def load_target(ref: TargetRef) -> Any:  # the subject may be anything
     for folder in reversed(ref.search_path):
         if folder not in sys.path:
             sys.path.insert(0, folder)
+    # As of a script that is called without arguments; a task's own are not for it.
+    sys.argv = [ref.path or ref.module]
     if ref.kind == "pickle":
         import pickle
 
@@ -192,8 +194,10 @@ def load_target(ref: TargetRef) -> Any:  # the subject may be anything
     else:
         module = _guard(ref, lambda: importlib.import_module(ref.module))
     value: Any = module
+    holder = ref.module or ref.path
     for part in ref.attribute.split("."):
-        value = _guard(ref, partial(_get_attribute, ref, value, part))
+        value = _guard(ref, partial(_get_attribute, ref, value, holder, part))
+        holder = part
     return value
 
 
@@ -232,13 +236,12 @@ def describe_user_error(error: BaseException) -> str:
     return f"{text}, at {where}" + (f": `{last.line}`" if last.line else "")
 
 
-def _get_attribute(ref: TargetRef, value: Any, name: str) -> Any:
+def _get_attribute(ref: TargetRef, value: Any, holder: str, name: str) -> Any:
     if hasattr(value, name):
         return getattr(value, name)
     names = [n for n in dir(value) if not n.startswith("_")]
     nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
-    holder = ref.module or ref.path if isinstance(value, ModuleType) else repr(value)
     raise BadInputError(
         f"Target '{ref.describe()}' could not be loaded: '{holder}' has no attribute "
         f"'{name}'.{hint}"
@@ -259,6 +262,7 @@ def _guard(ref: TargetRef, load: Callable[[], Any]) -> Any:
             f"Target '{ref.describe()}' could not be loaded: "
             f"{describe_user_error(error)}{_suggest_module(ref, error)}"
             f"{_tell_what_stays(ref, error)}{_tell_what_runs(error)}"
+            f"{_tell_what_ends(error)}"
         ) from None
 
 
@@ -298,6 +302,26 @@ def _tell_what_runs(error: BaseException) -> str:
     return (
         ". The bench has started TensorFlow by then: do this where the script starts "
         "(`if __name__ == '__main__':`), not as the module is imported."
+    )
+
+
+def _tell_what_ends(error: BaseException) -> str:
+    """That a module is imported, where it reads a command line and ends for it."""
+    if not isinstance(error, SystemExit):
+        return ""
+    import argparse
+
+    # A parser has told what it lacks on standard error, and its exception is a number.
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    told = [
+        frame.f_locals["message"]
+        for frame in frames
+        if frame.f_code is argparse.ArgumentParser.error.__code__
+    ]
+    lacks = f" ({told[-1]})" if told else ""
+    return (
+        f"{lacks}. The bench imports it, without arguments: parse them, and end the "
+        "process, where the script starts (`if __name__ == '__main__':`)."
     )
 
 

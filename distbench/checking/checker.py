@@ -278,14 +278,16 @@ def _check(
     on_end_early: OnEndEarly | None = None,
 ) -> tuple[Checker, Verdict]:
     def attempt(options: CheckOptions) -> tuple[Checker, Verdict]:
-        with _open_checker(target, options, progress, spares) as checker:
-            try:
+        checker = None
+        try:
+            with _open_checker(target, options, progress, spares) as checker:
                 return checker, checker.run()
-            except BaseException as error:
-                verdict = checker.end_early(error)
-                if verdict is not None and on_end_early is not None:
-                    on_end_early(verdict)
-                raise
+        except BaseException as error:
+            # Or as tasks and folders were cleared away, when all had been judged.
+            verdict = None if checker is None else checker.end_early(error)
+            if verdict is not None and on_end_early is not None:
+                on_end_early(verdict)
+            raise
 
     return follow_target(options, attempt)
 

@@ -141,7 +141,8 @@ def plan_scenarios(
     before = ""
     if options.restore_from is not None:
         before = str(_resolve(options.restore_from, machine))
-    specs = [_resolve(cluster, machine) for cluster in options.clusters]
+    # An open spec and one with a device, or 'all' and a number, may mean the same.
+    specs = dict.fromkeys(_resolve(cluster, machine) for cluster in options.clusters)
     found = tuple(
         Planned(
             scenario=Scenario(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +21,7 @@ from distbench.cli.bisect import bisect
 from distbench.cli.check import check
 from distbench.cli.debug import repro, shrink
 from distbench.cli.history import compare, history
-from distbench.cli.outcome import guard
+from distbench.cli.outcome import guard, tell_interrupt
 from distbench.cli.prompt import debug
 from distbench.cli.selftest import selftest
 from distbench.cli.tell import doctor, explain, list_all
@@ -112,7 +114,14 @@ def main() -> None:
         # Formulas hold letters that the terminal's encoding may lack.
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    make_command()(prog_name="distbench")
+    try:
+        make_command()(prog_name="distbench")
+    except KeyboardInterrupt:  # a command tells of it itself: none was found yet
+        raise SystemExit(tell_interrupt()) from None
+    finally:
+        # Whoever is impatient presses Ctrl-C again while Python ends, which waits for
+        # tasks that are being ended. It would print where it was.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 class _Aside(io.TextIOWrapper):

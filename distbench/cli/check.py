@@ -222,10 +222,10 @@ def check(
     ref = parse_target(target)
     defaults = CheckOptions()
     options = CheckOptions(
-        clusters=_distinct(cluster) or defaults.clusters,
-        paths=_distinct(path) or defaults.paths,
-        tiers=_distinct(tier),
-        workloads=_distinct(workload),
+        clusters=tuple(cluster or defaults.clusters),
+        paths=tuple(path or defaults.paths),
+        tiers=tuple(tier or ()),
+        workloads=tuple(workload or ()),
         steps=steps,
         dtype=dtype,
         seed=seed,
@@ -235,14 +235,14 @@ def check(
         only=only,
         keras=keras,
         jit=_parse_switch("--jit", jit),
-        expect=_distinct(expect),
+        expect=tuple(expect or ()),
         require_gpus=require_gpus,
         restore_from=restore_from,
         restore_after=restore_after,
         in_flight=in_flight,
         partitioner=partitioner,
         restore_partitioner=restore_partitioner,
-        faults=_distinct(fault),
+        faults=tuple(fault or ()),
         timeout_s=timeout,
         memory_gib=memory_limit,
         engine=engine,
@@ -286,10 +286,6 @@ def _read_quarantine(file: Path | None) -> tuple[Entry, ...]:
     from distbench.history.quarantine import read_quarantine
 
     return () if file is None else read_quarantine(file)
-
-
-def _distinct(values: list[str] | None) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(values or ()))
 
 
 def _parse_split(text: str | None) -> tuple[int, ...]:

@@ -84,9 +84,8 @@ def run_command(command: Callable[[], int]) -> int:
         if error.detail:
             say(error.detail, prefix="")
         return EXIT_BROKEN
-    except KeyboardInterrupt as error:
-        say(describe_end(error))
-        return _EXIT_INTERRUPTED
+    except KeyboardInterrupt:
+        return tell_interrupt()
     except BrokenPipeError:
         # The reader (`| head`) has gone. Python would complain again on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -99,6 +98,12 @@ def run_command(command: Callable[[], int]) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort, see the docstring
         return _report_bug(error)
     return code
+
+
+def tell_interrupt() -> int:
+    """Tell that Ctrl-C ended the program; returns the exit code."""
+    say(describe_end(KeyboardInterrupt()))
+    return _EXIT_INTERRUPTED
 
 
 def _report_bug(error: Exception) -> int:

@@ -138,7 +138,7 @@ def _decide(
             names = ", ".join(name for name, _ in weak)
             notes.append(
                 "note: the step draws random numbers, and their scatter on one device "
-                f"hides errors of {names}; what follows from them was checked"
+                f"hides errors of {names}; the phases after it were checked"
             )
             weak = ()
     if chain.undecided:

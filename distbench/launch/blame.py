@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,16 +23,7 @@ _PEER_GRACE_S = 1.0
 """How long, where all that is known is that a task lost a peer."""
 _STACKS_S = 1.0
 _INJECTED = "injected"
-_ENDED = ". Its log shows what it did last."
-_ENDED_BY: Mapping[int | None, str] = {
-    signal.SIGKILL: ". Linux does so when memory runs out: see 'dmesg' and use fewer "
-    "tasks. It does so too where a process may take no more processor time "
-    "('ulimit -t').",
-    signal.SIGABRT: ". Its log shows why. TensorFlow does so where it may start no "
-    "more threads ('ulimit -u') or take no more memory ('ulimit -v').",
-    signal.SIGXCPU: ". It has used the processor time that it may take ('ulimit -t').",
-}
-"""Why a process was ended, by the signal that did it."""
+_LOGGED = {True: "Its log shows what it did last.", False: "It had printed nothing."}
 
 
 def find_culprit(
@@ -124,7 +114,8 @@ def make_failure(
         what = "closed descriptors that are not its own"
         why = ", its connection to the bench among them, so what it said last is lost."
     else:
-        what, why = str(ended), _ENDED_BY.get(ended.signal, _ENDED)
+        is_logged = bool(read_tail(culprit.log).strip())
+        what, why = str(ended), f". {ended.reason or _LOGGED[is_logged]}"
     return TaskFailedError(
         f"Task {culprit.task} of '{name}' {what} in job {job!r}{place}{why}",
         task=culprit.task,

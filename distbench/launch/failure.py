@@ -111,7 +111,7 @@ class TaskFailedError(ClusterError):
             for task, lines in self.recent.items()
         ]
         sections += [("Python stacks", *item) for item in self.stacks.items()]
-        title = f"Last {TAIL_LINES} lines of the log"
+        title = "Last lines of the log"
         sections += [(title, *item) for item in self.log_tails.items()]
         return "\n\n".join(
             f"{title} of {task}:\n{text.rstrip()}"

@@ -36,6 +36,7 @@ DEFAULT_CHECK = "distbench.launch.forkserver:find_unfitness"
 READY_TIMEOUT_S = 180.0
 _FORK_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 5.0
+_DYING_TIMEOUT_S = 1.0
 
 _Key = tuple[tuple[str, ...], frozenset[tuple[str, str]], str]
 
@@ -121,11 +122,13 @@ class ForkServer:
             report = self._receive(READY_TIMEOUT_S)
             if "failed" in report:
                 self.close()
+                names = ", ".join(self._preload)
+                advice = report["advice"] or (
+                    f"Check the installation with {sys.executable} -c 'import {names}'."
+                )
                 raise ClusterError(
-                    f"The fork server could not import {', '.join(self._preload)}. "
-                    f"Received: {report['failed'].strip().splitlines()[-1]}. Check "
-                    f"the installation with {sys.executable} -c 'import "
-                    f"{', '.join(self._preload)}'."
+                    f"The fork server could not import {names}. Received: "
+                    f"{report['failed'].strip().splitlines()[-1]}. {advice}"
                     if self._preload
                     else "The fork server could not run its check.",
                     detail=report["failed"],
@@ -185,8 +188,8 @@ class ForkServer:
             # The kernel has killed the tasks of the dead server, but not what they
             # started; init reaps them.
             end_group(pid, self._dead_s)
-            because = "its fork server died"
-            return ExitStatus(signal=signal.SIGKILL, because=because)
+            server = ExitStatus.from_returncode(self._popen.returncode)
+            return ExitStatus(signal=signal.SIGKILL, server=server)
 
     def read_exits(self) -> None:
         """Take in what the server has reported; notices its death."""
@@ -232,10 +235,15 @@ class ForkServer:
         if not self._output.closed:
             self._output.seek(0)
             output = self._output.read().decode(errors="replace")[-4000:]
+        # Its end of the connection closes a moment before it is gone, and the signal
+        # that ended it is not to be the one that closing it sends.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(_DYING_TIMEOUT_S)
         self.close()
+        ended = ExitStatus.from_returncode(self._popen.returncode)
         return ServerDiedError(
-            f"The fork server (pid {self.pid}) died. "
-            f"Received: exit code {self._popen.returncode}.",
+            f"The fork server (pid {self.pid}), which starts the tasks, {ended}. "
+            f"{ended.reason}".rstrip(),
             detail=output,
         )
 

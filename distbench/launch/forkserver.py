@@ -4,7 +4,8 @@ Run as `python -m distbench.launch.forkserver CONTROL_FD`. The control socket ke
 packets apart (SOCK_SEQPACKET), so a packet is one JSON object:
 
 - to the server, first: `{"preload": [modules], "check": "module:function"}`;
-- from the server: `{"ready": true}`, `{"unfit": reason}` or `{"failed": traceback}`;
+- from the server: `{"ready": true}`, `{"unfit": reason}` or `{"failed": traceback,
+  "advice": what the machine lacks}`;
 - to the server, for each task: `{"host": address}` with two descriptors, its channel
   and its log; its servers are kept on that address, and `""` lets them be;
 - from the server: `{"forked": pid}` or `{"error": reason}`;
@@ -31,6 +32,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
+from distbench.errors import find_advice
 from distbench.launch.bootstrap import (
     die_with_parent,
     import_all,
@@ -266,8 +268,11 @@ def main(control_fd: int) -> None:
         try:
             import_all(orders["preload"])
             unfit = resolve_entry(orders["check"])()
-        except BaseException:  # noqa: BLE001 - it crosses to the bench
-            report: dict[str, object] = {"failed": traceback.format_exc()[-8000:]}
+        except BaseException as error:  # noqa: BLE001 - it crosses to the bench
+            report: dict[str, object] = {
+                "failed": traceback.format_exc()[-8000:],
+                "advice": find_advice(error),
+            }
         else:
             report = {"unfit": unfit} if unfit else {"ready": True}
         control.send(json.dumps(report).encode())

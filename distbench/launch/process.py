@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,15 @@ TIDY_S = 0.5
 say, removes the shared memory of a process when that has ended."""
 _POLL_S = 0.005
 _KILL_S = 5.0
+_ENDED_BY: Mapping[int | None, str] = {
+    signal.SIGKILL: "Linux does so when memory runs out: see 'dmesg' and use fewer "
+    "tasks. It does so too where a process may take no more processor time "
+    "('ulimit -t').",
+    signal.SIGABRT: "Its log shows why. TensorFlow does so where it may start no "
+    "more threads ('ulimit -u') or take no more memory ('ulimit -v').",
+    signal.SIGXCPU: "It has used the processor time that it may take ('ulimit -t').",
+}
+"""Why a process was ended, by the signal that did it."""
 _MORE_PROCESSES = "There may be no more processes: raise the limit ('ulimit -u')."
 
 
@@ -33,12 +42,14 @@ class ExitStatus:
         because: What is known beyond that, for the message.
         order: Grows with every process that one parent has reaped: of two deaths that
             are noticed together, the one with the smaller number came first.
+        server: How the fork server ended, if the process died of that.
     """
 
     code: int | None = None
     signal: int | None = None
     because: str = ""
     order: int = 0
+    server: ExitStatus | None = None
 
     @classmethod
     def from_wait_status(cls, status: int, *, order: int = 0) -> ExitStatus:
@@ -47,6 +58,20 @@ class ExitStatus:
             return cls(signal=os.WTERMSIG(status), order=order)
         return cls(code=os.WEXITSTATUS(status), order=order)
 
+    @classmethod
+    def from_returncode(cls, code: int | None) -> ExitStatus:
+        """Decode what `subprocess` has of a process, None if it was not reaped."""
+        if code is None:
+            return cls()
+        return cls(signal=-code) if code < 0 else cls(code=code)
+
+    @property
+    def reason(self) -> str:
+        """Why it may have ended, in sentences; `""` if nothing more can be said."""
+        if self.server is not None:
+            return self.server.reason
+        return _ENDED_BY.get(self.signal, "")
+
     def __str__(self) -> str:
         if self.signal is not None:
             text = f"was killed by {signal.Signals(self.signal).name}"
@@ -54,6 +79,8 @@ class ExitStatus:
             text = f"ended with exit code {self.code}"
         else:
             text = "was lost"
+        if self.server is not None:
+            return f"{text} (its fork server died: it {self.server})"
         return f"{text} ({self.because})" if self.because else text
 
 

@@ -34,7 +34,7 @@ class SpawnedProcess(TaskProcess):
             return None
         if lives:
             end_group(self.pid, time.monotonic())
-        return ExitStatus(signal=-code) if code < 0 else ExitStatus(code=code)
+        return ExitStatus.from_returncode(code)
 
 
 def spawn_task(

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import DISK_FULL, BadInputError, ClusterError
 
 STDOUT = Path("-")
 """What most tools call standard output; whoever writes there says nothing else there.
@@ -28,8 +28,32 @@ def check_place(path: Path) -> None:
         raise BadInputError(
             f"'{path}' cannot be written: there is no folder '{path.parent}'."
         )
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    if path.exists() and not os.access(path, os.W_OK):
         raise BadInputError(f"'{path}' cannot be written: permission denied.")
+    try:
+        _try_place(path)
+    except OSError as error:
+        if error.errno not in DISK_FULL:  # there may be room until then
+            why = (error.strerror or str(error)).lower()
+            raise BadInputError(f"'{path}' cannot be written: {why}.") from error
+
+
+def _try_place(path: Path) -> None:
+    """Make the file that a report is written to first, and take it away again.
+
+    Permissions do not tell all: a folder of the kernel's takes no files from anybody,
+    and a name may be too long for the letters that are put before and behind it.
+    """
+    written = _place_unfinished(path)
+    if written != path:
+        written.touch()
+        written.unlink()
+
+
+def _place_unfinished(path: Path) -> Path:
+    """Where a report is while it is written: the place itself of one on a device."""
+    is_device = path.exists() and not path.is_file()  # such as /dev/stdout
+    return path if is_device else path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def remove_earlier(path: Path) -> None:
@@ -64,14 +88,13 @@ def write_report(path: Path, text: str) -> None:
         sys.stdout.flush()
         return
     data = text.encode("utf-8", errors="backslashreplace")
-    is_device = path.exists() and not path.is_file()  # such as /dev/stdout
-    written = path if is_device else path.with_name(f".{path.name}.{os.getpid()}")
+    written = _place_unfinished(path)
     try:
         written.write_bytes(data)
-        if not is_device:
+        if written != path:
             written.replace(path)
     except OSError as error:
-        if not is_device:
+        if written != path:
             with contextlib.suppress(OSError):
                 written.unlink()
         raise ClusterError(f"'{path}' could not be written: {error}.") from error

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from distbench.errors import count_things
 from distbench.escape import escape_controls
 from distbench.history.changes import WORSE, NightDifference
 from distbench.history.drift import Drift, Flaky
@@ -21,6 +22,7 @@ _DAY = "%Y-%m-%d %H:%M"
 _COUNTED = ("gone", "new")
 """Changes that come in numbers: a file of scenarios more, an optimizer less."""
 _NAMED = 4
+_SEVERAL = {"new failure": "new failures", "other cause": "other causes"}
 _SAME = 0.02
 """Two ratios that read alike."""
 
@@ -78,7 +80,10 @@ def render_comparison(comparison: NightDifference) -> Iterator[RenderableType]:
         yield Text(escape_controls(f"environment: {name}: {before} -> {now}"), "yellow")
     times = "" if comparison.has_times else "; times were not compared: other machines"
     kinds = Counter(change.kind for change in comparison.changes)
-    told = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    told = ", ".join(
+        f"{number} {kind if number == 1 else _SEVERAL.get(kind, kind)}"
+        for kind, number in kinds.items()
+    )
     yield Text(f"{comparison.common} in both: {told or 'nothing changed'}{times}")
 
 
@@ -153,7 +158,9 @@ def render_skipped(night: Night) -> Iterator[RenderableType]:
             reasons.setdefault((row.status, why), []).append(row)
     for (status, why), rows in reasons.items():
         line = Text(f"{status}: ", "dim")
-        line.append(escape_controls(f"{len(rows)} runs: {why}"), "default")
+        line.append(
+            escape_controls(f"{count_things(len(rows), 'run')}: {why}"), "default"
+        )
         yield line
 
 

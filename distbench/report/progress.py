@@ -11,6 +11,7 @@ from typing import Protocol, TextIO
 from rich import progress as bars
 from rich.console import Console
 
+from distbench.errors import count_things
 from distbench.escape import escape_controls
 from distbench.options import Progress
 from distbench.report.words import name_run
@@ -59,8 +60,7 @@ class LineProgress:
     def plan(self, scenarios: Sequence[Scenario]) -> None:
         """Say how many scenarios there are."""
         self._ids = [scenario.id for scenario in scenarios]
-        count = len(self._ids)
-        self._say(f"{count} scenario{'' if count == 1 else 's'}")
+        self._say(count_things(len(self._ids), "scenario"))
 
     def start(self, scenario_id: str) -> None:
         """Say which scenario starts."""

@@ -79,11 +79,12 @@ def _make_title(text: str) -> Text:
 def make_table(verdict: Verdict) -> Table:
     """One row for each run."""
     table = Table(box=None)
-    table.add_column("scenario", overflow="fold")
-    table.add_column("tier", no_wrap=True)
-    table.add_column("status", no_wrap=True)
+    # In a narrow terminal Rich leaves out a column that may wrap for those that may
+    # not, which would be the one that names the run.
+    for name in ("scenario", "tier", "status"):
+        table.add_column(name, overflow="fold")
     for name in ("checked", "error/bound", "seconds"):
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", overflow="fold")
     for run in verdict.runs:
         table.add_row(
             Text(escape_controls(run.scenario)),

@@ -120,6 +120,18 @@ def test_an_import_has_the_time_that_is_given(tmp_path: Path) -> None:
         check(tmp_path, "import threading; threading.Event().wait()\n", timeout_s=2.0)
 
 
+@pytest.mark.parametrize(
+    "strategy", ["MirroredStrategy", "MultiWorkerMirroredStrategy"]
+)
+def test_an_import_may_make_the_strategy_of_its_script(
+    tmp_path: Path, strategy: str
+) -> None:
+    """Most scripts have one on their top level; the steps run under the bench's."""
+    text = f"import tensorflow as tf\nstrategy = tf.distribute.{strategy}()\n"
+    verdict = check(tmp_path, text)
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+
+
 _CHOOSES = """
 import os
 os.environ["TF_USE_LEGACY_KERAS"] = "1"

@@ -44,3 +44,18 @@ def test_a_reader_that_goes_away_is_no_failure() -> None:
         assert process.stdout is not None
         process.stdout.close()
         assert process.wait(timeout=60) == 128 + signal.SIGPIPE
+
+
+def test_ctrl_c_while_python_ends_is_no_traceback() -> None:
+    """Tasks are ended then, and whoever is impatient presses it again."""
+    code = (
+        "import atexit, os, signal, sys\n"
+        "from distbench.cli import main\n"
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+        "sys.argv[1:] = ['list', 'codes']\n"
+        "main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

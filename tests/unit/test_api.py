@@ -57,6 +57,7 @@ def test_one_code_is_expected_as_several_are(
         ({"workload": "mlp"}, "workloads", ("mlp",)),
         ({"workload": ["mlp", "linear"]}, "workloads", ("mlp", "linear")),
         ({"tier": ("exact", "free")}, "tiers", ("exact", "free")),
+        ({"tier": ["exact", "free", "exact"]}, "tiers", ("exact", "free")),
         ({"faults": "kill:worker:1@2"}, "faults", ("kill:worker:1@2",)),
         ({"faults": distbench.Fault.drop(1, step=2)}, "faults", ("drop:replica:1@2",)),
         ({"split": [5, 3]}, "split", (5, 3)),

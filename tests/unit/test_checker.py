@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +18,7 @@ from distbench.launch.halt import Halt
 from distbench.machine import Machine
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
-from distbench.verdict import Run, Status
+from distbench.verdict import Run, Status, Verdict
 
 
 def make_checker(
@@ -105,6 +106,31 @@ def test_what_was_judged_outlives_an_exception(monkeypatch: pytest.MonkeyPatch) 
     assert verdict.runs[-1].scenario == planned[-1].scenario.id
     assert verdict.runs[-1].setup["steps"] == 3
     assert {"python", "machine"} <= verdict.environment.keys()
+
+
+def test_an_interrupt_while_tasks_are_ended_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All was judged by then, and ending tasks takes a second."""
+    made = make_checker(CheckOptions(), [])
+    monkeypatch.setattr(
+        made, "_run_one", lambda item, _: iter([make_run(scenario=item.scenario.id)])
+    )
+    monkeypatch.setattr(made, "run", lambda: made._run_all(plan("linear"), None))
+
+    @contextmanager
+    def open_checker(*_: object) -> Iterator[checker.Checker]:
+        yield made
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checker, "_open_checker", open_checker)
+    told: list[Verdict] = []
+    with pytest.raises(KeyboardInterrupt):
+        checker.check_target(
+            SimpleNamespace(), CheckOptions(), on_end_early=told.append
+        )
+    (verdict,) = told
+    assert [run.status for run in verdict.runs] == [Status.PASS]
 
 
 def test_before_there_is_a_plan_nothing_is_known_of_its_runs() -> None:

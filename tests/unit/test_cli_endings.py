@@ -57,6 +57,17 @@ def test_what_the_check_raises_has_its_exit_code(
     assert "Traceback" not in shown
 
 
+def test_ctrl_c_before_a_command_is_found_is_told_as_later(
+    call, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_command() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("distbench.cli.make_command", make_command)
+    assert call("check", "a.b:c") == 130
+    assert capsys.readouterr().err == "distbench: interrupted\n"
+
+
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGHUP], ids=["term", "hangup"]
 )

@@ -145,6 +145,17 @@ def test_two_verdicts_are_compared(call, capsys, tmp_path: Path) -> None:
     assert capsys.readouterr().out == "1 in both: nothing changed\n"
 
 
+def test_several_failures_are_counted_as_several(call, capsys, tmp_path: Path) -> None:
+    names = [
+        write_verdict(
+            tmp_path / f"{status}.json", *(make_run(status, scenario=s) for s in "ab")
+        )
+        for status in (Status.PASS, Status.ERROR)
+    ]
+    assert call("compare", *names) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "2 in both: 2 new failures"
+
+
 def test_scenarios_that_came_and_went_are_counted(call, capsys, tmp_path: Path) -> None:
     names = [
         write_verdict(tmp_path / f"{part}.json", *(make_run(scenario=s) for s in runs))

@@ -82,6 +82,12 @@ def test_the_nearest_spec_has_the_numbers_that_were_given(
         ClusterSpec.parse(text)
 
 
+def test_several_specs_in_one_text_are_to_be_given_by_themselves() -> None:
+    words = "Give each by itself: -c mirrored:2 -c ps:2+1@cpu."
+    with pytest.raises(BadInputError, match=re.escape(words)):
+        ClusterSpec.parse("mirrored:2, ps:2+1@cpu")
+
+
 def test_several_replicas_of_a_cpu_worker_are_bad_usage() -> None:
     with pytest.raises(BadInputError, match=r"mwms:4@cpu.*mwms:2x2@gpu"):
         ClusterSpec.parse("mwms:2x2@cpu")

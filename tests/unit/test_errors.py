@@ -6,7 +6,14 @@ import errno
 
 import pytest
 
-from distbench.errors import find_advice
+from distbench.errors import count_things, find_advice
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(0, "0 steps"), (1, "1 step"), (2, "2 steps")]
+)
+def test_one_thing_is_told_from_several(number: int, words: str) -> None:
+    assert count_things(number, "step") == words
 
 
 @pytest.mark.parametrize(

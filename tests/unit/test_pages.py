@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from pathlib import Path
 
@@ -104,6 +105,17 @@ def test_a_block_that_is_part_of_a_file_stands_in_it(page: Path) -> None:
         if file := block.find_mark("part of"):
             text = (page.parent / file).read_text("utf-8")
             assert block.text.strip("\n") in text, f"{name_page(page)}:{block.line}"
+
+
+@EVERY_PAGE
+def test_a_file_that_a_block_needs_is_linked(page: Path) -> None:
+    """Whoever reads has to copy it as well, and begins on any page."""
+    for block in read_blocks(page):
+        for name in re.findall(r"docs/(examples/\S+)", block.find_mark("first") or ""):
+            for file in (ROOT / "docs").glob(name):
+                link = f"](examples/{file.name})"
+                text = page.read_text("utf-8").replace("](../", "](")
+                assert link in text, f"line {block.line} needs {file}"
 
 
 def test_blocks_that_do_not_run_are_counted() -> None:

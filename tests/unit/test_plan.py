@@ -89,6 +89,15 @@ def test_what_a_spec_leaves_open_is_what_the_machine_has() -> None:
     assert item.scenario.restore_after == 1
 
 
+def test_specs_that_mean_the_same_cluster_are_run_once() -> None:
+    clusters = ("mirrored:all", "mirrored:2@cpu", "mwms:2", "mirrored:2")
+    found = plan("program", clusters=clusters)
+    assert [(i.scenario.cluster, i.number) for i in found] == [
+        ("mirrored:2", 0),
+        ("mwms:2", 1),
+    ]
+
+
 def test_one_scenario_is_picked_by_its_id() -> None:
     wanted = plan("optimizer", clusters=("one", "mwms:2"))[3].scenario
     (item,) = plan("optimizer", clusters=("one", "mwms:2"), only=wanted.id)
@@ -120,7 +129,7 @@ def test_a_cluster_is_known_by_its_name_on_a_machine(gpus: int) -> None:
     options = CheckOptions(clusters=clusters, workloads=("linear",))
     planned = plan_scenarios("a.b:c", "optimizer", options, machine)
     named = [name_cluster(cluster, machine) for cluster in clusters]
-    assert [item.scenario.cluster for item in planned] == named
+    assert [item.scenario.cluster for item in planned] == list(dict.fromkeys(named))
     assert named[0] == ("mirrored:2@gpu" if gpus else "mirrored:2")
 
 

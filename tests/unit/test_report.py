@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -21,7 +23,7 @@ from distbench.report.files import check_place, write_report
 from distbench.report.junit import verdict_to_junit
 from distbench.report.page import verdict_to_html
 from distbench.report.progress import BarProgress, LineProgress, make_progress
-from distbench.report.table import render_verdict
+from distbench.report.table import make_table, render_verdict
 from distbench.report.words import collect_findings, format_command, join_words
 from distbench.scenario import Scenario
 from distbench.verdict import Status, Verdict
@@ -111,6 +113,17 @@ def test_long_ids_are_never_cut_short() -> None:
     )
     assert "…" not in stream.getvalue()
     assert stream.getvalue().count("x") >= 150
+
+
+def test_a_narrow_terminal_still_names_each_run() -> None:
+    stream = io.StringIO()
+    Console(file=stream, width=40).print(make_table(make_verdict(make_run())))
+    lines = stream.getvalue().splitlines()
+    first = re.search("scen[a-z]* ", stream.getvalue())
+    assert first is not None
+    told = "".join(line[1 : len(first[0])] for line in lines)
+    assert make_run().scenario in told.replace(" ", "")
+    assert "…" not in stream.getvalue()
 
 
 def test_a_long_path_stays_in_one_piece() -> None:
@@ -339,13 +352,36 @@ def test_a_report_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [(".", "is a folder"), ("no/x.json", "there is no folder")]
+    ("name", "message"),
+    [
+        (".", "is a folder"),
+        ("no/x.json", "there is no folder"),
+        ("x" * 250, "cannot be written: file ?name too long"),
+    ],
+    ids=["folder", "nowhere", "long"],
 )
 def test_a_place_that_cannot_be_written_is_refused(
     tmp_path: Path, name: str, message: str
 ) -> None:
     with pytest.raises(BadInputError, match=message):
         check_place(tmp_path / name)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="has no folder of the kernel's")
+def test_a_folder_that_takes_no_files_is_found_before_the_check() -> None:
+    """Not even from root, whom permissions do not stop."""
+    with pytest.raises(BadInputError, match=r"'/proc/x\.json' cannot be written"):
+        check_place(Path("/proc/x.json"))
+
+
+def test_a_full_disk_may_have_room_when_the_report_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "touch", fill)
+    check_place(tmp_path / "x.json")
 
 
 def test_a_machine_that_cannot_write_is_at_fault(tmp_path: Path) -> None:

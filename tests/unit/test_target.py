@@ -28,9 +28,9 @@ from distbench.target import (
 
 @pytest.fixture(autouse=True)
 def _keep_imports() -> Iterator[None]:
-    path, modules = list(sys.path), dict(sys.modules)
+    path, modules, words = list(sys.path), dict(sys.modules), sys.argv
     yield
-    sys.path[:] = path
+    sys.path[:], sys.argv = path, words
     for name in set(sys.modules) - set(modules):
         del sys.modules[name]
 
@@ -141,7 +141,12 @@ def test_a_module_of_the_current_folder_is_loaded(tmp_path: Path) -> None:
         ("\n1 / 0", r"ZeroDivisionError.*train.py line 2: `1 / 0`"),
         ("import json\njson.loads('x')", r"JSONDecodeError.*train.py line 2"),
         ("def f(:", r"SyntaxError.*train.py line 1"),
-        ("raise SystemExit(3)", "SystemExit"),
+        ("raise SystemExit(3)", r"SystemExit: 3, at .*py line 1.* imports it, without"),
+        (
+            "import argparse\nparser = argparse.ArgumentParser()\n"
+            "parser.add_argument('--rate', required=True)\nparser.parse_args()",
+            r"line 4: `parser.parse_args\(\)` \(the following.*: --rate\)\. The bench",
+        ),
         ("raise KeyboardInterrupt", "KeyboardInterrupt, at .*train.py line 1"),
         (_UNSPEAKABLE, "Odd: <exception str.. failed>, at .*train.py line 4"),
         ("raise ValueError('x' * 10**6)", r"xx \.\.\. \(\d+ characters left out\)"),
@@ -149,10 +154,11 @@ def test_a_module_of_the_current_folder_is_loaded(tmp_path: Path) -> None:
             "raise RuntimeError('Devices cannot be modified after being initialized')",
             "started TensorFlow by then: do this where the script starts",
         ),
-        ("mak = 1", r"no attribute 'make'. Did you mean 'mak'\?"),
+        ("mak = 1", r"'.*/train.py' has no attribute 'make'. Did you mean 'mak'\?"),
     ],
     ids=[
-        *("import", "raises", "library-raises", "syntax", "exit", "interrupt"),
+        *("import", "raises", "library-raises", "syntax", "exit", "parser"),
+        "interrupt",
         *("unspeakable", "long", "late", "attribute"),
     ],
 )
@@ -164,6 +170,23 @@ def test_a_file_that_cannot_be_loaded_says_why(
         load_target(parse_target("train.py:make", tmp_path))
     assert "target.py" not in str(caught.value)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_file_that_parses_its_command_line_finds_no_arguments(tmp_path: Path) -> None:
+    """As where it is run without any: those of the task are not its own."""
+    text = "import argparse, sys\nparser = argparse.ArgumentParser()\n"
+    text += "parser.add_argument('--rate', default=5)\n"
+    path = write(tmp_path, text + "found = parser.parse_args().rate, sys.argv[0]")
+    assert load_target(parse_target("train.py:found", tmp_path)) == (5, str(path))
+
+
+def test_an_object_without_the_attribute_has_the_name_that_the_user_gave_it(
+    tmp_path: Path,
+) -> None:
+    """Its repr would name the module as the bench does, and an address."""
+    write(tmp_path, "class Made:\n    rate = 1\nmade = Made()")
+    with pytest.raises(BadInputError, match=r"'made' has no.*'rat'.*mean 'rate'"):
+        load_target(parse_target("train.py:made.rat", tmp_path))
 
 
 def test_a_missing_module_is_named(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import random_seed
 
 from distbench.cluster import ClusterSpec, Task
+from distbench.worker.process.own_devices import mirror_own_devices
 from distbench.worker.state.partition import make_partitioner
 
 _INTRA_OP_THREADS = 1
@@ -128,7 +129,11 @@ def make_strategy(spec: ClusterSpec, partitioner: str = "") -> tf.distribute.Str
             if spec.device == "gpu"
             else implementation.RING
         )
-        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+        joined = tf.distribute.MultiWorkerMirroredStrategy(
+            communication_options=options
+        )
+        mirror_own_devices(joined)
+        return joined
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     return tf.distribute.ParameterServerStrategy(
         resolver, variable_partitioner=make_partitioner(partitioner)

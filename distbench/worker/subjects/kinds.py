@@ -42,9 +42,10 @@ def recognise_subject(subject: Any) -> Kind:
         )
     if name_family(subject) is not None or name_keras(subject) is not None:
         raise BadInputError(
-            f"Subject '{name_subject(subject)}' is one that is made already. Expected "
-            "a callable without arguments that returns it: every process makes its "
-            "own, under its strategy."
+            f"Subject '{name_subject(subject)}' is an optimizer or a model itself. "
+            "Expected a callable without arguments that makes it: every process makes "
+            "its own, under its strategy. Write a function that returns it, or "
+            "'lambda: ...'."
         )
     if has and ("replica_step" in has or not callable(subject)):
         missing = [name for name in METHODS if name not in has]

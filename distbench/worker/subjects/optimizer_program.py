@@ -58,8 +58,8 @@ class OptimizerProgram(Program):
         if name_family(self._optimizer) is None:
             raise BadInputError(
                 f"Factory '{self.name}' returned no optimizer. "
-                f"Expected one of {', '.join(KNOWN_BASES.values())}. Received: "
-                f"{_describe_made(self._optimizer)}."
+                f"Expected one of {', '.join(KNOWN_BASES.values())}, or a compiled "
+                f"Keras model. Received: {_describe_made(self._optimizer)}."
             )
         family = find_family(self._optimizer)
         if self._path_name not in family.paths:
