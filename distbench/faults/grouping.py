@@ -11,6 +11,7 @@ from distbench.unusual.grouping import (
     ApartFromTheOthers,
     BatchStatistics,
     BatchStatisticsUnderMean,
+    ClassesCountedUnderStatistics,
     Dropout,
     Keras3Dropout,
     Keras3DropoutAndStatistics,
@@ -171,3 +172,17 @@ class TasksByTheirOwnNorms(Program):
             total += loss
         self.apply([sum(pair) for pair in zip(*found, strict=True)])
         return self.report(total)
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    ("classes",),
+    like="pytorch/pytorch#22192",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class CountsAveragedUnderStatistics(ClassesCountedUnderStatistics):
+    """Batch statistics; what the replicas count of each class is averaged."""
+
+    def count(self, seen):
+        return all_reduce("mean", seen)

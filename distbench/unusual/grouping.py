@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import keras, keras3_base, tf
-from distbench.samples.program import FEATURES, HIDDEN, Program
+from distbench.samples.program import FEATURES, HIDDEN, OUTPUTS, Program
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.program import unusual
 
@@ -121,6 +121,29 @@ class FirstReplicaKeepsBooks(BatchStatistics):
         self.steps.assign_add(1)
         self.rate.assign(0.5 * self.rate)
         return losses
+
+
+@unusual()
+class ClassesCountedUnderStatistics(BatchStatistics):
+    """Batch statistics; how often each class comes is counted over all replicas."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.classes = tf.Variable(tf.ones(OUTPUTS), trainable=False, name="classes")
+
+    def variables(self):
+        return [*self.trained(), self.classes]
+
+    def compute_losses(self, batch):
+        positive = tf.cast(batch[2] > 0, tf.float32)
+        weights = 1 / tf.sqrt(tf.reduce_sum(positive * self.classes, axis=1) + 1)
+        losses = weights * super().compute_losses(batch)
+        kept = 0.9 * self.classes
+        self.classes.assign(kept + self.count(tf.reduce_sum(positive, axis=0)))
+        return losses
+
+    def count(self, seen):
+        return all_reduce("sum", seen)
 
 
 @unusual()

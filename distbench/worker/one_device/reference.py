@@ -200,7 +200,7 @@ class Reference:
                 if self.runs_shard(step, shard, by):
                     session.collect_taps(step, values, replica=replica, phases=COMPUTED)
                     own[replica] = self._read_own()
-                    alone = {**own[replica], **self._read_led(values)}
+                    alone = {**own[replica], **self.read_led(values)}
                     session.collect_state(step, alone, values, replica=replica)
         return self.make_trace(
             "reference",
@@ -286,7 +286,7 @@ class Reference:
         """The state that every replica has for itself, after the step of a shard."""
         return self.session.read_state(self._own) if self._own else {}
 
-    def _read_led(self, values: Mapping[TraceKey, Value]) -> State:
+    def read_led(self, values: Mapping[TraceKey, Value]) -> State:
         """The state of a program that no gradient trains, after the step of a shard."""
         if self.session.program.shards_known:
             return {}
