@@ -17,6 +17,7 @@ from distbench.unusual.grouping import (
     Keras3DropoutAndStatistics,
     NegativesInTheBatch,
     PenalisedStatistics,
+    WeightsMaskedByReplica,
 )
 
 
@@ -186,3 +187,17 @@ class CountsAveragedUnderStatistics(ClassesCountedUnderStatistics):
 
     def count(self, seen):
         return all_reduce("mean", seen)
+
+
+@fault(
+    "loss-not-scaled",
+    "loss",
+    like="keras-team/keras#19891",
+    clusters=("mirrored:2", "mwms:3"),
+    replicas=(0,),
+)
+class OwnMeanUnderOwnMasks(WeightsMaskedByReplica):
+    """Each replica masks the weights by its own number, and nothing scales its mean."""
+
+    def reduce_losses(self, losses, batch):
+        return tf.reduce_mean(losses)

@@ -227,6 +227,19 @@ class DropoutSeededByReplica(Program):
 
 
 @unusual()
+class WeightsMaskedByReplica(Program):
+    """A mask on the weights, which each replica draws by its own number."""
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        kept = tf.random.stateless_uniform([FEATURES, HIDDEN], [7, find_replica()])
+        second = self.second * tf.cast(kept > 0.3, self.dtype)
+        hidden = embedded @ self.first + features @ second + self.bias
+        return tf.tanh(hidden) @ self.head
+
+
+@unusual()
 class NoisyInputs(Program):
     """Noise is added to the features, from a generator that splits for replicas."""
 

@@ -35,7 +35,7 @@ from distbench.worker.subjects.left_out import LeftOut
 from distbench.worker.subjects.optimizer_program import OptimizerProgram
 from distbench.worker.subjects.sizes import find_sizes
 from distbench.worker.taps.collect import State
-from distbench.worker.taps.draws import find_draws
+from distbench.worker.taps.draws import find_draws, find_seeds
 from distbench.worker.taps.exchanged import Exchanged
 from distbench.worker.taps.feeds import Fed
 
@@ -79,6 +79,7 @@ class Reference:
         )
         self.narrowest = _find_narrowest(graph, self.list_dtypes())
         self.draws = find_draws(graph)
+        self.seeds = find_seeds(graph)
         self.torn = find_torn(graph, session.table)
         self.initial = session.read_state()
         self._left_out = LeftOut(session, scenario.injected, function)
@@ -212,6 +213,7 @@ class Reference:
             left_out=[session.program.count_left_out(s) for s in range(len(digests))],
             narrowest=self.narrowest,
             draws=self.draws,
+            seeds=self.seeds,
         )
 
     @property
