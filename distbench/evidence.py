@@ -204,7 +204,8 @@ class Evidence:
         probes: Further single-device runs, which tell whether a program depends on how
             examples are grouped or rows repeated: `regrouped`, in the first step,
             shards of the same sizes with other examples; `doubled`, each shard of each
-            step with every example twice (loss and local gradients, by replica);
+            step with every example twice (loss, local gradients and state of the model
+            that no gradient trains, by replica);
             `tripled`, the largest shard of the first step with every example three
             times; `once` and `twice`, the largest shard and its double with other
             random numbers in each step of the trace; `distinct`, the update with

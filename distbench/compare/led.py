@@ -32,6 +32,7 @@ class Led:
         key: Step and variable; replica `WHOLE`.
         before: On one device, before the step.
         shards: On one device, after the step of each shard alone.
+        doubles: The same of shards with every example twice; empty if it is not known.
         copies: On the cluster, by replica.
         margin: How far equal values may lie apart.
     """
@@ -39,6 +40,7 @@ class Led:
     key: TraceKey
     before: Array
     shards: tuple[Array, ...]
+    doubles: tuple[Array, ...] = ()
     copies: tuple[tuple[int, Array], ...]
     margin: Margin
 
@@ -49,6 +51,17 @@ class Led:
     def is_near(self, copy: Array, value: Array) -> bool:
         """Whether one value is another, within the margin."""
         return not measure_error(copy, value, self.margin).wrong
+
+    def list_counts(self) -> list[Array]:
+        """What each shard's examples add; the rest of its change is a mean of them."""
+        pairs = zip(self.doubles, self.shards, strict=True)
+        return [double - shard for double, shard in pairs]
+
+    def join(self, counts: Sequence[Array], weights: Sequence[float]) -> Array:
+        """What the shards' counts, added up, and the rest, by weights, make of it."""
+        triples = zip(weights, self.shards, counts, strict=True)
+        means = [w * (shard - self.before - count) for w, shard, count in triples]
+        return np.asarray(self.before + np.sum([*counts, *means], axis=0))
 
     def find_leaders(self) -> dict[int, int]:
         """By replica, whose shard alone gives what its copy holds.
@@ -118,7 +131,7 @@ def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
         whole, led = evidence.reference.get(key), _find_led(evidence, noise, key)
         if whole is None or led is None or led.are_near(densify(whole)):
             continue
-        ways = _list_ways(led, evidence.reference.get_shards(key.step))
+        ways = _list_ways(evidence, led)
         if led.find_leaders() or any(map(led.are_near, ways)):
             return info.path
     return None
@@ -257,9 +270,16 @@ def _collect(evidence: Evidence, key: TraceKey, margin: Margin) -> Led | None:
         key=key,
         before=densify(before),
         shards=alone,
+        doubles=_find_doubles(evidence, key, len(alone)),
         copies=tuple(copies),
         margin=margin,
     )
+
+
+def _find_doubles(evidence: Evidence, key: TraceKey, count: int) -> tuple[Array, ...]:
+    probe = evidence.probes.get("doubled")
+    found = () if probe is None else probe.get_replicas(key)
+    return tuple(map(densify, found)) if len(found) == count else ()
 
 
 def _lead_alike(evidence: Evidence, leds: Sequence[Led]) -> bool:
@@ -283,7 +303,7 @@ def _list_wholes(evidence: Evidence, led: Led) -> Iterator[Array]:
     whole = evidence.reference.get(led.key)
     if whole is not None:
         yield densify(whole)
-    yield from _list_ways(led, evidence.reference.get_shards(led.key.step))
+    yield from _list_ways(evidence, led)
 
 
 def _pair_led(
@@ -295,7 +315,7 @@ def _pair_led(
     that is what the copies may follow.
     """
     whole = evidence.reference.get(led.key)
-    ways = list(_list_ways(led, evidence.reference.get_shards(led.key.step)))
+    ways = _list_ways(evidence, led)
     if whole is not None and evidence.measure.lost:
         ways = [densify(whole)]
     elif whole is not None and "variable" in evidence.measure.known:
@@ -323,11 +343,46 @@ def _pair_led(
         )
 
 
-def _list_ways(led: Led, sizes: Sequence[int]) -> Iterator[Array]:
-    """How copies may join the shards' changes: weighed by size, averaged, added up."""
-    weights = [size / max(1, sum(sizes)) for size in sizes]
+def _list_ways(evidence: Evidence, led: Led) -> list[Array]:
+    """How copies may join the shards' changes: weighed by size, averaged, added up.
+
+    With its examples twice a shard adds twice as much to a count, and as much to a
+    mean. Where that makes up what one device has of the whole batch, counts have to be
+    added up and means to be averaged; else nobody tells.
+    """
+    by_size = _weigh_by_size(evidence, led)
+    evenly = [1 / len(led.shards)] * len(led.shards)
+    whole = evidence.reference.get(led.key)
+    if led.doubles and whole is not None:
+        counts = led.list_counts()
+        ways = [led.join(counts, weights) for weights in (by_size, evenly)]
+        if led.is_near(densify(whole), ways[0]):
+            return ways
+    nothing = [0 * shard for shard in led.shards]
     changes = [shard - led.before for shard in led.shards]
-    shares = [w * change for w, change in zip(weights, changes, strict=True)]
-    yield np.asarray(led.before + np.sum(shares, axis=0))
-    yield np.asarray(led.before + np.mean(changes, axis=0))
-    yield np.asarray(led.before + np.sum(changes, axis=0))
+    return [
+        led.join(nothing, by_size),
+        led.join(nothing, evenly),
+        led.join(changes, evenly),
+    ]
+
+
+def find_averaged(evidence: Evidence, pair: Pair) -> Array | None:
+    """What replicas come to that average what they have to add up.
+
+    None of what is no count of examples, or a sum over them.
+    """
+    led = _collect(evidence, pair.key.at(WHOLE), pair.margin)
+    if led is None or not led.doubles:
+        return None
+    counts = led.list_counts()
+    due = led.join(counts, _weigh_by_size(evidence, led))
+    is_count = any(not led.is_near(led.before + n, led.before) for n in counts)
+    if not is_count or not led.is_near(pair.expected, due):
+        return None
+    return np.asarray(np.mean(led.shards, axis=0))
+
+
+def _weigh_by_size(evidence: Evidence, led: Led) -> list[float]:
+    sizes = evidence.reference.get_shards(led.key.step)
+    return [size / max(1, sum(sizes)) for size in sizes]

@@ -109,17 +109,22 @@ def _weigh_probes(
 ) -> Mapping[str, Trace]:
     """With doubled shards from which the parts of what replicas have to compute follow.
 
-    Only of terms: a sum or a mean has no second part but rounding.
+    Only of terms: a sum or a mean has no second part but rounding. State is no part of
+    what a replica computes, and stays.
     """
     probes = dict(evidence.probes)
     doubled = probes.pop("doubled", None)
-    if doubled is not None and nature.kind == "terms":
-        values = Values(doubled.values)
+    if doubled is None:
+        return probes
+    values = Values(dict(doubled.select(phase="variable")))
+    if nature.kind == "terms":
+        values = Values({**doubled.values})
         for key, _ in doubled.select():
             parts = split_parts(evidence, key)
             if parts and key in weighed:
                 total = parts[key.replica].total
                 values[key] = np.asarray(densify(weighed[key]) + total)
+    if values:
         probes["doubled"] = replace(doubled, values=values)
     return probes
 

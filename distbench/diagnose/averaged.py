@@ -31,7 +31,7 @@ def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
     first of a run, but for what is wrong with the mean of its losses.
     """
     n = evidence.observed.replicas
-    if judgement.status is not Status.FAIL or evidence.subject.loss_reduction == "sum":
+    if judgement.status is not Status.FAIL:
         return None
     # How undeclared losses combine is a guess, so what is said of them may be wrong.
     is_open = evidence.subject.loss_reduction is None
@@ -56,7 +56,6 @@ def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
         evidence,
         observed=_divide(evidence.observed, n, ("local_gradient",)),
         fed=fed,
-        subject=replace(evidence.subject, loss_reduction="mean"),
     )
 
 

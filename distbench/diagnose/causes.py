@@ -11,7 +11,7 @@ from distbench.compare.led import find_unled
 from distbench.diagnose.addends import describe_untouched
 from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
-from distbench.diagnose.drift import name_apart, name_drift
+from distbench.diagnose.drift import name_apart, name_drift, name_sums_apart
 from distbench.diagnose.exchange import describe_exchange
 from distbench.diagnose.explain import Explained, explain_all
 from distbench.diagnose.hypotheses.register import (
@@ -52,7 +52,9 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     last = find_best(context, list_last(context))
     if last is None or not last.full:
         last = _find_shown(context) or find_best(context, list_least(context))
-    return (_adopt(context, last),) if last is not None and last.full else causes
+    if last is not None and last.full:
+        return (_adopt(context, last),)
+    return tuple(name_sums_apart(context, cause) for cause in causes)
 
 
 def _find_shown(context: Context) -> Ranked | None:

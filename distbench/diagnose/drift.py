@@ -66,6 +66,26 @@ def name_apart(context: Context) -> Explained | None:
     return explain_all(context, "replicas-diverged", words)
 
 
+def name_sums_apart(context: Context, cause: Explained) -> Explained:
+    """Gradients that nothing explains, and that are not the same on all replicas.
+
+    Whatever the sum was, what a replica made of it has something of its own in it.
+    """
+    places = {replace(case.key, replica=0) for case in cause.cases}
+    held = [_take_held(context, place) for place in places]
+    if (
+        cause.code != "unexplained"
+        or cause.phase != "reduced_gradient"
+        or any(len(made) < 2 or _are_all_equal(made) for made in held)
+    ):
+        return cause
+    words = (
+        "each replica makes something else of the gradients of all, as one does who "
+        "goes by something of its own gradients or examples, so the copies go apart"
+    )
+    return replace(cause, code="replicas-diverged", detail=words)
+
+
 def _has_other_length(context: Context, case: Pair) -> bool:
     """Whether a step is the right one but for its length."""
     base = find_base(case)

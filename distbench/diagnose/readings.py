@@ -18,6 +18,7 @@ from distbench.diagnose.exchange import (
     hides_gradients,
     means_whole,
 )
+from distbench.diagnose.seeds import find_own_draws
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, PHASES, Phase
 
@@ -74,6 +75,9 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     known = nature.kind is not None and evidence.tier != "free"
     if nature.kind == "terms" and exchanges(evidence, "data"):
         known = False  # nobody says which of them is divided by a count over all
+    place = find_own_draws(evidence)
+    if known and place:
+        yield _weigh_first(evidence, nature, place)
     if known and (nature.grouped or nature.lost):
         yield from _weigh(evidence, nature, words)
     if exchanges(evidence, "data") and nature.lost and not nature.grouped:
@@ -148,6 +152,31 @@ def _weigh(evidence: Evidence, nature: Nature, words: str) -> Iterator[Reading]:
         evidence=replace(weighed, measure=replace(weighed.measure, summed=True)),
         note=f"{words} the replicas are compared with the sum of their shards on "
         "one device",
+    )
+
+
+def _weigh_first(evidence: Evidence, nature: Nature, place: str) -> Reading:
+    """The first replica alone, where each draws random numbers by its own number.
+
+    That of one device is the first one's as well. The others' loss and gradients have
+    no reference, but what follows from them has.
+    """
+    weighed = weigh_shards(evidence, nature)
+    kept = {
+        key: value
+        for key, value in weighed.reference.values.items()
+        if key.phase not in COMPUTED or key.replica == 0
+    }
+    return Reading(
+        evidence=replace(
+            weighed,
+            reference=replace(weighed.reference, values=kept),
+            measure=replace(weighed.measure, known=COMPUTED),
+        ),
+        note=f"note: each replica draws random numbers by its own number, at {place}, "
+        "so the first one alone is compared with its own shard on one device, and of "
+        "the others what follows from their loss and local gradients",
+        decides=True,
     )
 
 

@@ -11,11 +11,13 @@ from distbench.unusual.grouping import (
     ApartFromTheOthers,
     BatchStatistics,
     BatchStatisticsUnderMean,
+    ClassesCountedUnderStatistics,
     Dropout,
     Keras3Dropout,
     Keras3DropoutAndStatistics,
     NegativesInTheBatch,
     PenalisedStatistics,
+    WeightsMaskedByReplica,
 )
 
 
@@ -171,3 +173,31 @@ class TasksByTheirOwnNorms(Program):
             total += loss
         self.apply([sum(pair) for pair in zip(*found, strict=True)])
         return self.report(total)
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    ("classes",),
+    like="pytorch/pytorch#22192",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class CountsAveragedUnderStatistics(ClassesCountedUnderStatistics):
+    """Batch statistics; what the replicas count of each class is averaged."""
+
+    def count(self, seen):
+        return all_reduce("mean", seen)
+
+
+@fault(
+    "loss-not-scaled",
+    "loss",
+    like="keras-team/keras#19891",
+    clusters=("mirrored:2", "mwms:3"),
+    replicas=(0,),
+)
+class OwnMeanUnderOwnMasks(WeightsMaskedByReplica):
+    """Each replica masks the weights by its own number, and nothing scales its mean."""
+
+    def reduce_losses(self, losses, batch):
+        return tf.reduce_mean(losses)

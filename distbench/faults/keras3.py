@@ -13,6 +13,7 @@ from distbench.samples.replicas import (
     find_copy,
     find_replica,
 )
+from distbench.unusual.keras3 import Keras3Layers
 
 _EMBEDDING = ("table", "kernel", "bias")
 
@@ -149,3 +150,14 @@ class Keras3CounterAddedUp(Program):
         optimizer = Counting(0.05, momentum=0.9)
         optimizer.build(self.trained())
         return optimizer
+
+
+@fault("loss-scaled-twice", "loss", like="keras-team/keras#19891")
+class Keras3TermDividedTwice(Keras3Layers):
+    """A list of losses is added up; that of the hidden units is divided by N again."""
+
+    def reduce_losses(self, losses, batch):
+        hidden = self.model.layers[0](batch[1])
+        sizes = tf.reduce_sum(hidden**2) / self.examples
+        error = super().reduce_losses(losses, batch)
+        return keras3_base.ops.sum([error, sizes / count_replicas()])

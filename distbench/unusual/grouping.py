@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import keras, keras3_base, tf
-from distbench.samples.program import FEATURES, HIDDEN, Program
+from distbench.samples.program import FEATURES, HIDDEN, OUTPUTS, Program
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.program import unusual
 
@@ -124,6 +124,29 @@ class FirstReplicaKeepsBooks(BatchStatistics):
 
 
 @unusual()
+class ClassesCountedUnderStatistics(BatchStatistics):
+    """Batch statistics; how often each class comes is counted over all replicas."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.classes = tf.Variable(tf.ones(OUTPUTS), trainable=False, name="classes")
+
+    def variables(self):
+        return [*self.trained(), self.classes]
+
+    def compute_losses(self, batch):
+        positive = tf.cast(batch[2] > 0, tf.float32)
+        weights = 1 / tf.sqrt(tf.reduce_sum(positive * self.classes, axis=1) + 1)
+        losses = weights * super().compute_losses(batch)
+        kept = 0.9 * self.classes
+        self.classes.assign(kept + self.count(tf.reduce_sum(positive, axis=0)))
+        return losses
+
+    def count(self, seen):
+        return all_reduce("sum", seen)
+
+
+@unusual()
 class NegativesInTheBatch(Program):
     """A contrastive loss: the other examples of the shard are the wrong answers."""
 
@@ -201,6 +224,19 @@ class DropoutSeededByReplica(Program):
         seed = [7, find_replica()]
         kept = tf.random.stateless_uniform(tf.shape(hidden), seed) > 0.3
         return tf.tanh(hidden) * tf.cast(kept, self.dtype) @ self.head
+
+
+@unusual()
+class WeightsMaskedByReplica(Program):
+    """A mask on the weights, which each replica draws by its own number."""
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        kept = tf.random.stateless_uniform([FEATURES, HIDDEN], [7, find_replica()])
+        second = self.second * tf.cast(kept > 0.3, self.dtype)
+        hidden = embedded @ self.first + features @ second + self.bias
+        return tf.tanh(hidden) @ self.head
 
 
 @unusual()

@@ -106,3 +106,24 @@ def test_an_average_of_uneven_means_is_one_mistake(declared):
     )
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.phase) == ("mean-of-means", "loss")
+
+
+@pytest.mark.parametrize("declared", ["sum", None])
+def test_losses_that_add_up_are_right_beside_averaged_means(declared):
+    shards = (7, 5, 3)
+    evidence = observe(
+        Fault(
+            # The gradient is that of the own mean, and the loss is shown as a share.
+            local=lambda gradients, r, step: map_all(
+                lambda value: scale(value, sum(shards) / shards[r])
+            )(gradients),
+            reduce=lambda own, step: [average(own)] * N,
+        ),
+        replicas=N,
+        shards=shards,
+        shards_known=False,
+        loss_reduction=declared,
+        rule=RULE,
+    )
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("mean-of-means", "local_gradient")

@@ -70,9 +70,10 @@ def test_the_first_step_tells_what_is_sent_where_the_rest_is_kept(
     assert ("what it keeps back is in its later steps" in first.explanation) == keeps
 
 
+@pytest.mark.parametrize("share", [1.0, 0.5], ids=["added", "averaged"])
 @pytest.mark.parametrize("seen", [True, False])
 def test_what_one_device_does_to_a_gradient_is_known_of_each_replicas(
-    seen: bool,
+    seen: bool, share: float
 ) -> None:
     """Whatever it is: here a rule that no other cause foretells."""
 
@@ -80,7 +81,7 @@ def test_what_one_device_does_to_a_gradient_is_known_of_each_replicas(
         return np.arctan(3 * value)
 
     evidence = observe(
-        Fault(reduce=each(flatten)),
+        Fault(reduce=each(lambda value: share * flatten(value))),
         alone=lambda g: {path: flatten(value) for path, value in g.items()},
         sparse=False,
         steps=2,
@@ -96,6 +97,7 @@ def test_what_one_device_does_to_a_gradient_is_known_of_each_replicas(
     assert first.phase == "reduced_gradient"
     assert (first.code == "nonlinear-before-reduction") == seen
     assert ("what one device does to the sum" in first.explanation) == seen
+    assert ("replicas' are averaged" in first.explanation) == (seen and share < 1)
 
 
 def centre(gradients: dict[str, Array]) -> dict[str, Array]:

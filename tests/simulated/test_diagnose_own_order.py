@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from gradient_values import scale
 from training_simulator import TRAINED, Fault, Rule, add_up, observe
@@ -62,3 +63,24 @@ def test_sums_that_are_farther_apart_than_by_a_rounding_are_not_said_to_be(
     chain = judge_chain(compare_evidence(evidence), infos, free=False)
     [finding] = explain_apart(evidence, chain)
     assert words in finding.explanation
+
+
+@pytest.mark.parametrize("differs", [True, False], ids=["by-own", "by-first"])
+def test_what_each_makes_of_the_sum_by_something_of_its_own_is_told(differs):
+    """Whatever it is: here the sum is bent by how its elements lie to the own ones."""
+
+    def bend(total, own):
+        return (total * np.cos(3 * own) + own**2).astype(total.dtype)
+
+    def reduce(locals_, step):
+        total = add_up(locals_)
+        by = [own if differs else locals_[0] for own in locals_]
+        return [{path: bend(total[path], own[path]) for path in total} for own in by]
+
+    evidence = observe(Fault(reduce=reduce), sparse=False, replicas=3)
+    first = judge(evidence).findings[0]
+    assert first.phase == "reduced_gradient"
+    assert (first.code == "replicas-diverged") == differs
+    assert ("makes something else of the gradients of all" in first.explanation) == (
+        differs
+    )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from gradient_values import scale as multiply
+from grouped_losses import SHARDS, Batch
+from grouped_training import Simulator
 from planted_case import check_passed
 from training_simulator import TRAINED, Fault, Setup, Simulation, observe
 
@@ -110,3 +113,20 @@ def test_weights_that_are_kept_above_a_number_are_told_by_the_loss(
     told = (first.code, first.phase, first.variables) == (code, "loss", ("", *TRAINED))
     assert told == has_loss
     assert ("on one device they count" in first.explanation) == has_loss
+
+
+def take_root(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The root of the mean square error."""
+    x, y = batch[:, :-1], batch[:, -1]
+    rest = x @ theta - y
+    root = float(np.sqrt(np.mean(rest**2)))
+    return root, x.T @ rest / np.float32(len(rest) * root)
+
+
+def test_a_mean_of_roots_is_no_mean_over_weights():
+    first = judge(
+        Simulator(take_root, lambda *_: 1 / len(SHARDS)).make_evidence()
+    ).findings[0]
+    assert (first.code, first.phase) == ("mean-of-means", "loss")
+    assert "the root of a mean over its own shard" in first.explanation
+    assert first.confidence > 0.999

@@ -33,19 +33,38 @@ MOVING = VariableInfo(
 ALL = tuple(range(len(SHARDS)))
 
 
-def lead(evidence: Evidence, weights: tuple[float, ...], *, known: bool) -> Evidence:
+def add_up(data: Any) -> Any:
+    return data.sum(axis=0) / 8
+
+
+def average(data: Any) -> Any:
+    return data.mean(axis=0)
+
+
+def lead(
+    evidence: Evidence,
+    weights: tuple[float, ...],
+    *,
+    known: bool,
+    counts: bool | None = None,
+) -> Evidence:
     """The same with a moving mean of the data, made of the shards' by weights.
 
     Args:
         evidence: Of a program.
         weights: What each replica's examples count on the cluster.
         known: Whether the whole batch of one device is the measure.
+        counts: Whether it is a sum over the examples that is divided by a constant, as
+            a shard with its examples twice tells; None if nobody ran one.
     """
     rng = np.random.default_rng(2)
     sizes = evidence.reference.shards
     reference, observed = dict(evidence.reference.values), {}
     observed.update(evidence.observed.values)
     twins = [dict(twin.values) for twin in evidence.twins]
+    doubled: dict[TraceKey, Any] = {}
+
+    measure = add_up if counts else average
 
     def put(into: dict[TraceKey, Any], step: int, value: Any, replica: int) -> None:
         key = TraceKey(step=step, phase="variable", variable="moving", replica=replica)
@@ -57,19 +76,21 @@ def lead(evidence: Evidence, weights: tuple[float, ...], *, known: bool) -> Evid
         put(observed, INITIAL, before, replica)
     for step in range(evidence.observed.steps):
         data = rng.normal(size=(sum(sizes), 3)).astype(F)
-        means = [data[part].mean(axis=0) for part in shard_slices(sizes)]
+        means = [measure(data[part]) for part in shard_slices(sizes)]
 
         def move(mean: Any, before: Any = before) -> Any:
             return F(0.75) * before + F(0.25) * mean
 
         for replica, mean in enumerate(means):
             put(reference, step, move(mean), replica)
+            if counts is not None:
+                put(doubled, step, move((1 + counts) * mean), replica)
         seen = sum(w * mean for w, mean in zip(weights, means, strict=True))
         for replica in ALL:
             put(observed, step, move(seen), replica)
         for twin in twins:
-            put(twin, step, move(rng.permutation(data).mean(axis=0)), WHOLE)
-        before = move(data.mean(axis=0))
+            put(twin, step, move(measure(rng.permutation(data))), WHOLE)
+        before = move(measure(data))
         put(reference, step, before, WHOLE)
 
     def join(trace: Trace, values: dict[TraceKey, Any]) -> Trace:
@@ -80,11 +101,18 @@ def lead(evidence: Evidence, weights: tuple[float, ...], *, known: bool) -> Evid
         reference=join(evidence.reference, reference),
         observed=join(evidence.observed, observed),
         twins=tuple(map(join, evidence.twins, twins)),
+        probes={"doubled": join(evidence.reference, doubled)} if doubled else {},
         known=evidence.measure.known if known else ("loss", "local_gradient"),
     )
 
 
-def make_run(weights: tuple[float, ...], *, known: bool, **setup: Any) -> Evidence:
+def make_run(
+    weights: tuple[float, ...],
+    *,
+    known: bool,
+    counts: bool | None = None,
+    **setup: Any,
+) -> Evidence:
     evidence = observe(
         setup.pop("fault", Fault()),
         replicas=len(SHARDS),
@@ -92,7 +120,7 @@ def make_run(weights: tuple[float, ...], *, known: bool, **setup: Any) -> Eviden
         steps=2,
         **{"shards_known": False, **setup},
     )
-    return lead(evidence, weights, known=known)
+    return lead(evidence, weights, known=known, counts=counts)
 
 
 def list_led(evidence: Evidence) -> list[Comparison]:
@@ -103,6 +131,7 @@ def list_led(evidence: Evidence) -> list[Comparison]:
 
 BY_SIZE = tuple(size / sum(SHARDS) for size in SHARDS)
 EVEN = (1 / 3, 1 / 3, 1 / 3)
+ADDED = (1.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(("weights", "is_right"), [(BY_SIZE, True), (EVEN, False)])
@@ -159,6 +188,26 @@ def test_what_two_of_three_lead_is_wrong_where_shards_make_up_the_whole() -> Non
     """Whatever the loss is made of, and no replica leads it alone."""
     led = list_led(make_run((0.5, 0.5, 0.0), known=False))
     assert [c.wrong for c in led] == [True] * 6
+
+
+@pytest.mark.parametrize(
+    ("counts", "weights", "code"),
+    [
+        (True, ADDED, None),
+        (True, EVEN, "mean-instead-of-sum"),
+        (False, EVEN, None),
+        (False, BY_SIZE, None),
+        (False, ADDED, "statistics-not-synchronized"),
+    ],
+    ids=["sum", "sum-averaged", "mean", "mean-by-size", "mean-added-up"],
+)
+def test_a_double_tells_what_adds_up_where_the_loss_follows_the_grouping(
+    counts: bool, weights: tuple[float, ...], code: str | None
+) -> None:
+    evidence = make_run(weights, known=False, counts=counts)
+    assert any(c.wrong for c in list_led(evidence)) == (code is not None)
+    codes = [f.code for f in judge(evidence).findings]
+    assert codes == ([] if code is None else [code])
 
 
 def lift(evidence: Evidence) -> Evidence:

@@ -131,19 +131,27 @@ def _list_sizes(context: Context) -> Iterator[tuple[str, Measure]]:
 def explain_by_own_change(context: Context) -> Iterator[Hypothesis]:
     """Each replica does to its own gradient what one device does to the sum.
 
-    Whatever that is: it is not known, but what comes of it on one device is seen.
+    Whatever that is: it is not known, but what comes of it on one device is seen. What
+    comes out as large however large the gradient is, as a matrix that is made
+    orthogonal, is mostly averaged and not added up.
     """
     if context.phase != "reduced_gradient" or context.evidence.fed.apart is None:
         return
-    predicted: dict[int, Array] = {}
-    for source in list_sources(context):
-        if made := context.find_changed(source.case):
-            predicted[source.number] = np.asarray(np.sum(made, axis=0))
-    yield Hypothesis(
-        code=CODE,
-        predicted=predicted,
-        detail="every replica does to its own gradient what one device does to the sum",
-    )
+    changed = {
+        source.number: made
+        for source in list_sources(context)
+        if (made := context.find_changed(source.case))
+    }
+    for combine, words in ((np.sum, ""), (np.mean, ", and the replicas' are averaged")):
+        yield Hypothesis(
+            code=CODE,
+            predicted={
+                number: np.asarray(combine(made, axis=0))
+                for number, made in changed.items()
+            },
+            detail="every replica does to its own gradient what one device does to "
+            f"the sum{words}",
+        )
 
 
 def explain_by_own_noise(context: Context) -> Iterator[Hypothesis]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
-from distbench.compare.led import find_leader, is_led, is_trained
+from distbench.compare.led import find_averaged, find_leader, is_led, is_trained
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, find_base
@@ -28,10 +28,14 @@ _SAME = 1e-4
 
 
 def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
-    """Model variables that no gradient trains: moving averages of the data."""
+    """Model variables that no gradient trains: moving averages of the data, and counts.
+
+    What examples add to a count, twice as much where each comes twice, has to be added
+    up over the replicas as well. What else a statistic should be nobody says.
+    """
     if context.phase != "variable":
         return
-    infos = context.infos
+    infos, n = context.infos, context.replicas
     led_by_gradients = list_steering(context) | set(context.evidence.subject.kept)
     predicted = {
         number: case.observed
@@ -43,7 +47,18 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
     }
     if not predicted:
         return
-    leaders = {find_leader(context.evidence, context.cases[n]) for n in predicted}
+    averaged = {
+        number: found
+        for number in predicted
+        if (found := find_averaged(context.evidence, context.cases[number])) is not None
+    }
+    yield Hypothesis(
+        code="mean-instead-of-sum",
+        predicted=averaged,
+        detail="what the replicas' examples add to it is averaged and not added up: it "
+        f"is divided by N = {n}",
+    )
+    leaders = {find_leader(context.evidence, context.cases[i]) for i in predicted}
     told = ""
     if None not in leaders:
         told = ": it is what the examples of one replica alone give"

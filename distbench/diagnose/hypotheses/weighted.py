@@ -20,7 +20,7 @@ from distbench.diagnose.fit import (
     pick_features,
     predict_rows,
 )
-from distbench.trace import WHOLE
+from distbench.trace import WHOLE, TraceKey
 
 _NEAR = 1e-3
 """Only asks whether shards are weighed at all; the prediction has no free number."""
@@ -59,8 +59,12 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
     }
     for own in range(min(map(len, shares.values()), default=0)):
         first = shares[min(steps)]
-        due = _tell_shares(first[own])
         part = "has a term that is" if len(first) > 1 else "is"
+        mean = "a mean over its own weights (tokens, unmasked elements, sample weights)"
+        due = _tell_shares(first[own])
+        if all(_are_of_roots(context, step, shares[step][own]) for step in shares):
+            mean = "the root of a mean over its own shard"
+            due = "one device takes the root of the mean over all examples"
         for code, words, count in _list_means(context):
             predicted = {}
             for number, terms in means.items():
@@ -72,8 +76,7 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
             yield Hypothesis(
                 code=code,
                 predicted=predicted,
-                detail=f"each replica's loss {part} a mean over its own weights "
-                f"(tokens, unmasked elements, sample weights){words}; {due}",
+                detail=f"each replica's loss {part} {mean}{words}; {due}",
             )
 
 
@@ -88,6 +91,21 @@ def _tell_shares(shares: Array) -> str:
     if abs(np.sum(shares) - 1) <= _NEAR:
         return f"of the weights of all examples the shards hold {due}"
     return f"on one device they count {due}"
+
+
+def _are_of_roots(context: Context, step: int, shares: Array) -> bool:
+    """Whether shards count as under a root: of L² = Σ n_r/G l_r², n_r/G l_r/L."""
+    reference = context.evidence.reference
+    key = TraceKey(step=step, phase="loss", variable="", replica=WHOLE)
+    whole, alone = reference.get(key), reference.get_replicas(key)
+    sizes = np.asarray(reference.get_shards(step), np.float64)
+    if whole is None or not np.any(densify(whole)):
+        return False
+    losses = np.asarray([float(densify(value)) for value in alone])
+    if losses.shape != sizes.shape:
+        return False
+    roots = sizes / max(1.0, sizes.sum()) * losses / float(densify(whole))
+    return bool(np.allclose(shares, roots, rtol=0.0, atol=_NEAR / 10))
 
 
 def _predict_means(

@@ -20,7 +20,7 @@ from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
 from distbench.worker.subjects.batches import check_batches
 from distbench.worker.subjects.sizes import Sizes, find_sizes
-from distbench.worker.taps.draws import find_draws
+from distbench.worker.taps.draws import find_draws, find_seeds
 from distbench.worker.taps.exchange import Exchange, find_exchange
 from distbench.worker.taps.given import select_gradients, select_state
 
@@ -33,6 +33,7 @@ class TrainingJobs:
         self._session: Session | None = None
         self._prepared: tuple[Session, Step, Sizes] | None = None
         self._draws: Mapping[str, str] = {}
+        self._seeds: Mapping[str, list[str]] = {}
         self._exchange: Exchange = ""
 
     @property
@@ -73,6 +74,7 @@ class TrainingJobs:
         trained = session.make_step()
         graph = session.prepare(trained, list(sizes.cut(0, batch)))
         self._draws = find_draws(graph)
+        self._seeds = find_seeds(graph)
         self._exchange = find_exchange(session.board, session.table)
         for step in range(late):
             self._task.report_progress(step=step, phase="before the restore")
@@ -186,6 +188,7 @@ class TrainingJobs:
                 "tier": tier,
                 "micro_steps": session.board.count_gradients(),
                 "draws": self._draws,
+                "seeds": self._seeds,
                 "exchange": self._exchange,
             },
             metrics=session.metrics,

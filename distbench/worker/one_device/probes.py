@@ -44,13 +44,14 @@ class Probes:
         Returns:
             `regrouped`: shards of the same sizes that hold other examples of the batch,
             in the first step, and where replicas have state for themselves also in the
-            second. `doubled`: every shard with each of its examples
-            twice, in every step. `tripled`: the largest shard of the first step with
-            each three times. Where whole numbers among the variables lead the step,
-            as the state of a random generator does, `once` and `twice` are the largest
-            shard of the first step and its double with others of these numbers; each
-            run counts as a step. What else, `give_exchanged` and `scale_exchanged`
-            say. Empty for a workload of the bench, whose loss is a sum over examples.
+            second. `doubled`: every shard with each of its examples twice, in every
+            step, and what state that no gradient trains then holds. `tripled`: the
+            largest shard of the first step with each three times. Where whole numbers
+            among the variables lead the step, as the state of a random generator does,
+            `once` and `twice` are the largest shard of the first step and its double
+            with others of these numbers; each run counts as a step. What else,
+            `give_exchanged` and `scale_exchanged` say. Empty for a workload of the
+            bench, whose loss is a sum over examples.
         """
         reference = self._reference
         if self._session.program.shards_known:
@@ -64,7 +65,9 @@ class Probes:
         by = self._find_open_step(recorded)
         return {
             "regrouped": self._probe("regrouped", map(self._regroup, first), tier),
-            "doubled": self._probe("doubled", self._list_doubled(), tier, by),
+            "doubled": self._probe(
+                "doubled", self._list_doubled(), tier, by, keeps_led=True
+            ),
             "tripled": self._probe("tripled", thrice, tier, by),
             **self._draw_again(largest, {"once": shard, "twice": _repeat(shard, 2)}),
             **give_exchanged(reference, tier, self._regroup),
@@ -118,6 +121,8 @@ class Probes:
         steps: Iterable[Mapping[int, Any]],
         tier: Tier,
         by: Step | None = None,
+        *,
+        keeps_led: bool = False,
     ) -> Trace:
         values = self._session.make_values()
         for step, shards in enumerate(steps):
@@ -127,6 +132,9 @@ class Probes:
                     self._session.collect_taps(
                         step, values, replica=replica, phases=COMPUTED
                     )
+                    if keeps_led:
+                        led = self._reference.read_led(values)
+                        self._session.collect_state(step, led, values, replica=replica)
         return self._reference.make_trace(name, "bounded", values)
 
     def _draw_again(

@@ -36,7 +36,7 @@ from distbench.worker.subjects.left_out import LeftOut
 from distbench.worker.subjects.optimizer_program import OptimizerProgram
 from distbench.worker.subjects.sizes import find_sizes
 from distbench.worker.taps.collect import State
-from distbench.worker.taps.draws import find_draws
+from distbench.worker.taps.draws import find_draws, find_seeds
 from distbench.worker.taps.exchanged import Exchanged
 from distbench.worker.taps.feeds import Fed
 
@@ -80,6 +80,7 @@ class Reference:
         )
         self.narrowest = _find_narrowest(graph, self.list_dtypes())
         self.draws = find_draws(graph)
+        self.seeds = find_seeds(graph)
         self.torn = find_torn(graph, session.table)
         self._written = find_written(graph, session.table)
         self.initial = session.read_state()
@@ -208,7 +209,7 @@ class Reference:
                 if self.runs_shard(step, shard, by):
                     session.collect_taps(step, values, replica=replica, phases=COMPUTED)
                     own[replica] = self._read_own()
-                    alone = {**own[replica], **self._read_led(values)}
+                    alone = {**own[replica], **self.read_led(values)}
                     session.collect_state(step, alone, values, replica=replica)
         return self.make_trace(
             "reference",
@@ -220,6 +221,7 @@ class Reference:
             left_out=[session.program.count_left_out(s) for s in range(len(digests))],
             narrowest=self.narrowest,
             draws=self.draws,
+            seeds=self.seeds,
         )
 
     @property
@@ -294,7 +296,7 @@ class Reference:
         """The state that every replica has for itself, after the step of a shard."""
         return self.session.read_state(self._own) if self._own else {}
 
-    def _read_led(self, values: Mapping[TraceKey, Value]) -> State:
+    def read_led(self, values: Mapping[TraceKey, Value]) -> State:
         """The state of a program that no gradient trains, after the step of a shard."""
         if self.session.program.shards_known:
             return {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import tensorflow as tf
+
 from distbench.worker.state.graphs import list_ops
 
 _DRAWS = re.compile(
@@ -17,17 +19,70 @@ _INSTALLED = re.compile(r"^.*[/\\](site|dist)-packages[/\\]")
 _KERAS = re.compile(r"[/\\](tf_)?keras[/\\]src[/\\]")
 
 
+_FEW = 16
+"""A constant with more numbers is no part of a seed."""
+
+
 def find_draws(graph: Any) -> dict[str, str]:
     """Who draws: the place in the code, and `subject` or `framework`."""
     found: dict[str, str] = {}
     for op in list_ops(graph):
-        if not _DRAWS.search(op.type):
-            continue
-        callers = [f for f in op.traceback if not _TENSORFLOW.search(f.filename)]
-        if callers:
-            file = callers[-1].filename
-            # Where a package is installed tells nobody anything, and fills a line.
-            place = f"{_INSTALLED.sub('', file)}:{callers[-1].lineno}"
+        place, file = _find_place(op)
+        if place:
             is_keras = _KERAS.search(file)
             found[place] = "framework" if is_keras else "subject"
     return found
+
+
+def find_seeds(graph: Any) -> dict[str, list[str]]:
+    """The constants of which each line makes the seeds of its draws.
+
+    A replica's number is one, so they are others on other replicas if it has a part in
+    a seed. Each replica draws other numbers then than one device does.
+    """
+    found: dict[str, set[str]] = {}
+    for op in list_ops(graph):
+        place, _ = _find_place(op)
+        if place:
+            found.setdefault(place, set()).add(_join_constants(op))
+    return {place: sorted(seeds) for place, seeds in found.items()}
+
+
+def _find_place(op: Any) -> tuple[str, str]:
+    """The line of whoever draws by an op, and its file; empty of what does not draw."""
+    if not _DRAWS.search(op.type):
+        return "", ""
+    callers = [f for f in op.traceback if not _TENSORFLOW.search(f.filename)]
+    if not callers:
+        return "", ""
+    file = callers[-1].filename
+    # Where a package is installed tells nobody anything, and fills a line.
+    return f"{_INSTALLED.sub('', file)}:{callers[-1].lineno}", file
+
+
+def _join_constants(op: Any) -> str:
+    """The constants that what an op draws is computed of, as one line.
+
+    Not those of its first input, which says what is drawn.
+    """
+    waiting = [tensor.op for tensor in list(op.inputs)[1:]]
+    seen = {id(source) for source in waiting}
+    constants: list[str] = []
+    while waiting:
+        source = waiting.pop()
+        givers = [tensor.op for tensor in source.inputs]
+        if source.type == "Const":
+            value = tf.get_static_value(source.outputs[0])
+            if value is not None and value.size <= _FEW:
+                constants.append(str(value.tolist()))
+        if source.type == "Placeholder":
+            givers += [
+                outer.op
+                for outer, inner in getattr(source.graph, "captures", ())
+                if inner.op is source and hasattr(outer, "graph")
+            ]
+        for giver in givers:
+            if id(giver) not in seen:
+                seen.add(id(giver))
+                waiting.append(giver)
+    return " ".join(sorted(constants))

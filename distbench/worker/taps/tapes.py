@@ -7,7 +7,6 @@ is told of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -30,8 +29,8 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
     def gradient(original: Any, target: Any, sources: Any, *a: Any, **k: Any) -> Any:
         flat = tf.nest.flatten(sources)
         trains = any(map(table.has, flat))
-        asked, other = _choose_term(board.term if trains else None, target, k)
-        result = original(asked, sources, *a, **other)
+        term = board.term if trains else None
+        result = _differentiate(original, term, target, sources, *a, **k)
         if tf.distribute.get_replica_context() is None:
             return result
         board.remember_target(target, trains=trains)
@@ -71,14 +70,26 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
     return restore
 
 
-def _choose_term(
-    number: int | None, target: Any, named: Mapping[str, Any]
-) -> tuple[Any, Mapping[str, Any]]:
-    """What to ask a tape for, where one term of a loss is meant in place of all."""
-    if number is None or "output_gradients" in named:
-        return target, named
+def _differentiate(
+    original: Any, number: int | None, target: Any, sources: Any, *a: Any, **k: Any
+) -> Any:
+    """Ask a tape; of one term of a loss alone, where its number is given."""
+    if number is None or "output_gradients" in k:
+        return original(target, sources, *a, **k)
     term, factor = list_terms(target)[number]
-    return term, {
-        "output_gradients": tf.cast(factor, term.dtype),
-        "unconnected_gradients": tf.UnconnectedGradients.ZERO,
-    }
+    k["output_gradients"] = tf.cast(factor, term.dtype)
+    return _fill_in(original(term, sources, *a, **k), sources)
+
+
+def _fill_in(result: Any, sources: Any) -> Any:
+    """Gradients, with zeros of what a term has no part in.
+
+    Not by `unconnected_gradients`, which takes no variable of Keras 3.
+    """
+    filled = [
+        tf.zeros(source.shape, source.dtype) if value is None else value
+        for source, value in zip(
+            tf.nest.flatten(sources), tf.nest.flatten(result), strict=True
+        )
+    ]
+    return tf.nest.pack_sequence_as(result, filled)

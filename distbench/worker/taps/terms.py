@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,6 +11,7 @@ Term = tuple[Any, float]
 """A number of the graph, and how many times the loss counts it."""
 
 _SUMS = ("Add", "AddV2", "AddN")
+_OVER = ("Sum", "Mean")
 
 
 def list_terms(target: Any, factor: float = 1.0) -> list[Term]:
@@ -27,9 +29,13 @@ def list_terms(target: Any, factor: float = 1.0) -> list[Term]:
 def _open(target: Any) -> list[Term]:
     """The numbers that one op makes another of; empty where it is no sum of them."""
     op = getattr(target, "op", None)
-    if op is None or any(t.shape.rank != 0 for t in (target, *op.inputs)):
+    if op is None or target.shape.rank != 0:
         return []
     inputs = list(op.inputs)
+    if op.type in _OVER:
+        return _open_list(op.type, inputs[0])
+    if not _are_numbers(inputs):
+        return []
     if op.type in _SUMS:
         return [(t, 1.0) for t in inputs]
     if op.type == "Identity":
@@ -38,11 +44,30 @@ def _open(target: Any) -> list[Term]:
         return [(inputs[0], -1.0)]
     if op.type == "Sub":
         return [(inputs[0], 1.0), (inputs[1], -1.0)]
+    return _open_product(op.type, inputs)
+
+
+def _open_product(kind: str, inputs: Sequence[Any]) -> list[Term]:
+    """The same of what is multiplied or divided by a constant."""
     values = [tf.get_static_value(t) for t in inputs]
-    if op.type == "RealDiv" and values[1]:
+    if kind == "RealDiv" and values[1]:
         return [(inputs[0], 1 / float(values[1]))]
-    if op.type == "Mul":
+    if kind == "Mul":
         for place, value in enumerate(values):
             if value is not None:
                 return [(inputs[1 - place], float(value))]
     return []
+
+
+def _open_list(kind: str, values: Any) -> list[Term]:
+    """The same of the sum or mean of a list of numbers; Keras 3 adds up losses so."""
+    if _are_numbers([values]):
+        return [(values, 1.0)]
+    parts = list(values.op.inputs) if values.op.type == "Pack" else []
+    if not _are_numbers(parts):
+        return []
+    return [(part, 1.0 if kind == "Sum" else 1 / len(parts)) for part in parts]
+
+
+def _are_numbers(tensors: Iterable[Any]) -> bool:
+    return all(tensor.shape.rank == 0 for tensor in tensors)
