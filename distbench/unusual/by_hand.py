@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
-from distbench.samples.program import ByHand, MomentumByHand, PartlyByHand
+from distbench.samples.program import AdamByHand, ByHand, MomentumByHand, PartlyByHand
 from distbench.samples.replicas import update
 from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.program import unusual
@@ -109,3 +109,16 @@ class TasksProjectedByHand(MomentumByHand):
         for place, total in enumerate(gradients):
             update(self.buffers[place], self.move, total)
             self.update(self.trained()[place], tf.identity(self.buffers[place]))
+
+
+@unusual()
+class TrustRatioByHand(AdamByHand):
+    """Each variable moves by a share of its own norm, as under LAMB."""
+
+    def update(self, variable, gradient):
+        ratio = tf.norm(variable) / (self.measure(gradient) + 1e-3)
+        super().update(variable, ratio * gradient)
+
+    def measure(self, step):
+        """The size of a step, by which it is divided."""
+        return tf.norm(step)

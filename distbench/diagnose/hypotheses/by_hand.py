@@ -56,6 +56,27 @@ def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
             yield _foretell(context, trace)
 
 
+def explain_by_repeated_sum(context: Context) -> Iterator[Hypothesis]:
+    """What was summed is right, and what is made of it is summed once more.
+
+    A norm of the sum, whose squares are added up over the replicas though each has all
+    of them, is √N times too large. One device says what comes of it.
+    """
+    again = context.evidence.fed.again
+    if again is None or context.phase not in _TAKING:
+        return
+    n = context.replicas
+    yield Hypothesis(
+        code="double-reduction",
+        predicted=_take(context, again, replica=0),
+        detail="what is made of the sum is added up over the replicas once more, as "
+        "the squares of a norm may be: each of them has all of it, so it counts "
+        f"N = {n} times",
+        phase=_place(context, again, replica=0),
+        of_due=True,
+    )
+
+
 def _is_plain_mean(trace: Trace) -> bool:
     return 0 < _find_factor(trace) < 1 and not trace.notes["narrow"]
 

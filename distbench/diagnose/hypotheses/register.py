@@ -13,6 +13,7 @@ from distbench.diagnose.hypotheses import (
     by_hand,
     clip_of_some,
     clipping,
+    counted,
     cut_short,
     decay,
     denominator,
@@ -98,6 +99,7 @@ CAUSES: tuple[Explain, ...] = (
     repeated.explain_by_repeated_update,
     # Of a rule that is linear N updates are one of N times the sum.
     by_hand.explain_by_sum,
+    by_hand.explain_by_repeated_sum,
     update.explain_by_momentum,
     decay.explain_by_decay,
     update.explain_by_counter,
@@ -111,6 +113,7 @@ CAUSES: tuple[Explain, ...] = (
     wires.explain_by_wire,
     nonlinear.explain_by_unit_norm,
     joined.explain_by_joined_norm,
+    counted.explain_by_counted_norm,
     levels.explain_by_levels,
     levels.explain_by_other_unit,
     nonlinear.explain_by_own_change,
