@@ -122,3 +122,26 @@ class TrustRatioByHand(AdamByHand):
     def measure(self, step):
         """The size of a step, by which it is divided."""
         return tf.norm(step)
+
+
+@unusual()
+class SignsBesideDecayByHand(MomentumByHand):
+    """A step is the sign of momentum and sum, as under Lion, and a decay."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.buffers = [
+            tf.Variable(0.1 * tf.identity(v), trainable=False, name=buffer.name[:-2])
+            for v, buffer in zip(self.trained(), self.buffers, strict=True)
+        ]
+
+    def take(self, place, gradient):
+        gradient, buffer = tf.convert_to_tensor(gradient), self.buffers[place]
+        chosen = self.choose(0.9 * tf.identity(buffer), gradient)
+        update(buffer, self.move, self.reduce(gradient))
+        variable = self.trained()[place]
+        self.update(variable, chosen + 0.1 * tf.identity(variable))
+
+    def choose(self, moved, gradient):
+        """The way to go: 1 or -1 for each element."""
+        return tf.sign(moved + self.reduce(gradient))

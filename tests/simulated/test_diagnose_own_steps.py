@@ -88,6 +88,29 @@ def test_steps_of_own_signs_are_told_with_how_they_are_put_together(way: str) ->
     assert way in best.hypothesis.detail
 
 
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_signs_that_are_outvoted_beside_a_decay_are_told(factor: float) -> None:
+    evidence = observe()
+    decay = -0.25 * BASE
+    signs = [np.sign(own) for own in (*OWN, OWN[0] + 2 * OWN[1])]
+    fed = [feed(evidence, BASE + decay - RATE * s, r) for r, s in enumerate(signs)]
+    notes = [{**trace.notes, "factor": factor} for trace in fed]
+    evidence = change_evidence(
+        evidence,
+        observed=replace(evidence.observed, replicas=3),
+        sums=tuple(replace(t, notes=n) for t, n in zip(fed, notes, strict=True)),
+    )
+    made = BASE + decay - RATE * np.sign(sum(signs))
+    due = BASE + decay - RATE * np.sign(TOTAL)
+    cases = make_cases("w", [made], due)
+    context = Context(evidence=evidence, phase="variable", cases=cases)
+    best = find_best(context, explain_by_own_steps(context))
+    assert best is not None
+    assert best.full
+    assert "outvoted by their median" in best.hypothesis.detail
+    assert ("N times its own" in best.hypothesis.detail) == (factor == 3)
+
+
 def make_kept(rows: list[np.ndarray]) -> Context:
     """A wrong kernel whose step is divided by rows, which hold what is given."""
     evidence = observe()
