@@ -145,3 +145,14 @@ class SignsBesideDecayByHand(MomentumByHand):
     def choose(self, moved, gradient):
         """The way to go: 1 or -1 for each element."""
         return tf.sign(moved + self.reduce(gradient))
+
+
+@unusual()
+class SquaresAboutMeanByHand(AdamByHand):
+    """A second moment is that of the distance from a mean, as under AdaBelief."""
+
+    mean = 0.25
+
+    def take_second(self, own, total):
+        del own
+        return (total - self.mean) ** 2
