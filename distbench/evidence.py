@@ -56,6 +56,10 @@ class Fed:
             are `kept`, times which `factor`, and rounded to which `narrow` dtype; one
             of factor 0 leaves what no gradient leads. Empty where the sum was seen as
             it is made, or is right.
+        again: The step fed with the sum of the replicas' own gradients, which counts N
+            times what it hands to a collective after it came from one: what follows, as
+            that of replica 0. None where nothing does so, or the sum led to what is
+            right.
         due: The step fed with the sum of the replicas' own gradients: what follows, as
             that of replica 0. None where the sum was seen.
         op_by_op: The replay of the reduced gradients with nothing compiled. Which ops
@@ -72,6 +76,7 @@ class Fed:
     turns: Trace | None = None
     apart: Trace | None = None
     sums: tuple[Trace, ...] = ()
+    again: Trace | None = None
     due: Trace | None = None
     op_by_op: Trace | None = None
     resumed: Trace | None = None
@@ -85,6 +90,7 @@ class Fed:
             turns=None if self.turns is None else change(self.turns),
             apart=None if self.apart is None else change(self.apart),
             sums=tuple(map(change, self.sums)),
+            again=None if self.again is None else change(self.again),
             due=None if self.due is None else change(self.due),
             resumed=None if self.resumed is None else change(self.resumed),
         )

@@ -65,7 +65,10 @@ CODES = (
         signature="ratio N after the reduction, 1 before it",
         meaning=(
             "The gradients are summed twice: once by the user (or a wrapper) and again "
-            "by the optimizer. The second sum adds N equal values."
+            "by the optimizer. The second sum adds N equal values. The same goes for "
+            "what is made of the sum: a norm whose squares are added up over replicas "
+            "that each have all of them is √N times too large, and a step that is "
+            "divided by it too short."
         ),
         mathematics="expected: Σ_s g_s\nobserved: Σ_r (Σ_s g_s) = N · Σ_s g_s",
         wrong=(

@@ -1,4 +1,4 @@
-"""What replicas and steps are called in a sentence."""
+"""What replicas, variables and steps are called in a sentence."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ def name_replicas(replicas: Collection[int]) -> str:
     if len(found) > 3 and found == list(range(found[0], found[-1] + 1)):
         numbers = f"{found[0]}-{found[-1]}"
     return f"replica{'s' if len(found) != 1 else ''} {numbers}"
+
+
+def name_variables(paths: Sequence[str]) -> str:
+    """`'w'`, `'w' and 'b'` and, of more, `'w' and 3 more`."""
+    if len(paths) == 2:
+        return f"'{paths[0]}' and '{paths[1]}'"
+    more = f" and {len(paths) - 1} more" if len(paths) > 2 else ""
+    return f"'{paths[0]}'{more}"
 
 
 def name_lag(lag: int) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from distbench.cluster import ClusterSpec
-from distbench.evidence import Evidence, Tier
+from distbench.evidence import Evidence, Fed, Tier
 from distbench.observe.deadline import Deadline
 from distbench.observe.launching import Launch, make_payload
 from distbench.observe.reading import list_reads
@@ -14,7 +14,7 @@ from distbench.observe.saved import SAVED
 from distbench.observe.trainers import start_trainers
 from distbench.scenario import Scenario
 from distbench.target import TargetRef
-from distbench.trace import STATE, Phase, Values, merge_traces
+from distbench.trace import STATE, Phase, Trace, Values, merge_traces
 from distbench.trace.files import read_trace
 
 
@@ -64,11 +64,18 @@ def observe_corrected(
             trainers.call(job, payload)
     tasks = trainers.tasks
     parts = [read_trace(folder, f"corrected-{tier}-{task}") for task in tasks]
-    merged = merge_traces(str(spec), parts)
-    left = Values(merged.values).keep(lambda key: key.phase in STATE)
-    left_behind = replace(merged, values=left)
-    # Those were fed with what the run that was wrong had.
-    fed = replace(
-        evidence.fed, replays={}, repeated=(), turns=None, apart=None, sums=()
-    )
-    return replace(evidence, observed=left_behind, fed=fed)
+    return put_right(evidence, merge_traces(str(spec), parts))
+
+
+def put_right(evidence: Evidence, corrected: Trace) -> Evidence:
+    """The evidence of a run that was wrong, with what a corrected one left behind.
+
+    What one device was fed with is what the run that was wrong had; of a corrected run
+    it says nothing.
+
+    Args:
+        evidence: Of the run that was wrong.
+        corrected: What the cluster recorded when the right value was put in.
+    """
+    left = Values(corrected.values).keep(lambda key: key.phase in STATE)
+    return replace(evidence, observed=replace(corrected, values=left), fed=Fed())

@@ -70,6 +70,7 @@ def read_evidence(
             turns=read_any("turns"),
             apart=read_any("apart"),
             sums=read_all("sums"),
+            again=read_any("again"),
             due=read_any("due"),
             op_by_op=read_any("op_by_op"),
             resumed=read_any("resumed"),

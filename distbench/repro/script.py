@@ -31,7 +31,7 @@ tempfile.tempdir = (scratch := tempfile.TemporaryDirectory()).name  # AutoGraph'
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(scratch.cleanup() or 3))
 os.environ.update($environment); signal.alarm($deadline)  # ends what waits for ever
 import numpy as np, tensorflow as tf
-tf.config.optimizer.set_experimental_options(dict.fromkeys(("arithmetic_optimization", "constant_folding", "remapping"), False))
+tf.config.optimizer.set_experimental_options(dict.fromkeys(("arithmetic_optimization", "constant_folding", "remapping", "dependency_optimization"), False))
 ${settings}CUTS, EXAMPLES, STEPS, SEED, DTYPE = $cuts, $examples, $steps, $seed, $dtype
 $subject$train$cluster$told_by""")  # noqa: E501  # one line of the script
 

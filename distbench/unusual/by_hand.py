@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
-from distbench.samples.program import ByHand, MomentumByHand, PartlyByHand
+from distbench.samples.program import AdamByHand, ByHand, MomentumByHand, PartlyByHand
 from distbench.samples.replicas import update
 from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.program import unusual
@@ -109,3 +109,50 @@ class TasksProjectedByHand(MomentumByHand):
         for place, total in enumerate(gradients):
             update(self.buffers[place], self.move, total)
             self.update(self.trained()[place], tf.identity(self.buffers[place]))
+
+
+@unusual()
+class TrustRatioByHand(AdamByHand):
+    """Each variable moves by a share of its own norm, as under LAMB."""
+
+    def update(self, variable, gradient):
+        ratio = tf.norm(variable) / (self.measure(gradient) + 1e-3)
+        super().update(variable, ratio * gradient)
+
+    def measure(self, step):
+        """The size of a step, by which it is divided."""
+        return tf.norm(step)
+
+
+@unusual()
+class SignsBesideDecayByHand(MomentumByHand):
+    """A step is the sign of momentum and sum, as under Lion, and a decay."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.buffers = [
+            tf.Variable(0.1 * tf.identity(v), trainable=False, name=buffer.name[:-2])
+            for v, buffer in zip(self.trained(), self.buffers, strict=True)
+        ]
+
+    def take(self, place, gradient):
+        gradient, buffer = tf.convert_to_tensor(gradient), self.buffers[place]
+        chosen = self.choose(0.9 * tf.identity(buffer), gradient)
+        update(buffer, self.move, self.reduce(gradient))
+        variable = self.trained()[place]
+        self.update(variable, chosen + 0.1 * tf.identity(variable))
+
+    def choose(self, moved, gradient):
+        """The way to go: 1 or -1 for each element."""
+        return tf.sign(moved + self.reduce(gradient))
+
+
+@unusual()
+class SquaresAboutMeanByHand(AdamByHand):
+    """A second moment is that of the distance from a mean, as under AdaBelief."""
+
+    mean = 0.25
+
+    def take_second(self, own, total):
+        del own
+        return (total - self.mean) ** 2

@@ -12,7 +12,7 @@ from distbench.samples.program import (
     OwnReduction,
     Program,
 )
-from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.program import unusual
 
 
@@ -274,3 +274,19 @@ class DividedByNormOfSum(OwnReduction):
         """What the sum is divided by."""
         del own
         return tf.linalg.global_norm(total)
+
+
+@unusual()
+class DividedByNormOfShards(DividedByNormOfSum):
+    """Each replica squares a share of the rows; all of them square the bias."""
+
+    def measure(self, own, total):
+        del own
+        *kernels, bias, head = total
+        rows = [gradient[find_replica() :: count_replicas()] for gradient in kernels]
+        rows.append(head[find_replica() :: count_replicas()])
+        return tf.sqrt(self.join(tf.linalg.global_norm(rows) ** 2, tf.norm(bias) ** 2))
+
+    def join(self, of_shard, of_all):
+        """The squares of the whole norm."""
+        return all_reduce("sum", of_shard) + of_all

@@ -85,6 +85,11 @@ def hide_sum(trace):
 def feed(evidence, way, rule, change):
     """The state that one device, which changes gradients, comes to after a sum."""
     combine, notes = WAYS[way]
+    return feed_combined(evidence, combine, rule, change, notes)
+
+
+def feed_combined(evidence, combine, rule, change, notes=None):
+    """The state that it comes to after what is made of the replicas' own gradients."""
     reference, values = evidence.reference, {}
     for step in range(reference.steps):
         own = [
@@ -105,4 +110,4 @@ def feed(evidence, way, rule, change):
             key = TraceKey(step=step, phase=v.role, variable=v.path, replica=0)
             if v.role in ROLES:
                 values[key] = after[v.path]
-    return replace(reference, values=values, notes=notes)
+    return replace(reference, values=values, notes=notes or {})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from evidence_changes import change_evidence
 from judged_runs import MEAN
 from training_simulator import KERNEL, Fault, observe
 from verdict_samples import make_finding, make_run, make_verdict
@@ -15,6 +14,7 @@ from distbench.checking.confirm import confirm_first, find_correction
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
+from distbench.observe.corrected import put_right
 from distbench.trace import Phase
 from distbench.verdict import Finding, Status
 from distbench.verdict.document import verdict_from_json, verdict_to_json
@@ -30,14 +30,7 @@ def spoil_kernel(new, old, gradients, run):
 def run_corrected(fault: Fault) -> Evidence:
     """What `observe_corrected` gives: the state alone, of a run without the cause."""
     evidence = observe(fault)
-    left = {
-        key: value
-        for key, value in evidence.observed.values.items()
-        if key.phase in ("slot", "variable", "iterations")
-    }
-    return change_evidence(
-        evidence, observed=replace(evidence.observed, values=left), replays={}
-    )
+    return put_right(evidence, evidence.observed)
 
 
 def find_first(fault: Fault) -> tuple[tuple[Finding, ...], Evidence]:

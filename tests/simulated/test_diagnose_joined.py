@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import Gradients, add_up, measure_all, scale, to_array
-from hidden_sums import hide_sums
+from hidden_sums import feed_combined, hide_sums
 from simulated_rule import Rule
 from training_simulator import TRAINED, Fault, observe
 
 from distbench.diagnose.judge import judge
+from distbench.diagnose.names import name_variables
 from distbench.verdict import Status
 
 Measure = Callable[[Gradients], float]
@@ -84,6 +86,55 @@ def test_a_size_is_told_by_steps_that_rounding_moves(rate: float) -> None:
     (finding,) = judge(hide_sums(evidence)).findings
     assert finding.code == "nonlinear-before-reduction"
     assert "taken for that is the sum of the replicas' own norms" in finding.explanation
+
+
+def measure_counted(gradients: Gradients, often: tuple[str, ...], times: int) -> float:
+    """The norm of all gradients, some of which count several times."""
+    squares = {path: measure_all({path: g}) ** 2 for path, g in gradients.items()}
+    return sum(times ** (p in often) * s for p, s in squares.items()) ** 0.5
+
+
+@pytest.mark.parametrize("often", [TRAINED[:1], TRAINED[1:]], ids=["one", "others"])
+@pytest.mark.parametrize("shown", [True, False], ids=["seen", "by-hand"])
+def test_variables_that_count_n_times_in_a_norm_are_named(
+    often: tuple[str, ...], shown: bool
+) -> None:
+    def reduce(locals_: list[Gradients], step: int) -> list[Gradients]:
+        total = add_up(locals_)
+        return [divide(total, measure_counted(total, often, 3)) for _ in locals_]
+
+    def alone(gradients: Gradients) -> Gradients:
+        return divide(gradients, measure_all(gradients))
+
+    setup = {"replicas": 3, "steps": 2, "sparse": False, "shards_known": shown}
+    evidence = observe(Fault(reduce=reduce), alone=alone, **setup)
+    evidence = evidence if shown else hide_sums(evidence)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.variables) == ("double-reduction", TRAINED)
+    assert f"the squares of {name_variables(often)} are added up" in finding.explanation
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["run", "not-run"])
+def test_a_norm_that_is_summed_once_more_is_told_by_one_device(is_known: bool) -> None:
+    """A factor alone would be one of the step."""
+
+    def reduce(locals_: list[Gradients], step: int) -> list[Gradients]:
+        total = add_up(locals_)
+        return [divide(total, 3**0.5 * measure_all(total)) for _ in locals_]
+
+    def alone(gradients: Gradients) -> Gradients:
+        return divide(gradients, measure_all(gradients))
+
+    rule = Rule()
+    setup = {"replicas": 3, "steps": 2, "sparse": False, "shards_known": False}
+    seen = hide_sums(observe(Fault(reduce=reduce), alone=alone, rule=rule, **setup))
+    again = feed_combined(seen, lambda own: reduce(own, 0)[0], rule, lambda g: g)
+    evidence = change_evidence(seen, again=again if is_known else None)
+    (finding,) = judge(evidence).findings
+    assert finding.code == (
+        "double-reduction" if is_known else "hyperparameter-differs"
+    )
+    assert ("added up over the replicas once more" in finding.explanation) == is_known
 
 
 def test_the_norm_of_the_sum_is_right() -> None:

@@ -16,6 +16,7 @@ from distbench.diagnose.context import Context
 from distbench.diagnose.drift import name_apart
 from distbench.diagnose.hypotheses.by_hand import explain_by_own_steps
 from distbench.diagnose.hypotheses.nonlinear import explain_by_own_noise
+from distbench.diagnose.hypotheses.slot_spread import explain_by_own_squares
 from distbench.diagnose.rank import find_best
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, VariableInfo
@@ -86,6 +87,61 @@ def test_steps_of_own_signs_are_told_with_how_they_are_put_together(way: str) ->
     assert best.full
     assert best.hypothesis.code == "nonlinear-before-reduction"
     assert way in best.hypothesis.detail
+
+
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_signs_that_are_outvoted_beside_a_decay_are_told(factor: float) -> None:
+    evidence = observe()
+    decay = -0.25 * BASE
+    signs = [np.sign(own) for own in (*OWN, OWN[0] + 2 * OWN[1])]
+    fed = [feed(evidence, BASE + decay - RATE * s, r) for r, s in enumerate(signs)]
+    notes = [{**trace.notes, "factor": factor} for trace in fed]
+    evidence = change_evidence(
+        evidence,
+        observed=replace(evidence.observed, replicas=3),
+        sums=tuple(replace(t, notes=n) for t, n in zip(fed, notes, strict=True)),
+    )
+    made = BASE + decay - RATE * np.sign(sum(signs))
+    due = BASE + decay - RATE * np.sign(TOTAL)
+    cases = make_cases("w", [made], due)
+    context = Context(evidence=evidence, phase="variable", cases=cases)
+    best = find_best(context, explain_by_own_steps(context))
+    assert best is not None
+    assert best.full
+    assert "outvoted by their median" in best.hypothesis.detail
+    assert ("N times its own" in best.hypothesis.detail) == (factor == 3)
+
+
+@pytest.mark.parametrize("times", [1, N])
+@pytest.mark.parametrize("more", [0.0, 0.5], ids=["squares", "more"])
+def test_squares_of_own_gradients_about_a_mean_are_told(
+    times: int, more: float
+) -> None:
+    """Something else that is too much is none."""
+    infos = tuple(
+        VariableInfo(path=path, role="variable", shape=(40,), dtype="float64")
+        for path in ("w", "square")
+    )
+    own = {make_key("w", r, "local_gradient"): g for r, g in enumerate(OWN)}
+    evidence = observe()
+    evidence = change_evidence(
+        evidence,
+        observed=replace(evidence.observed, variables=infos, values=own),
+        reference=replace(evidence.reference, variables=infos),
+        kept=("square",),
+    )
+    wrong = times * np.sum(np.square(OWN), axis=0) - TOTAL**2
+    due = 0.1 * (TOTAL - 0.25) ** 2
+    seen = due + 0.1 * wrong + more * np.abs(OWN[0])
+    cases = make_cases("square", [seen], due)
+    context = Context(evidence=evidence, phase="variable", cases=cases)
+    best = find_best(context, explain_by_own_squares(context))
+    if more:
+        assert best is None or not best.full
+        return
+    assert best is not None
+    assert best.full
+    assert best.hypothesis.code == "slot-from-local-gradient"
 
 
 def make_kept(rows: list[np.ndarray]) -> Context:

@@ -13,6 +13,7 @@ from hidden_sums import hide_sums
 from test_exchange import add_head
 
 from distbench.diagnose.judge import judge
+from distbench.observe.corrected import put_right
 from distbench.verdict import Status
 
 
@@ -59,10 +60,7 @@ def test_a_wrong_hidden_sum_is_found_by_what_follows(compute):
     assert judgement.findings[0].phase == "variable"
 
 
-@pytest.mark.parametrize(
-    ("reduce", "status"), [(add_all, Status.PASS), (average, Status.FAIL)]
-)
-def test_what_is_summed_by_hand_beside_an_optimizer_is_judged(reduce, status):
+def observe_both(reduce):
     """The optimizer has the kernel, and nobody sees the sum of the head's gradients."""
     by_hand = observe_hidden(by_statistics, reduce)
     due = {replace(k, variable="head"): v for k, v in by_hand.fed.due.values.items()}
@@ -71,11 +69,24 @@ def test_what_is_summed_by_hand_beside_an_optimizer_is_judged(reduce, status):
         Simulator(by_statistics).make_evidence(),
         change_evidence(by_hand, replays=nothing),
     )
-    evidence = change_evidence(both, due=replace(by_hand.fed.due, values=due))
-    judgement = judge(evidence)
+    return change_evidence(both, due=replace(by_hand.fed.due, values=due))
+
+
+@pytest.mark.parametrize(
+    ("reduce", "status"), [(add_all, Status.PASS), (average, Status.FAIL)]
+)
+def test_what_is_summed_by_hand_beside_an_optimizer_is_judged(reduce, status):
+    judgement = judge(observe_both(reduce))
     assert judgement.status is status, judgement.findings
     for finding in judgement.findings:
         assert (finding.phase, finding.variables) == ("variable", ("head",))
+
+
+def test_a_corrected_run_is_not_held_against_what_follows_from_the_wrong_one():
+    """A second update of a step has other gradients behind the corrected first one."""
+    evidence = observe_both(average)
+    assert judge(evidence).findings
+    assert not judge(put_right(evidence, evidence.observed)).findings
 
 
 def test_what_one_device_does_not_repeat_proves_nothing():

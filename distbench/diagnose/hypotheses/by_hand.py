@@ -56,6 +56,27 @@ def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
             yield _foretell(context, trace)
 
 
+def explain_by_repeated_sum(context: Context) -> Iterator[Hypothesis]:
+    """What was summed is right, and what is made of it is summed once more.
+
+    A norm of the sum, whose squares are added up over the replicas though each has all
+    of them, is √N times too large. One device says what comes of it.
+    """
+    again = context.evidence.fed.again
+    if again is None or context.phase not in _TAKING:
+        return
+    n = context.replicas
+    yield Hypothesis(
+        code="double-reduction",
+        predicted=_take(context, again, replica=0),
+        detail="what is made of the sum is added up over the replicas once more, as "
+        "the squares of a norm may be: each of them has all of it, so it counts "
+        f"N = {n} times",
+        phase=_place(context, again, replica=0),
+        of_due=True,
+    )
+
+
 def _is_plain_mean(trace: Trace) -> bool:
     return 0 < _find_factor(trace) < 1 and not trace.notes["narrow"]
 
@@ -110,55 +131,71 @@ def _place(context: Context, trace: Trace, replica: int | None = None) -> Phase:
     return "variable"
 
 
-def list_alone(context: Context) -> list[Trace]:
+def list_alone(context: Context, factor: float = 1.0) -> list[Trace]:
     """What one device makes of each replica's own gradients, as that of replica 0.
 
     In the order of the replicas, of those of which it was tried.
+
+    Args:
+        context: The wrong values.
+        factor: What these gradients are multiplied by.
     """
     return [
         trace
         for replica in range(context.replicas)
         for trace in context.evidence.fed.sums
         if list(cast(Sequence[int], trace.notes["kept"])) == [replica]
+        and _find_factor(trace) == factor
     ]
 
 
 def explain_by_own_steps(context: Context) -> Iterator[Hypothesis]:
     """Each replica makes a step of its own gradient, and these steps are put together.
 
-    What the step would be, one device says. Signs are outvoted: where all steps are as
-    long, the sign of their sum is what most replicas want.
+    What the step would be, one device says; a replica may also take N times its own
+    gradient for the sum. Signs are outvoted: where all steps are as long, the sign of
+    their sum is what most replicas want. Beside a decay that all make alike, that is
+    the median.
     """
     if context.phase != "variable":
         return
-    alone = list_alone(context)
-    steps = {
-        number: [
-            take_rows(value, case) - find_base(case)
-            for trace in alone
-            if (value := trace.get(case.key.at(0))) is not None
-        ]
-        for number, case in context.list_cases()
-    }
-    ways: tuple[tuple[str, Callable[[list[Array]], Array]], ...] = (
-        ("are added up", lambda own: np.sum(own, axis=0)),
-        ("are averaged", lambda own: np.mean(own, axis=0)),
-        (
-            "are outvoted, element by element",
-            lambda own: np.sign(np.sum(np.sign(own), axis=0)) * np.max(np.abs(own)),
-        ),
-    )
-    for words, put_together in ways:
-        yield Hypothesis(
-            code="nonlinear-before-reduction",
-            predicted={
-                number: find_base(context.cases[number]) + put_together(own)
-                for number, own in steps.items()
-                if len(own) == context.replicas
-            },
-            detail="every replica makes of its own gradient the step that one device "
-            f"makes of the sum, and these steps {words}",
-        )
+    n = context.replicas
+    for factor, of_what in ((1.0, "its own gradient"), (n, "N times its own gradient")):
+        alone = list_alone(context, factor)
+        steps = {
+            number: [
+                take_rows(value, case) - find_base(case)
+                for trace in alone
+                if (value := trace.get(case.key.at(0))) is not None
+            ]
+            for number, case in context.list_cases()
+        }
+        for words, put_together in _TOGETHER:
+            yield Hypothesis(
+                code="nonlinear-before-reduction",
+                predicted={
+                    number: find_base(context.cases[number]) + put_together(own)
+                    for number, own in steps.items()
+                    if len(own) == n
+                },
+                detail=f"every replica makes of {of_what} the step that one device "
+                f"makes of the sum, and these steps {words}",
+            )
+
+
+_TOGETHER: tuple[tuple[str, Callable[[list[Array]], Array]], ...] = (
+    ("are added up", lambda own: np.asarray(np.sum(own, axis=0))),
+    ("are averaged", lambda own: np.asarray(np.mean(own, axis=0))),
+    (
+        "are outvoted, element by element",
+        lambda own: np.sign(np.sum(np.sign(own), axis=0)) * np.max(np.abs(own)),
+    ),
+    (
+        "are outvoted by their median, element by element",
+        lambda own: np.asarray(np.median(own, axis=0)),
+    ),
+)
+"""What may be made of the replicas' own steps."""
 
 
 def _name(context: Context, trace: Trace) -> tuple[str, str, tuple[int, ...]]:
@@ -166,10 +203,11 @@ def _name(context: Context, trace: Trace) -> tuple[str, str, tuple[int, ...]]:
     n, narrow = context.replicas, trace.notes["narrow"]
     kept = cast(Sequence[int], trace.notes["kept"])
     lost = tuple(r for r in range(n) if r not in kept)
+    factor = _find_factor(trace)
     if lost:
         words = f"a sum that lacks the gradient of {name_replicas(lost)}"
-        return "replica-dropped", words, lost
-    factor = _find_factor(trace)
+        times = "" if factor == 1 else f", times N = {n}"
+        return "replica-dropped", f"{words}{times}", lost
     if factor > 1:
         return "double-reduction", f"the sum times N = {n}", ()
     if narrow and (factor == 1 or _is_harmless(context, factor)):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -37,25 +36,6 @@ _SIZES: tuple[tuple[str, Callable[[Array], float]], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Scaled:
-    """A wrong value that is what is due times a number.
-
-    Attributes:
-        number: Number of the case.
-        case: The wrong value.
-        ratio: The number.
-        own: Size of each replica's gradient: [replicas].
-        whole: Size of their sum.
-    """
-
-    number: int
-    case: Pair
-    ratio: float
-    own: Array
-    whole: float
-
-
 def explain_by_joined_norm(context: Context) -> Iterator[Hypothesis]:
     """A sum over the replicas is divided by a size that is made of theirs.
 
@@ -64,35 +44,23 @@ def explain_by_joined_norm(context: Context) -> Iterator[Hypothesis]:
     of them. Sizes that hardly differ would explain any factor, so they have to. Some
     rates, as Polyak's, are divided by the square of a norm.
     """
-    if context.phase not in ("reduced_gradient", "variable") or context.replicas == 1:
-        return
-    ratios = {
-        number: _fit_ratio(context, case) for number, case in context.list_cases()
-    }
-    if not ratios or None in ratios.values():
+    ratios = fit_ratios(context)
+    if not ratios:
         return
     for (what, size), of_all in (
         (kind, of_all) for kind in _SIZES for of_all in (True, False)
     ):
-        scaled = [
-            _Scaled(
-                number=number,
-                case=context.cases[number],
-                ratio=ratio,
-                own=own,
-                whole=whole,
-            )
-            for number, ratio in ratios.items()
-            if ratio is not None
-            and (found := _measure(context, context.cases[number], size, of_all))
-            for own, whole in (found,)
-        ]
-        if len(scaled) < len(ratios):
+        sizes = [_measure(context, context.cases[n], size, of_all) for n in ratios]
+        found = [one for one in sizes if one is not None]
+        if len(found) < len(ratios):
             return
+        whole = np.array([of_sum for _, of_sum in found])
         of_what = "all gradients" if of_all else "each variable's gradient"
         for (made, join), power in itertools.product(_JOINED, (1, 2)):
-            predicted = _predict(scaled, join, power)
-            if predicted:
+            joined = np.array([join(own) for own, _ in found]) ** power
+            if not np.all(joined > 0) or joined.max() <= _APART * joined.min():
+                continue
+            if predicted := divide_by(context, ratios, joined, whole**power):
                 by = "" if power == 1 else "the square of "
                 yield Hypothesis(
                     code="nonlinear-before-reduction",
@@ -104,8 +72,61 @@ def explain_by_joined_norm(context: Context) -> Iterator[Hypothesis]:
                 )
 
 
+def fit_ratios(context: Context) -> Mapping[int, float]:
+    """What each value, or its step, is times what is due; empty if some are not."""
+    if context.phase not in ("reduced_gradient", "variable") or context.replicas == 1:
+        return {}
+    found = {number: _fit_ratio(context, case) for number, case in context.list_cases()}
+    known = {number: ratio for number, ratio in found.items() if ratio is not None}
+    return known if len(known) == len(found) else {}
+
+
+def divide_by(
+    context: Context,
+    ratios: Mapping[int, float],
+    taken: Array,
+    due: Array,
+    *,
+    adds: bool = True,
+) -> dict[int, Array]:
+    """The values, if sums are divided by sizes that are not the due ones.
+
+    Args:
+        context: The wrong values.
+        ratios: What each is times what is due.
+        taken: The size that each is divided by.
+        due: The size that each should be divided by.
+        adds: Whether some ε may be added to each size.
+
+    Returns:
+        Nothing if that does not make these ratios.
+    """
+    seen, added = np.array(list(ratios.values())), 0.0
+    over, rest = seen - 1, due - seen * taken
+    if adds and np.any(over):
+        # ε (ρ - 1) = ‖S‖ - ρ j, of all at once. What rounding makes of 0 may be less.
+        added = max(0.0, float(over @ rest / (over @ over)))
+    factors = (due + added) / (taken + added)
+    # Any ε that is large enough brings all factors near 1: what is beyond has to fit.
+    if np.max(np.abs(factors - seen)) > _SAME * np.max(np.abs(over)):
+        return {}
+    predicted = {}
+    for number, factor in zip(ratios, factors, strict=True):
+        case = context.cases[number]
+        base = find_base(case)
+        predicted[number] = base + factor * (case.expected - base)
+    return predicted
+
+
+def collect_all(
+    context: Context, step: int, variable: str | None
+) -> list[dict[TraceKey, Array]]:
+    """Each replica's own gradients of a step; empty where some are not known."""
+    own = [_collect(context, step, r, variable) for r in range(context.replicas)]
+    return own if all(own) and all(one.keys() == own[0].keys() for one in own) else []
+
+
 def _fit_ratio(context: Context, case: Pair) -> float | None:
-    """What a value, or its step, is times what is due; None if it is not."""
     base = find_base(case)
     fit = fit_ratio(case.observed - base, case.expected - base)
     if fit is None or fit.ratio <= 0:
@@ -121,11 +142,8 @@ def _measure(
     variable = None if of_all else case.key.variable
 
     def measure() -> tuple[Array, float] | None:
-        own = [
-            _collect(context, case.key.step, replica, variable)
-            for replica in range(context.replicas)
-        ]
-        if not all(own) or any(one.keys() != own[0].keys() for one in own):
+        own = collect_all(context, case.key.step, variable)
+        if not own:
             return None
         whole = [np.sum([one[key] for one in own], axis=0) for key in own[0]]
         sizes = [_join_sizes(list(one.values()), size) for one in own]
@@ -145,28 +163,3 @@ def _collect(
 
 def _join_sizes(values: Sequence[Array], size: Callable[[Array], float]) -> float:
     return size(np.array([size(value) for value in values]))
-
-
-def _predict(scaled: Sequence[_Scaled], join: Join, power: int) -> dict[int, Array]:
-    joined = np.array([join(one.own) for one in scaled]) ** power
-    if not np.all(joined > 0) or joined.max() <= _APART * joined.min():
-        return {}
-    whole = np.array([one.whole for one in scaled]) ** power
-    ratios = np.array([one.ratio for one in scaled])
-    # ε (ρ - 1) = ‖S‖ - ρ j, of all at once. What rounding makes of 0 may be less.
-    over, rest = ratios - 1, whole - ratios * joined
-    fitted = float(over @ rest / (over @ over)) if np.any(over) else 0.0
-    added = max(0.0, fitted)
-    factors = (whole + added) / (joined + added)
-    # Any ε that is large enough brings all factors near 1: what is beyond has to fit.
-    if np.max(np.abs(factors - ratios)) > _SAME * np.max(np.abs(over)):
-        return {}
-    return _scale(scaled, factors)
-
-
-def _scale(scaled: Sequence[_Scaled], factors: Array) -> dict[int, Array]:
-    predicted = {}
-    for one, factor in zip(scaled, factors, strict=True):
-        base = find_base(one.case)
-        predicted[one.number] = base + factor * (one.case.expected - base)
-    return predicted

@@ -57,7 +57,7 @@ def explain_by_local_statistic(context: Context) -> Iterator[Hypothesis]:
     that of the sum. One device tells the slot's rule, β before + c s(Σ g); with s of
     the replicas' own gradients in it there is nothing left to fit.
     """
-    if context.replicas == 1 or not _keep_gradients(context):
+    if context.replicas == 1 or not keeps_gradients(context):
         return
     paths = tuple(dict.fromkeys(case.key.variable for case in context.cases))
     for statistic in (*_list_statistics(), *_list_products(context)):
@@ -77,7 +77,7 @@ def explain_by_unknown_statistic(context: Context) -> Iterator[Hypothesis]:
     changes with what it is fed.
     """
     apart = context.evidence.fed.apart
-    if context.replicas == 1 or apart is None or not _keep_gradients(context):
+    if context.replicas == 1 or apart is None or not keeps_gradients(context):
         return
     for who, combine in _list_weighted(context.replicas):
         predicted = {}
@@ -94,7 +94,7 @@ def explain_by_unknown_statistic(context: Context) -> Iterator[Hypothesis]:
         )
 
 
-def _keep_gradients(context: Context) -> bool:
+def keeps_gradients(context: Context) -> bool:
     """Whether all that is wrong follows from gradients of others: slots, and the like.
 
     Variables of the model may do so too, where a program updates by hand.

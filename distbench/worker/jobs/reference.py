@@ -200,6 +200,7 @@ class ReferenceJobs:
                 )
             ],
             "sums": summed.tried,
+            "again": [summed.again],
             "due": [summed.due],
             "moved": moved,
             "op_by_op": [followed.op_by_op],

@@ -52,12 +52,15 @@ class Summed:
             was seen.
         tried: That after each other way to sum; the notes say which it was. Empty where
             the right one leads to what the cluster has.
+        again: That after the right sum, if what is reduced once more after it counted
+            N times; None where nothing is, or where no other sum was tried.
         kept: Variables of the model that follow from the gradients of others.
         undetermined: State of which `due` does not tell what it has to be.
     """
 
     due: Trace | None = None
     tried: tuple[Trace, ...] = ()
+    again: Trace | None = None
     kept: tuple[str, ...] = ()
     undetermined: tuple[str, ...] = ()
 
@@ -114,6 +117,7 @@ def try_sums(
             return Summed(
                 due=None if is_seen else due,
                 tried=tuple(tried),
+                again=_reduce_again(feeder, tier, observed, right),
                 kept=kept,
                 undetermined=undetermined,
             )
@@ -156,6 +160,24 @@ def _feed_none(feeder: Feeder, tier: Tier, observed: Trace, right: Sum) -> Trace
         return found
     least = replace(right, factor=_LEAST)
     return _feed_sum(feeder, tier, add_gradients(observed, least), none)
+
+
+def _reduce_again(
+    feeder: Feeder, tier: Tier, observed: Trace, right: Sum
+) -> Trace | None:
+    """Feed the sum to a step that counts N times what it reduces once more.
+
+    A norm of what was summed already, whose squares are added up over replicas that
+    each have all of it, say.
+    """
+    exchanged = feeder.reference.exchanged
+    feeder.forget_steps()
+    try:
+        with exchanged.scale_again(float(observed.replicas)):
+            found = _feed_sum(feeder, tier, add_gradients(observed, right), right)
+    finally:
+        feeder.forget_steps()
+    return found if exchanged.has_scaled else None
 
 
 def _feed_sum(feeder: Feeder, tier: Tier, fed: Trace, way: Sum) -> Trace:

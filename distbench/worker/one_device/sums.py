@@ -77,6 +77,10 @@ def list_sums(replicas: int) -> Iterator[Sum]:
     for size in sizes:
         for kept in combinations(everyone, size):
             yield Sum(kept=kept)
+    if replicas <= _MOST_DROPPED:
+        # What a replica may take for the sum where it knows its own gradient alone.
+        for replica in everyone:
+            yield Sum(kept=(replica,), factor=float(replicas))
 
 
 def list_narrow_sums(

@@ -57,6 +57,14 @@ def find_exchange(board: TapBoard, table: VariableTable) -> Exchange:
     return next((kind for kind in kinds if kind in found), "")
 
 
+def is_made_of(tensors: Iterable[Any], sources: Iterable[Any]) -> bool:
+    """Whether a traced step computes any of some tensors of any of others."""
+    found, ends = list(tensors), {_place(source) for source in sources}
+    flow = _Flow(trained=set(), ends=ends)
+    flow.add(found)
+    return bool(flow.spread(ends)) or any(_place(tensor) in ends for tensor in found)
+
+
 def _find_of_replica(
     replica: int,
     targets: Iterable[Any],

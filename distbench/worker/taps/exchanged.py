@@ -15,10 +15,11 @@ import tensorflow as tf
 
 from distbench.worker.process.intercept import hide_from_autograph
 from distbench.worker.taps.board import TapBoard
+from distbench.worker.taps.exchange import is_made_of
 from distbench.worker.taps.sinks import create_sink, keep_from_xla
 
 _COLLECTIVES = ("all_reduce", "all_gather")
-_Mode = Literal["noticed", "kept", "given", "scaled"]
+_Mode = Literal["noticed", "kept", "given", "scaled", "again"]
 
 
 class Exchanged:
@@ -42,6 +43,7 @@ class Exchanged:
         self._called = 0
         self._factor = 1.0
         self._scaled: list[Any] = []
+        self._reduced: list[Any] = []
         self.is_early = False
 
     @contextmanager
@@ -70,6 +72,24 @@ class Exchanged:
         self._scaled.clear()
         with self._intercept("scaled"):
             yield
+
+    @contextmanager
+    def scale_again(self, factor: float) -> Iterator[None]:
+        """Inside, a step is traced that counts so often what it reduces once more.
+
+        That is what a collective gives of what another one gave before: every replica
+        has the whole of it already.
+        """
+        self._factor = factor
+        self._scaled.clear()
+        self._reduced.clear()
+        with self._intercept("again"):
+            yield
+
+    @property
+    def has_scaled(self) -> bool:
+        """Whether the step that was traced last scales anything."""
+        return bool(self._scaled)
 
     @property
     def is_complete(self) -> bool:
@@ -101,12 +121,22 @@ class Exchanged:
             is_new = not any(map(self._has_scaled, tf.nest.flatten((args, kwargs))))
             if self._mode == "scaled" and is_early and is_new:
                 return tf.nest.map_structure(self._scale, result)
+            if self._mode == "again":
+                return self._count_again(tf.nest.flatten((args, kwargs)), result)
             if self._mode in ("kept", "given"):
                 return tf.nest.map_structure(self._pass, result)
             return result
 
         hide_from_autograph(collective)
         return collective
+
+    def _count_again(self, taken: list[Any], result: Any) -> Any:
+        # On one device a collective may give the very tensors that it takes.
+        result = tf.nest.map_structure(tf.identity, result, expand_composites=True)
+        if is_made_of(_list_tensors(taken), self._reduced):
+            result = tf.nest.map_structure(self._scale, result, expand_composites=True)
+        self._reduced += _list_tensors(result)
+        return result
 
     def _scale(self, value: Any) -> Any:
         """Counts may be whole numbers, which have no N-th part."""
@@ -134,6 +164,11 @@ class Exchanged:
             return value
         sink, shape = self._kept[place]
         return tf.ensure_shape(sink.read_value(), shape)
+
+
+def _list_tensors(structure: Any) -> list[Any]:
+    flat = tf.nest.flatten(structure, expand_composites=True)
+    return [value for value in flat if tf.is_tensor(value)]
 
 
 def _find_owner(name: str) -> type:

@@ -1,0 +1,37 @@
+"""Norms of what was summed that are reduced over the replicas once more."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.program import TRAINED
+from distbench.samples.replicas import all_reduce
+from distbench.unusual.by_hand import TrustRatioByHand
+from distbench.unusual.reducing import DividedByNormOfShards, DividedByNormOfSum
+
+_AGAIN = "double-reduction"
+_LIKE = "ByteDance-Seed/VeOmni#184"
+
+
+@fault(_AGAIN, "reduced_gradient", TRAINED, like=_LIKE, clusters=WIDE)
+class NormOfSumAddedUp(DividedByNormOfSum):
+    """The squares of the norm of the sum are added up over the replicas."""
+
+    def measure(self, own, total):
+        return tf.sqrt(all_reduce("sum", super().measure(own, total) ** 2))
+
+
+@fault(_AGAIN, "variable", TRAINED, like=_LIKE, clusters=WIDE)
+class TrustRatioAddedUp(TrustRatioByHand):
+    """A trust ratio takes the norms of steps that all replicas have for shards."""
+
+    def measure(self, step):
+        return tf.sqrt(all_reduce("sum", super().measure(step) ** 2))
+
+
+@fault(_AGAIN, "reduced_gradient", TRAINED, like=_LIKE, clusters=WIDE)
+class NormOfShardsAndWhole(DividedByNormOfShards):
+    """The bias, which every replica has, is added up as the shards of the others."""
+
+    def join(self, of_shard, of_all):
+        return all_reduce("sum", of_shard + of_all)
