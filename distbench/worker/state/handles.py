@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
 from distbench.trace import VariableInfo
 from distbench.worker.state.graphs import list_ops
 from distbench.worker.state.variables import VariableTable
@@ -39,7 +37,7 @@ class Handles:
         """
         if id(handle) in self._infos:
             return self._infos[id(handle)]
-        if handle.dtype != tf.resource:
+        if handle.dtype.name != "resource":
             return None  # a graph has thousands of these
         # A variable of no table ends in a tensor that lies in no graph.
         graph = getattr(handle, "graph", None)
