@@ -356,7 +356,7 @@ def test_a_report_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Path) -
     [
         (".", "is a folder"),
         ("no/x.json", "there is no folder"),
-        ("x" * 250, "cannot be written: file ?name too long"),
+        ("x" * 253, "cannot be written: file ?name too long"),
     ],
     ids=["folder", "nowhere", "long"],
 )
