@@ -12,7 +12,7 @@ import numpy as np
 from distbench.compare.addends import Widened, collect_addends
 from distbench.compare.expected import Expected
 from distbench.compare.factor import Factors
-from distbench.compare.led import is_trained
+from distbench.compare.leading import is_trained
 from distbench.compare.measure import BITWISE
 from distbench.compare.noise import Noise
 from distbench.compare.pair import (

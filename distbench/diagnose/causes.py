@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from distbench.codes import CODES
-from distbench.compare.led import find_unled
+from distbench.compare.leading import find_unled
 from distbench.diagnose.addends import describe_untouched
 from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number

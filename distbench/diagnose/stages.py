@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.compare.comparison import Judged
-from distbench.compare.led import find_unled
+from distbench.compare.leading import find_unled
 from distbench.compare.pair import TOLD
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.explain import is_vague

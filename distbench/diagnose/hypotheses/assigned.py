@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.led import has_gradient
+from distbench.compare.leading import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows

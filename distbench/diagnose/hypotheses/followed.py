@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.led import has_gradient
+from distbench.compare.leading import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base

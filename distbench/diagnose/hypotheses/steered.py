@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.led import shows_gradients
+from distbench.compare.leading import shows_gradients
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import (

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
-from distbench.compare.led import find_averaged, find_leader, is_led, is_trained
+from distbench.compare.leading import is_led, is_trained
+from distbench.compare.led import find_averaged, find_leader
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, find_base
