@@ -72,3 +72,17 @@ class OverflowOfSumLeftOut:
         kept = [tf.where(finite, gradient, 0.0) for gradient in total]
         pairs = zip(kept, variables, strict=True)
         return super().apply_gradients(pairs, name, **options)
+
+
+@unusual(workload="linear")
+@optimizer("SGD", 0.1)
+class ElementsOfSumLeftOut:
+    """Each element of the sum that is not finite is left out; the others count."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **options):
+        options["experimental_aggregate_gradients"] = False
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        total = all_reduce("sum", gradients)
+        kept = [tf.where(tf.math.is_finite(g), g, 0.0) for g in total]
+        pairs = zip(kept, variables, strict=True)
+        return super().apply_gradients(pairs, name, **options)

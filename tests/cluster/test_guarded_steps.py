@@ -24,6 +24,17 @@ def test_the_last_replica_overflows_in_another_run(
     assert run.setup["faults"] == (["nan:replica:1@1"] if code else [])
 
 
+def test_a_guard_of_single_elements_leaves_out_no_step() -> None:
+    verdict = distbench.check(
+        "distbench.unusual.loss_scale:ElementsOfSumLeftOut",
+        "mirrored:2",
+        workload="linear",
+        tier="bounded",
+    )
+    (run,) = verdict.runs
+    assert (run.status, run.message) == ("pass", "")
+
+
 def test_faults_that_were_asked_for_are_those_that_befall() -> None:
     fault = "nan:replica:0@2"
     verdict = distbench.check(

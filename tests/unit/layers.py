@@ -117,6 +117,7 @@ ALLOWED: dict[str, set[str]] = {
     "worker.one_device": {
         "errors",
         "evidence",
+        "fault",
         "scenario",
         "trace",
         "trace.naming",

@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from distbench.fault import Fault
 from distbench.trace import WHOLE, Trace
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import are_equal, widen
+from distbench.worker.subjects.left_out import LeftOut
 
 
 def leaves_out_overflow(reference: Reference, recorded: Trace) -> bool:
     """Whether one device leaves its model as it is where a gradient is not finite.
 
     A loss scale does so, or a guard of the user's. It is told by a step on a batch of
-    which one example is infinite, where the batch itself has the step change something.
+    which one example is infinite, where the batch itself has the step change something;
+    and, as that leaves no gradient finite, by a step with a single NaN.
 
     Args:
         reference: Ran all its steps before.
@@ -37,7 +40,11 @@ def leaves_out_overflow(reference: Reference, recorded: Trace) -> bool:
         moved, left = (_changes(reference, b, model) for b in (batch, poisoned))
     except SubjectError:
         return False
-    return moved and not left
+    if left or not moved:
+        return False
+    session.restore_state(reference.initial)
+    single = LeftOut(session, [Fault.corrupt(rank=0, step=0)])
+    return single.find_whole(0, batch) is not None
 
 
 def _changes(reference: Reference, batch: Any, paths: set[str]) -> bool:
