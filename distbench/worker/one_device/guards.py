@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from distbench.fault import Fault
-from distbench.trace import WHOLE, Trace
+from distbench.trace import INITIAL, WHOLE, Trace
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import are_equal, widen
@@ -36,23 +37,33 @@ def leaves_out_overflow(reference: Reference, recorded: Trace) -> bool:
     model = {v.path for v in session.variables if v.role == "variable" and v.trainable}
     batch = reference.draw(0)
     poisoned = tf.nest.map_structure(_poison, batch)
+    if not _moves(recorded, model) or _are_same(poisoned, batch):
+        return False
     try:
-        moved, left = (_changes(reference, b, model) for b in (batch, poisoned))
+        session.restore_state(reference.initial)
+        reference.run_whole(0, poisoned)
     except SubjectError:
         return False
-    if left or not moved:
+    left = session.read_state(model)
+    if not all(are_equal(left[key], reference.initial[key]) for key in left):
         return False
     session.restore_state(reference.initial)
     single = LeftOut(session, [Fault.corrupt(rank=0, step=0)])
     return single.find_whole(0, batch) is not None
 
 
-def _changes(reference: Reference, batch: Any, paths: set[str]) -> bool:
-    session = reference.session
-    session.restore_state(reference.initial)
-    reference.run_whole(0, batch)
-    after = session.read_state(paths)
-    return any(not are_equal(after[key], reference.initial[key]) for key in after)
+def _moves(recorded: Trace, paths: set[str]) -> bool:
+    """Whether the first step changes any of these variables."""
+    return any(
+        key.variable in paths
+        and not are_equal(recorded.get(replace(key, step=INITIAL)), value)
+        for key, value in recorded.select(step=0, phase="variable", replica=WHOLE)
+    )
+
+
+def _are_same(left: Any, right: Any) -> bool:
+    pairs = zip(tf.nest.flatten(left), tf.nest.flatten(right), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
 
 
 def _poison(leaf: Any) -> Any:
