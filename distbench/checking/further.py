@@ -149,7 +149,11 @@ def _see(
         return _add_note(found, f"{one.unseen} (a run of that did not end: {why})")
     if one.counts or Status.FAIL in compared:
         before_s = sum(run.seconds for run in found) / len(again)
-        found = tuple(replace(run, seconds=run.seconds + before_s) for run in again)
+        # A fault would give it another id, which nobody has planned.
+        name = item.scenario.id
+        found = tuple(
+            replace(run, scenario=name, seconds=run.seconds + before_s) for run in again
+        )
     return _add_note(found, one.seen)
 
 

@@ -75,6 +75,7 @@ def test_what_another_run_finds_counts() -> None:
     again = Again(make_run(Status.FAIL, findings=(make_finding(),)))
     (run,) = go_on(_ITEM, [make_run()], [_LOUDER], again)
     assert (run.status, run.message) == (Status.FAIL, "note: was loud once more")
+    assert run.scenario == _SCENARIO.id
 
 
 @pytest.mark.parametrize("first", [Status.PASS, Status.FAIL])
