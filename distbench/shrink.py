@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, ClusterError
+from distbench.fault import Fault
 from distbench.options import CheckOptions
 from distbench.scenario import WORKLOADS, Scenario, find_asked_split
 from distbench.verdict import Finding, Run, Status, Verdict
@@ -209,7 +210,10 @@ def _list_in_flight(options: CheckOptions) -> Iterator[CheckOptions]:
 
 
 def _list_steps(options: CheckOptions) -> Iterator[CheckOptions]:
-    for steps in range(1, options.first_steps):
+    # A fault needs its step.
+    faults = map(Fault.parse, options.faults)
+    least = max((fault.until or fault.step for fault in faults), default=0) + 1
+    for steps in range(least, options.first_steps):
         if steps != options.restore_after:  # which would miss what is not restored
             yield replace(options, steps=steps)
 

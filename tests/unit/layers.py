@@ -169,7 +169,7 @@ ALLOWED: dict[str, set[str]] = {
         "verdict",
         "verdict.document",
     },
-    "shrink": {"errors", "cluster", "options", "scenario", "verdict"},
+    "shrink": {"errors", "cluster", "fault", "options", "scenario", "verdict"},
     "observe": {*_JUDGED, "launch", "stop", "trace.files"},
     "summaries": {*_JUDGED, "options", "launch", "observe", "checking.launches"},
     "checking": set(),

@@ -121,6 +121,14 @@ def test_a_restore_stays_one_of_another_state():
     assert [one.options.first_steps for one in made] == [3, 2]
 
 
+def test_a_fault_keeps_its_step():
+    start = CheckOptions(
+        clusters=("mirrored:2",), tiers=("bounded",), faults=("nan:replica:1@1",)
+    )
+    made = list_tries(lambda options: fail(), start)
+    assert [one.options.first_steps for one in made] == [3, 2]
+
+
 def test_one_device_saves_where_that_shows_it_too():
     start = CheckOptions(
         clusters=("ps:1+1",),
