@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import EVERYWHERE, WIDE, fault
 from distbench.samples.adaptive import clip_units
+from distbench.samples.changing import Changing
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import DENSE, TRAINED, OwnReduction, Program
@@ -53,14 +54,11 @@ class GlobalNormOfTheLastClipped(Program):
     workload="linear",
 )
 @optimizer("SGD", 0.01)
-class LargeNormClipped:
+class LargeNormClipped(Changing):
     """The global norm is clipped on each replica, and no gradient is that large."""
 
-    def apply_gradients(self, grads_and_vars, name=None, **options):
-        gradients, variables = zip(*grads_and_vars, strict=True)
-        clipped, _ = tf.clip_by_global_norm(gradients, 10.0)
-        pairs = zip(clipped, variables, strict=True)
-        return super().apply_gradients(pairs, name, **options)
+    def change(self, gradients):
+        return tf.clip_by_global_norm(gradients, 10.0)[0]
 
 
 @fault(
@@ -163,11 +161,8 @@ class EachUnitClipped(Program):
     workload="embedding",
 )
 @optimizer("SGD", 0.1, momentum=0.9)
-class ClipsWhatItIsGiven:
+class ClipsWhatItIsGiven(Changing):
     """An optimizer that clips the argument of apply_gradients."""
 
-    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
-        gradients, variables = zip(*grads_and_vars, strict=True)
-        gradients, _ = tf.clip_by_global_norm(gradients, 0.1)
-        pairs = list(zip(gradients, variables, strict=True))
-        return super().apply_gradients(pairs, name, **kwargs)
+    def change(self, gradients):
+        return tf.clip_by_global_norm(gradients, 0.1)[0]

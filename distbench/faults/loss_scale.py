@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
+from distbench.samples.changing import Changing
 from distbench.samples.lazy import keras2, tf
 from distbench.samples.loss_scale import Keras3Scaled, Scaled, find_finite, spoil
 from distbench.samples.optimizers import optimizer
@@ -120,12 +121,9 @@ class SkipsAlone(ByHand):
     replicas=(-1,),
 )
 @optimizer("SGD", 0.1)
-class OwnOverflowLeftOut:
-    """A replica hands on zeros where its own gradients are not finite; none is."""
+class OwnOverflowLeftOut(Changing):
+    """A replica hands on zeros where its own gradients are not finite; all are."""
 
-    def apply_gradients(self, grads_and_vars, name=None, **options):
-        gradients, variables = zip(*grads_and_vars, strict=True)
+    def change(self, gradients):
         finite = find_finite(gradients)
-        kept = [tf.where(finite, gradient, 0.0) for gradient in gradients]
-        pairs = zip(kept, variables, strict=True)
-        return super().apply_gradients(pairs, name, **options)
+        return [tf.where(finite, gradient, 0.0) for gradient in gradients]

@@ -229,17 +229,7 @@ class MemoryRaisedToReplicas(OwnRule):
         slot.assign(self.beta ** count_replicas() * slot + grad)
 
 
-@fault(
-    "hyperparameter-differs",
-    "slot",
-    name_slots("slow"),
-    like="keras-team/keras#19990",
-    workload="embedding",
-)
-@optimizer("Optimizer", _NAME)
-class PeriodTimesReplicas(Lookahead):
-    """Slow weights move after N times as many steps, as if N counted one each."""
-
+class _OfEachReplica(Lookahead):
     def count_steps(self):
         return self.period * count_replicas()
 
@@ -252,13 +242,22 @@ class PeriodTimesReplicas(Lookahead):
     workload="embedding",
 )
 @optimizer("Optimizer", _NAME)
-class LongPeriodTimesReplicas(Lookahead):
+class PeriodTimesReplicas(_OfEachReplica):
+    """Slow weights move after N times as many steps, as if N counted one each."""
+
+
+@fault(
+    "hyperparameter-differs",
+    "slot",
+    name_slots("slow"),
+    like="keras-team/keras#19990",
+    workload="embedding",
+)
+@optimizer("Optimizer", _NAME)
+class LongPeriodTimesReplicas(_OfEachReplica):
     """The same of slow weights that one device moves every fifth step."""
 
     period = 5
-
-    def count_steps(self):
-        return self.period * count_replicas()
 
 
 @fault(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from distbench.samples.changing import Changing
 from distbench.samples.lazy import keras2, keras3, tf
 from distbench.samples.loss_scale import Keras3Scaled, Scaled, find_finite
 from distbench.samples.optimizers import optimizer
-from distbench.samples.replicas import all_reduce
 from distbench.unusual.program import unusual
 
 
@@ -61,28 +61,22 @@ class Keras3FixedScale(Keras3Scaled):
 
 @unusual(workload="linear")
 @optimizer("SGD", 0.1)
-class OverflowOfSumLeftOut:
+class OverflowOfSumLeftOut(Changing):
     """Zeros are applied where the sum is not finite; it always is."""
 
-    def apply_gradients(self, grads_and_vars, name=None, **options):
-        options["experimental_aggregate_gradients"] = False
-        gradients, variables = zip(*grads_and_vars, strict=True)
-        total = all_reduce("sum", gradients)
-        finite = find_finite(total)
-        kept = [tf.where(finite, gradient, 0.0) for gradient in total]
-        pairs = zip(kept, variables, strict=True)
-        return super().apply_gradients(pairs, name, **options)
+    sums_first = True
+
+    def change(self, gradients):
+        finite = find_finite(gradients)
+        return [tf.where(finite, gradient, 0.0) for gradient in gradients]
 
 
 @unusual(workload="linear")
 @optimizer("SGD", 0.1)
-class ElementsOfSumLeftOut:
+class ElementsOfSumLeftOut(Changing):
     """Each element of the sum that is not finite is left out; the others count."""
 
-    def apply_gradients(self, grads_and_vars, name=None, **options):
-        options["experimental_aggregate_gradients"] = False
-        gradients, variables = zip(*grads_and_vars, strict=True)
-        total = all_reduce("sum", gradients)
-        kept = [tf.where(tf.math.is_finite(g), g, 0.0) for g in total]
-        pairs = zip(kept, variables, strict=True)
-        return super().apply_gradients(pairs, name, **options)
+    sums_first = True
+
+    def change(self, gradients):
+        return [tf.where(tf.math.is_finite(g), g, 0.0) for g in gradients]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distbench.samples.changing import Changing
 from distbench.samples.lazy import legacy, schedules, tf
 from distbench.samples.optimizers import Lookahead, OwnRule, optimizer
 from distbench.samples.program import Program
@@ -57,25 +58,22 @@ class SlowWeightsEveryFifthStep(Lookahead):
 
 @unusual(workload="linear")
 @optimizer("SGD", 0.01)
-class LargeSumClipped:
+class LargeSumClipped(Changing):
     """The global norm of the sum is clipped, and no gradient is that large."""
 
-    def apply_gradients(self, grads_and_vars, name=None, **options):
-        options["experimental_aggregate_gradients"] = False
-        gradients, variables = zip(*grads_and_vars, strict=True)
-        clipped, _ = tf.clip_by_global_norm(all_reduce("sum", gradients), 10.0)
-        pairs = zip(clipped, variables, strict=True)
-        return super().apply_gradients(pairs, name, **options)
+    sums_first = True
+
+    def change(self, gradients):
+        return tf.clip_by_global_norm(gradients, 10.0)[0]
 
 
 @unusual(workload="regularized")
 @optimizer("SGD", 0.01)
-class TimesFortyAndBack:
+class TimesFortyAndBack(Changing):
     """Gradients are scaled up and down again before the sum: most keep their bits."""
 
-    def apply_gradients(self, grads_and_vars, name=None, **options):
-        pairs = [(g * 40.0 / 40.0, v) for g, v in grads_and_vars]
-        return super().apply_gradients(pairs, name, **options)
+    def change(self, gradients):
+        return [gradient * 40.0 / 40.0 for gradient in gradients]
 
 
 @unusual(workload="embedding")
