@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+
+def is_power_of_two(number: float) -> bool:
+    """Whether a multiplication by a positive number is exact."""
+    return math.frexp(number)[0] == 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import numpy as np
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, align_values, densify, name_dtype
+from distbench.dyadic import is_power_of_two
 from distbench.trace import WHOLE, Trace, TraceKey
 
 _ROUNDS = 2
@@ -147,8 +148,3 @@ def _round_to_power(factor: float) -> float:
     """The power of two that a fitted factor stands for, or the factor itself."""
     power = 2.0 ** round(math.log2(factor))
     return power if abs(factor / power - 1) < 2 * find_roundoff("float32") else factor
-
-
-def is_power_of_two(factor: float) -> bool:
-    """Whether a multiplication by it is exact."""
-    return math.frexp(factor)[0] == 0.5

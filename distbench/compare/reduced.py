@@ -10,7 +10,7 @@ import numpy as np
 from distbench.compare.addends import Addends, Widened, collect_addends
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.copies import are_copies, have_equal_rows
-from distbench.compare.factor import Factor, is_power_of_two
+from distbench.compare.factor import Factor
 from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.pair import DIRECTION, SUM, Pair
 from distbench.compare.ratio import fit_ratio
@@ -22,6 +22,7 @@ from distbench.compare.values import (
     join_rows,
     measure_norm,
 )
+from distbench.dyadic import is_power_of_two
 from distbench.trace import TraceKey, Value
 
 

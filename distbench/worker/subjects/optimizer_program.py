@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from distbench.cluster import ClusterSpec
+from distbench.dyadic import is_power_of_two
 from distbench.errors import BadInputError
 from distbench.scenario import Scenario
 from distbench.worker.families import KNOWN_BASES, find_family, name_family
@@ -137,9 +137,9 @@ class OptimizerProgram(Program):
         """Ask the workload, in integers."""
         if self._path.scales_loss and len(shards) & (len(shards) - 1):
             return False  # a mean over so many rounds
-        # Of other formats than float16 no power of two within reach overflows.
-        is_exact = math.frexp(self._weight)[0] == 0.5
-        if self._weight != 1 and (not is_exact or self._workload.dtype == tf.float16):
+        # A power of two moves exponents alone, of which float16 has few.
+        is_exact = is_power_of_two(self._weight) and self._workload.dtype != tf.float16
+        if self._weight != 1 and not is_exact:
             return False
         return self._workload.dyadic and all(
             self._workload.prove_exact(step, shards) for step in range(steps)
