@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from distbench.cluster import ClusterSpec
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import BadInputError, ClusterError, count_things
 from distbench.fault import Fault
 from distbench.options import CheckOptions
 from distbench.scenario import WORKLOADS, Scenario, find_asked_split
@@ -41,8 +41,7 @@ class Try:
 def name_options(options: CheckOptions) -> str:
     """The size of a scenario in a few words."""
     parts = [*options.clusters, *options.workloads, *options.tiers]
-    steps = options.first_steps
-    parts.append(f"{steps} step{'s' if steps != 1 else ''}")
+    parts.append(count_things(options.first_steps, "step"))
     if options.examples:
         parts.append(f"{options.examples} examples")
     if options.split:

@@ -30,7 +30,7 @@ from distbench.compare.values import (
     measure_finite,
     name_dtype,
 )
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, count_things
 from distbench.trace import (
     INITIAL,
     STATE,
@@ -77,7 +77,7 @@ def compare_traces(
 
 def _describe_kind(trace: Trace) -> str:
     kind = "digests" if trace.digested else "numbers"
-    return f"{kind} of {trace.replicas} replica{'s' if trace.replicas != 1 else ''}"
+    return f"{kind} of {count_things(trace.replicas, 'replica')}"
 
 
 class _Offline:

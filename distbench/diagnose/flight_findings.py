@@ -11,6 +11,7 @@ from distbench.compare.envelope import Envelope
 from distbench.diagnose.counting import Count
 from distbench.diagnose.flight_scale import CommonFactor
 from distbench.diagnose.names import name_steps
+from distbench.errors import count_things
 from distbench.flight import Flight
 from distbench.trace import WHOLE, Phase
 from distbench.verdict import Finding, Outcome
@@ -79,7 +80,8 @@ def make_finding(flight: Flight, code: str, phase: Phase, item: Told) -> Finding
         what, advice = _tell_stale(steps, item)
     explanation = (
         f"Step {steps[0]}, {phase} of '{names[0]}'{_tell_more(names)}: it {what} "
-        f"({code}; {_count(total, 'update')} of {_count(len(names), phase)}, {seen}; "
+        f"({code}; {count_things(total, 'update')} of "
+        f"{count_things(len(names), phase)}, {seen}; "
         f"error {worst.error:.3g}, allowed {worst.bound:.3g}, against "
         f"{AGAINST[flight.tier]}). {advice}"
     )
@@ -315,8 +317,3 @@ def _make_outcome(flight: Flight, envelope: Envelope) -> Outcome | None:
         observed=float(envelope.observed[element]),
         bound=0.0,
     )
-
-
-def _count(number: int, what: str) -> str:
-    """`1 update`, `3 updates`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
