@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from distbench.fault import Fault
 from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, Value
+from distbench.worker.one_device.other_batch import runs_changed
 from distbench.worker.one_device.reference import Reference
-from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import are_equal, widen
 from distbench.worker.subjects.left_out import LeftOut
 
@@ -37,21 +36,14 @@ def leaves_out_overflow(reference: Reference, recorded: Trace) -> bool:
     if not all(_is_finite(gradient) for _, gradient in gradients):
         return False
     model = {v.path for v in session.variables if v.role == "variable" and v.trainable}
-    batch = reference.draw(0)
-    poisoned = tf.nest.map_structure(_poison, batch)
-    if not _moves(recorded, model) or _are_same(poisoned, batch):
-        return False
-    try:
-        session.restore_state(reference.initial)
-        reference.run_whole(0, poisoned)
-    except SubjectError:
+    if not _moves(recorded, model) or not runs_changed(reference, _poison):
         return False
     left = session.read_state(model)
     if not all(are_equal(left[key], reference.initial[key]) for key in left):
         return False
     session.restore_state(reference.initial)
     single = LeftOut(session, [Fault.corrupt(rank=0, step=0)])
-    return single.find_whole(0, batch) is not None
+    return single.find_whole(0, reference.draw(0)) is not None
 
 
 def _is_finite(gradient: Value) -> bool:
@@ -66,11 +58,6 @@ def _moves(recorded: Trace, paths: set[str]) -> bool:
         and not are_equal(recorded.get(replace(key, step=INITIAL)), value)
         for key, value in recorded.select(step=0, phase="variable", replica=WHOLE)
     )
-
-
-def _are_same(left: Any, right: Any) -> bool:
-    pairs = zip(tf.nest.flatten(left), tf.nest.flatten(right), strict=True)
-    return all(np.array_equal(a, b) for a, b in pairs)
 
 
 def _poison(leaf: Any) -> Any:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from distbench.trace import UPDATED, WHOLE, Phase, Selection, Trace, Values
+from distbench.trace import (
+    UPDATED,
+    WHOLE,
+    Phase,
+    Selection,
+    Trace,
+    TraceKey,
+    Value,
+    Values,
+)
 from distbench.worker.state.values import are_equal
 
 
@@ -17,14 +27,16 @@ def take_whole(reference: Trace, phase: Phase, step: int | None = None) -> Trace
     return replace(reference, replicas=1, values=values)
 
 
+def pair_handed(trace: Trace) -> Iterator[tuple[TraceKey, Value, Value | None]]:
+    """What the whole batch's tapes gave, and what one device reduced of it."""
+    handed = take_whole(trace, "reduced_gradient").values
+    for key, value in take_whole(trace, "local_gradient").values.items():
+        yield key, value, handed.get(replace(key, phase="reduced_gradient"))
+
+
 def hands_on(reference: Trace) -> bool:
     """Whether one device reduces the gradients of the whole batch as they are."""
-    computed = take_whole(reference, "local_gradient").values
-    handed = take_whole(reference, "reduced_gradient").values
-    return all(
-        are_equal(handed.get(replace(key, phase="reduced_gradient")), value)
-        for key, value in computed.items()
-    )
+    return all(are_equal(handed, value) for _, value, handed in pair_handed(reference))
 
 
 def measure_distances(

@@ -1,0 +1,36 @@
+"""The first step on a batch with other numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from distbench.worker.one_device.reference import Reference
+from distbench.worker.process.failures import SubjectError
+
+
+def runs_changed(reference: Reference, change: Callable[[Any], Any]) -> bool:
+    """Run the first step on a batch of which each array is changed.
+
+    Args:
+        reference: Ran all its steps before.
+        change: Makes another array of one.
+
+    Returns:
+        False where that changes no number, so that nothing is run, or the subject
+        refuses such a batch.
+    """
+    batch = reference.draw(0)
+    changed = tf.nest.map_structure(change, batch)
+    pairs = zip(tf.nest.flatten(changed), tf.nest.flatten(batch), strict=True)
+    if all(np.array_equal(new, old) for new, old in pairs):
+        return False
+    try:
+        reference.session.restore_state(reference.initial)
+        reference.run_whole(0, changed)
+    except SubjectError:
+        return False
+    return True
