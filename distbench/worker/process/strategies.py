@@ -29,11 +29,10 @@ division by the number of elements of a sparse gradient as well: a constant is f
 a multiplication by 1/n, and on a cluster it is gathered."""
 
 _UNORDERED = ("dependency_optimization",)
-"""A pass that drops the edge by which an update waits for the read of its variable, as
-soon as another way leads from one to the other: by an `IdentityN` that all gradients go
-through, in tf_keras' legacy optimizers on one device. That way does not hold them
-apart. Of a loss that is linear in its last layer (a critic's score) some steps then had
-gradients of weights that were updated already: up to one step in ten, on two cores."""
+"""A pass that drops the edge by which an update waits for the read of its variable. Of
+a loss that is linear in its last layer (a critic's score) some steps of tf_keras'
+legacy SGD then had gradients of weights that were updated already, in TensorFlow alone
+and on one device; how many is chance, and often none."""
 
 _APART = 7919
 """Between the seeds of two processes: far enough not to meet those of other checks."""
