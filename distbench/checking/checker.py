@@ -220,10 +220,10 @@ class Checker:
             )
             return
         self._environments.setdefault(item.number, {}).update(seen.environment)
-        runs = self._judging.judge(item, seen)
+        runs: Iterable[Run] = self._judging.judge(item, seen)
         if further:
             unseen = list_further(scenario, seen, self._options)
-            runs = iter(go_on(item, runs, unseen, self._run_again))
+            runs = go_on(item, runs, unseen, self._run_again)
         yield from runs
 
     def _run_again(self, item: Planned) -> tuple[Run, ...]:

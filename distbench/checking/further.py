@@ -42,13 +42,12 @@ def list_further(
     scenario: Scenario, seen: Observation, options: CheckOptions
 ) -> Sequence[Further]:
     """What an observed scenario has not seen of its subject."""
-    traits = [evidence.subject for evidence in seen.evidence.values()][:1]
-    return [
-        further
-        for trait in traits
-        for find in (_find_late, _find_larger, _find_overflow)
-        if (further := find(scenario, trait, options)) is not None
-    ]
+    evidence = next(iter(seen.evidence.values()), None)  # alike in all tiers
+    if evidence is None:
+        return []
+    finders = (_find_late, _find_larger, _find_overflow)
+    found = (find(scenario, evidence.subject, options) for find in finders)
+    return [further for further in found if further is not None]
 
 
 def _find_late(
