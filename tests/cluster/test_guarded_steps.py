@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-import distbench
+from one_run import check_one
 
 
 @pytest.mark.parametrize(
@@ -17,32 +16,20 @@ import distbench
 def test_the_last_replica_overflows_in_another_run(
     subject: str, code: str | None
 ) -> None:
-    verdict = distbench.check(subject, "mirrored:2", workload="linear", tier="bounded")
-    (run,) = verdict.runs
+    run = check_one(subject, workload="linear")
     assert [finding.code for finding in run.findings] == ([code] if code else [])
     assert "one device leaves out a step whose gradients are not finite" in run.message
     assert run.setup["faults"] == (["nan:replica:1@1"] if code else [])
 
 
 def test_a_guard_of_single_elements_leaves_out_no_step() -> None:
-    verdict = distbench.check(
-        "distbench.unusual.loss_scale:ElementsOfSumLeftOut",
-        "mirrored:2",
-        workload="linear",
-        tier="bounded",
-    )
-    (run,) = verdict.runs
+    subject = "distbench.unusual.loss_scale:ElementsOfSumLeftOut"
+    run = check_one(subject, workload="linear")
     assert (run.status, run.message) == ("pass", "")
 
 
 def test_faults_that_were_asked_for_are_those_that_befall() -> None:
     fault = "nan:replica:0@2"
-    verdict = distbench.check(
-        "distbench.unusual.loss_scale:OverflowOfSumLeftOut",
-        "mirrored:2",
-        workload="linear",
-        tier="bounded",
-        faults=fault,
-    )
-    (run,) = verdict.runs
+    subject = "distbench.unusual.loss_scale:OverflowOfSumLeftOut"
+    run = check_one(subject, workload="linear", faults=fault)
     assert (run.status, run.setup["faults"]) == ("pass", [fault])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import distbench
+from one_run import check_one
+
 from distbench.verdict import Run
 
 _OPTIMIZERS = Path(__file__).with_name("larger_optimizers.py")
@@ -12,11 +13,7 @@ _NOTE = "note: one device changes larger gradients between its tape and its upda
 
 
 def check(name: str, **options: object) -> Run:
-    verdict = distbench.check(
-        f"{_OPTIMIZERS}:{name}", "mirrored:2", tier="bounded", **options
-    )
-    (run,) = verdict.runs
-    return run
+    return check_one(f"{_OPTIMIZERS}:{name}", **options)
 
 
 def test_a_clip_before_the_sum_is_found() -> None:

@@ -5,19 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from one_run import check_one
 
-import distbench
 from distbench.verdict import Run
 
 _PROGRAMS = Path(__file__).with_name("late_programs.py")
 
 
 def check(name: str, **options: object) -> Run:
-    verdict = distbench.check(
-        f"{_PROGRAMS}:{name}", "mirrored:2", tier="bounded", **options
-    )
-    (run,) = verdict.runs
-    return run
+    return check_one(f"{_PROGRAMS}:{name}", **options)
 
 
 def test_as_many_steps_are_taken_as_slow_weights_need() -> None:

@@ -14,6 +14,7 @@ from distbench.diagnose.judge import judge
 
 RULE = Rule(name="momentum")
 N = 3
+UNEVEN = (7, 5, 3)
 
 
 def map_all(change):
@@ -90,40 +91,33 @@ def test_a_right_average_passes():
     check_passed(judge(observe_means(average, keep)))
 
 
-@pytest.mark.parametrize("declared", ["mean", None])
-def test_an_average_of_uneven_means_is_one_mistake(declared):
-    shards = (7, 5, 3)
-    evidence = observe(
-        Fault(
-            scale=lambda r, run: sum(shards) / shards[r],
-            reduce=lambda own, step: [average(own)] * N,
-        ),
+def observe_uneven(declared, **fault):
+    """Means over shards of several sizes, which the replicas average."""
+    return observe(
+        Fault(reduce=lambda own, step: [average(own)] * N, **fault),
         replicas=N,
-        shards=shards,
+        shards=UNEVEN,
         shards_known=False,
         loss_reduction=declared,
         rule=RULE,
     )
+
+
+@pytest.mark.parametrize("declared", ["mean", None])
+def test_an_average_of_uneven_means_is_one_mistake(declared):
+    evidence = observe_uneven(declared, scale=lambda r, run: sum(UNEVEN) / UNEVEN[r])
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.phase) == ("mean-of-means", "loss")
 
 
 @pytest.mark.parametrize("declared", ["sum", None])
 def test_losses_that_add_up_are_right_beside_averaged_means(declared):
-    shards = (7, 5, 3)
-    evidence = observe(
-        Fault(
-            # The gradient is that of the own mean, and the loss is shown as a share.
-            local=lambda gradients, r, step: map_all(
-                lambda value: scale(value, sum(shards) / shards[r])
-            )(gradients),
-            reduce=lambda own, step: [average(own)] * N,
-        ),
-        replicas=N,
-        shards=shards,
-        shards_known=False,
-        loss_reduction=declared,
-        rule=RULE,
+    evidence = observe_uneven(
+        declared,
+        # The gradient is that of the own mean, and the loss is shown as a share.
+        local=lambda gradients, r, step: map_all(
+            lambda value: scale(value, sum(UNEVEN) / UNEVEN[r])
+        )(gradients),
     )
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.phase) == ("mean-of-means", "local_gradient")

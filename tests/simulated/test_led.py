@@ -9,129 +9,16 @@ import numpy as np
 import pytest
 from evidence_changes import change_evidence
 from gradient_values import map_values
+from led_runs import ADDED, ALL, BY_SIZE, EVEN, MOVING, F, list_led, make_run
 from training_simulator import HEAD, Fault, observe
 
-from distbench.compare.comparison import Comparison, compare_evidence
-from distbench.compare.measured_noise import measure_noise
+from distbench.compare.comparison import compare_evidence
 from distbench.diagnose.context import Context
 from distbench.diagnose.hypotheses.register import list_hypotheses, list_last
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
-from distbench.split import shard_slices
-from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
+from distbench.trace import INITIAL, WHOLE, Trace, TraceKey
 from distbench.verdict import Status
-
-SHARDS = (7, 5, 4)
-F = np.float32
-MOVING = VariableInfo(
-    path="moving",
-    role="variable",
-    shape=(3,),
-    dtype="float32",
-    trainable=False,
-)
-ALL = tuple(range(len(SHARDS)))
-
-
-def add_up(data: Any) -> Any:
-    return data.sum(axis=0) / 8
-
-
-def average(data: Any) -> Any:
-    return data.mean(axis=0)
-
-
-def lead(
-    evidence: Evidence,
-    weights: tuple[float, ...],
-    *,
-    known: bool,
-    counts: bool | None = None,
-) -> Evidence:
-    """The same with a moving mean of the data, made of the shards' by weights.
-
-    Args:
-        evidence: Of a program.
-        weights: What each replica's examples count on the cluster.
-        known: Whether the whole batch of one device is the measure.
-        counts: Whether it is a sum over the examples that is divided by a constant, as
-            a shard with its examples twice tells; None if nobody ran one.
-    """
-    rng = np.random.default_rng(2)
-    sizes = evidence.reference.shards
-    reference, observed = dict(evidence.reference.values), {}
-    observed.update(evidence.observed.values)
-    twins = [dict(twin.values) for twin in evidence.twins]
-    doubled: dict[TraceKey, Any] = {}
-
-    measure = add_up if counts else average
-
-    def put(into: dict[TraceKey, Any], step: int, value: Any, replica: int) -> None:
-        key = TraceKey(step=step, phase="variable", variable="moving", replica=replica)
-        into[key] = np.asarray(value, F)
-
-    before = np.ones(3, F)
-    put(reference, INITIAL, before, WHOLE)
-    for replica in ALL:
-        put(observed, INITIAL, before, replica)
-    for step in range(evidence.observed.steps):
-        data = rng.normal(size=(sum(sizes), 3)).astype(F)
-        means = [measure(data[part]) for part in shard_slices(sizes)]
-
-        def move(mean: Any, before: Any = before) -> Any:
-            return F(0.75) * before + F(0.25) * mean
-
-        for replica, mean in enumerate(means):
-            put(reference, step, move(mean), replica)
-            if counts is not None:
-                put(doubled, step, move((1 + counts) * mean), replica)
-        seen = sum(w * mean for w, mean in zip(weights, means, strict=True))
-        for replica in ALL:
-            put(observed, step, move(seen), replica)
-        for twin in twins:
-            put(twin, step, move(measure(rng.permutation(data))), WHOLE)
-        before = move(measure(data))
-        put(reference, step, before, WHOLE)
-
-    def join(trace: Trace, values: dict[TraceKey, Any]) -> Trace:
-        return replace(trace, variables=(*trace.variables, MOVING), values=values)
-
-    return change_evidence(
-        evidence,
-        reference=join(evidence.reference, reference),
-        observed=join(evidence.observed, observed),
-        twins=tuple(map(join, evidence.twins, twins)),
-        probes={"doubled": join(evidence.reference, doubled)} if doubled else {},
-        known=evidence.measure.known if known else ("loss", "local_gradient"),
-    )
-
-
-def make_run(
-    weights: tuple[float, ...],
-    *,
-    known: bool,
-    counts: bool | None = None,
-    **setup: Any,
-) -> Evidence:
-    evidence = observe(
-        setup.pop("fault", Fault()),
-        replicas=len(SHARDS),
-        shards=SHARDS,
-        steps=2,
-        **{"shards_known": False, **setup},
-    )
-    return lead(evidence, weights, known=known, counts=counts)
-
-
-def list_led(evidence: Evidence) -> list[Comparison]:
-    noise = measure_noise(evidence)
-    compared = [judged.comparison for judged in compare_evidence(evidence, noise)]
-    return [c for c in compared if c.relation == "led"]
-
-
-BY_SIZE = tuple(size / sum(SHARDS) for size in SHARDS)
-EVEN = (1 / 3, 1 / 3, 1 / 3)
-ADDED = (1.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(("weights", "is_right"), [(BY_SIZE, True), (EVEN, False)])
