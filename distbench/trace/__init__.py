@@ -218,7 +218,7 @@ class Trace:
     def __post_init__(self) -> None:
         values = Values(self.values)
         for held in values.held.values():
-            for array in () if isinstance(held, Shelved) else _list_arrays(held):
+            for array in () if isinstance(held, Shelved) else list_arrays(held):
                 array.setflags(write=False)
         object.__setattr__(self, "values", values)
         dtypes = {variable.path: variable.dtype for variable in self.variables}
@@ -273,7 +273,7 @@ class Trace:
         """By replica, whether all of its own gradients of a step are finite."""
         finite: dict[int, bool] = {}
         for key, value in self.select(step=step, phase="local_gradient"):
-            seen = all(np.isfinite(array).all() for array in _list_arrays(value))
+            seen = all(np.isfinite(array).all() for array in list_arrays(value))
             finite[key.replica] = finite.get(key.replica, True) and bool(seen)
         return finite
 
@@ -311,7 +311,8 @@ def merge_traces(name: str, parts: Iterable[Trace]) -> Trace:
     )
 
 
-def _list_arrays(value: Value) -> tuple[npt.NDArray[np.generic], ...]:
+def list_arrays(value: Value) -> tuple[npt.NDArray[np.generic], ...]:
+    """What it consists of: itself, or the indices and the numbers of sparse rows."""
     if isinstance(value, SparseRows):
         return (value.indices, value.values)
     return (value,)

@@ -7,7 +7,6 @@ other, and equal contents, such as a state that all replicas hold, lie there onc
 
 from __future__ import annotations
 
-import hashlib
 import math
 import zipfile
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.errors import BadInputError
+from distbench.trace.content import digest_128
 
 Place = dict[str, Any]
 """Where an array lies: `dtype`, `at` (of its first element) and `shape`, as JSON."""
@@ -52,7 +52,7 @@ class Packer:
         plain = np.ascontiguousarray(array)
         if name == _WIDENED:
             plain = plain.view(np.uint16)
-        content = name, hashlib.blake2b(plain.data, digest_size=16).digest()
+        content = name, digest_128(plain)
         if content not in self._known:
             self._known[content] = self._sizes.get(name, 0)
             self._parts.setdefault(name, []).append(plain)

@@ -7,7 +7,6 @@ content gets the same object, so that nobody has to compare the two.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import re
@@ -20,6 +19,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
+
+from distbench.trace.content import digest_128
 
 ARRAYS = "arrays"
 """The folder with the arrays of the traces beside it."""
@@ -79,8 +80,7 @@ class Shelf:
         if array.nbytes < LARGE_BYTES or array.dtype.kind not in _NUMBERS:
             return array
         plain = np.ascontiguousarray(array)
-        digest = hashlib.blake2b(plain.data, digest_size=16).hexdigest()
-        path = self._folder / digest
+        path = self._folder / digest_128(plain).hex()
         if not path.exists():
             # NumPy's own `tofile` does not say that a disk is full.
             _make(path, lambda place: place.write_bytes(plain.data))
