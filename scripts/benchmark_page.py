@@ -22,9 +22,9 @@ _LEFT_OUT = """
 - Small pages for the tasks of large clusters alone. On a virtual machine that gives its
   free memory back to its host, zeroing the huge pages of very many tasks takes more
   than they save; with fewer tasks they win.
-- A digest that is a sum instead of a hash of every number: it is blind to rows that
-  change places. With another factor for each column (a product of integer matrices) it
-  is blind to two signs of a row, and takes as long in a step.
+- Digests that the step itself makes, by an op of TensorFlow's: it takes longer for
+  them than XXH3 does for what lies in memory when the step is over, and makes them in
+  steps that nobody records as well.
 - Reading all taps by one traced function: it takes as long for a few of them, and
   tracing it for many takes longer than a step.
 - Tasks that wait for the next check of a series, as they do for that of `--watch`: a

@@ -89,7 +89,7 @@ def measure_memory() -> tuple[int, int]:
 
 
 def measure_steps(layers: tuple[int, int, int], rounds: int) -> dict[str, list[float]]:
-    """Seconds of steps without taps, with digests, with taps, and with taps read.
+    """Seconds of steps without taps, with taps, and with what is made of them.
 
     Args:
         layers: Units of the input, of the hidden layer and of the output.
@@ -98,6 +98,8 @@ def measure_steps(layers: tuple[int, int, int], rounds: int) -> dict[str, list[f
     import tensorflow as tf
 
     from distbench.cluster import ClusterSpec
+    from distbench.trace import Recorded
+    from distbench.worker.recording.digests import digest_values
     from distbench.worker.stepping.session import Session
     from distbench.worker.subjects.user_program import UserProgram
 
@@ -106,29 +108,35 @@ def measure_steps(layers: tuple[int, int, int], rounds: int) -> dict[str, list[f
     program = Network(layers)
     batch = program.data(0)
     shards = [tuple(part[half] for part in batch) for half in _HALVES]
-    sides: dict[str, tuple[Session, Any, bool]] = {}
-    for name, tapped, digested, is_read in (
-        ("without taps", False, False, False),
-        ("with digests alone", True, True, False),
-        ("with digests alone, read", True, True, True),
-        ("with all taps", True, False, False),
-        ("with all taps, read", True, False, True),
+
+    def read(session: Session) -> None:
+        session.collect_taps(0, {})
+
+    def digest(session: Session) -> None:
+        values: Recorded = {}
+        session.collect_taps(0, values)
+        digest_values(values)
+
+    sides: dict[str, tuple[Session, Any, Callable[[Session], None]]] = {}
+    for name, tapped, use in (
+        ("without taps", False, lambda _: None),
+        ("with all taps", True, lambda _: None),
+        ("with all taps, digested", True, digest),
+        ("with all taps, read", True, read),
     ):
         session = Session(
             UserProgram(Network(layers)), strategy, spec, spec.tasks[0], tapped=tapped
         )
-        session.board.digested = digested
         step = session.make_step()
         session.prepare(step, shards)
         session.run(step, shards)
-        sides[name] = session, step, is_read
+        sides[name] = session, step, use
     samples: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
-        for name, (session, step, is_read) in sides.items():
+        for name, (session, step, use) in sides.items():
             begin = time.perf_counter()
             session.run(step, shards)
-            if is_read:
-                session.collect_taps(0, {})
+            use(session)
             samples[name].append(time.perf_counter() - begin)
     return samples
 

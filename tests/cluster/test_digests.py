@@ -16,11 +16,12 @@ def _observe(spec_text: str, fault: str):
     """Runs in a task: one step of a network, with a fault on replica 1.
 
     Returns:
-        What the taps and variables hold, by phase, variable and replica, and how many
-        ops of the step make digests.
+        Digests of what the taps and variables hold, by phase, variable and replica, and
+        of how many arrays the taps' were made.
     """
     import json
     import os
+    from unittest import mock
 
     import numpy as np
     import tensorflow as tf
@@ -28,9 +29,9 @@ def _observe(spec_text: str, fault: str):
 
     from distbench.cluster import ClusterSpec, Task
     from distbench.worker.process.strategies import make_strategy
+    from distbench.worker.recording import digests
     from distbench.worker.stepping.session import Session
     from distbench.worker.subjects.user_program import UserProgram
-    from distbench.worker.taps.digests import digest_component
 
     config = os.environ.get("TF_CONFIG", '{"task": {"type": "worker", "index": 0}}')
     place = json.loads(config)["task"]
@@ -81,25 +82,29 @@ def _observe(spec_text: str, fault: str):
     program = Network()
     task = Task(role=place["type"], index=place["index"])
     session = Session(UserProgram(program), make_strategy(spec), spec, task)
-    session.board.digested = True
     parts = [np.array_split(part, spec.replicas) for part in program.data(0)]
     shards = list(zip(*parts, strict=True))
     step = session.make_step()
-    graph = session.prepare(step, shards).as_graph_def()
+    session.prepare(step, shards)
     session.run(step, shards)
     values: dict[Any, Any] = {}
     session.collect_taps(0, values)
-    found = {(k.phase, k.variable, k.replica): v for k, v in values.items()}
+    read = []
+    make = digests.digest_64
+    with mock.patch.object(
+        digests, "digest_64", side_effect=lambda a: read.append(a) or make(a)
+    ):
+        digests.digest_values(values)
+    found = {
+        (k.phase, k.variable, k.replica): v
+        for k, v in values.items()
+        if k.phase != "loss"
+    }
     for variable in session.table.state:
         for number, component in enumerate(variable.components):
             key = "variable", variable.info.path, session.first_replica + number
-            found[key] = digest_component(component)
-    return found, _count_digests(graph)
-
-
-def _count_digests(graph) -> int:
-    nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
-    return sum(node.op == "Fingerprint" for node in nodes)
+            found[key] = digests.digest_component(component)
+    return found, len(read)
 
 
 def _run(cluster: str, fault: str = ""):
@@ -112,14 +117,14 @@ def _run(cluster: str, fault: str = ""):
 @pytest.mark.parametrize(
     ("cluster", "expected"),
     [
-        # Three tensors: the dense gradient, and the rows and values of the sparse one.
+        # Three arrays: the dense gradient, and the rows and values of the sparse one.
         pytest.param("one", [3], id="one"),
         # Of each replica its own, and the sums.
         pytest.param("mirrored:2", [12], id="mirrored"),
         pytest.param("mwms:2", [6, 6], id="mwms"),
     ],
 )
-def test_what_several_phases_see_is_digested_once(
+def test_what_several_phases_see_is_read_once(
     cluster: str, expected: list[int]
 ) -> None:
     found, counts = _run(cluster)
@@ -145,71 +150,3 @@ def test_a_digest_tells_small_differences(cluster: str, fault: str) -> None:
     differ = {key for key in right if right[key] != wrong[key]}
     phases = ("reduced_gradient", "applied_gradient", "variable")
     assert differ == {(p, "kernel", r) for p in phases for r in range(2)}
-
-
-def _digest_in_branches(*, before: bool):
-    """Runs in a task: a tensor in both branches of a condition, and around it."""
-    import tensorflow as tf
-
-    from distbench.worker.taps.digests import Digests, digest_component
-
-    digests = Digests()
-
-    @tf.function
-    def step(tensor, is_first):
-        copy = tf.reshape(tf.identity_n([-tensor, tensor])[1], [-1])
-        found = [digests.digest(0, (copy,))] if before else []
-
-        def branch():
-            return digests.digest(0, (tensor,))
-
-        found.append(tf.cond(is_first, branch, branch))
-        return [*found, digests.digest(0, (copy,))]
-
-    given = tf.random.stateless_normal([2, 3], [1, 2])
-    results = {
-        value.numpy().tobytes()
-        for is_first in (True, False)
-        for value in step(given, tf.constant(is_first))
-    }
-    concrete = step.get_concrete_function(given, tf.constant(True))
-    expected = digest_component(tf.Variable(given)).tobytes()
-    return results == {expected}, _count_digests(concrete.graph.as_graph_def())
-
-
-@pytest.mark.parametrize(
-    ("before", "expected"),
-    [pytest.param(True, 1, id="known"), pytest.param(False, 3, id="unknown")],
-)
-def test_a_branch_takes_what_is_known_around_it_alone(
-    before: bool, expected: int
-) -> None:
-    found = distbench.run(lambda: _digest_in_branches(before=before), "one")
-    assert list(found.values()) == [(True, expected)]
-
-
-def _digest_copies():
-    """Runs in a task of two devices: a tensor, and a copy of it on each of them."""
-    import tensorflow as tf
-
-    from distbench.worker.taps.digests import Digests
-
-    digests = Digests()
-
-    @tf.function
-    def step(given):
-        with tf.device("CPU:0"):
-            made = -given
-            near = tf.identity(made)
-        with tf.device("CPU:1"):
-            far = tf.identity(made)
-        return [digests.digest(0, (tensor,)) for tensor in (made, near, far)]
-
-    graph = step.get_concrete_function(tf.TensorSpec([3])).graph.as_graph_def()
-    found = {value.numpy().tobytes() for value in step(tf.ones(3))}
-    return len(found), _count_digests(graph)
-
-
-def test_what_came_to_another_device_is_seen_by_itself() -> None:
-    found = distbench.run(_digest_copies, "mirrored:2")
-    assert list(found.values()) == [(1, 2)]

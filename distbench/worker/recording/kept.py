@@ -10,9 +10,9 @@ import tensorflow as tf
 from distbench.trace import INITIAL, Recorded, TraceKey, Value
 from distbench.worker.families import find_counter
 from distbench.worker.recording.board import RecordingBoard
+from distbench.worker.recording.digests import digest_component, digest_values
 from distbench.worker.state.components import read_component
 from distbench.worker.taps.collect import State, collect_state, collect_taps, read_state
-from distbench.worker.taps.digests import digest_component
 from distbench.worker.taps.learned import LearnedTable
 
 
@@ -32,6 +32,7 @@ class Kept:
         self._table = table
         self._optimizers = optimizers
         self._first_replica = first_replica
+        self._digests = digests
         self._read = digest_component if digests else read_component
         self._initial: State = {}
         self._begun: set[tuple[str, int]] = set()
@@ -57,6 +58,8 @@ class Kept:
         """The values of the step that has ended, and initial ones not read before."""
         values: dict[TraceKey, Value] = {}
         collect_taps(self._board, number, values)
+        if self._digests:
+            digest_values(values)
         self._list_state()
         state = read_state(self._table, read=self._read)
         self._begun |= state.keys()

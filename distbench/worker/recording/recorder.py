@@ -87,7 +87,7 @@ class Recorder:
             if is_scheduled(self._strategy)
             else "/device:CPU:0",
         )
-        self._board.digested = digests
+        self._digests = digests
         self._board.after_call = self._end_bare_call
         self._table = LearnedTable(variables)
         self._board.find_shape = self._table.find_shape
@@ -283,7 +283,7 @@ class Recorder:
                 "strategy": type(self._strategy).__name__,
                 "optimizers": [type(o).__name__ for o in self._optimizers],
                 "environment": dict(describe_environment()),
-                **({DIGESTS: True} if self._board.digested else {}),
+                **({DIGESTS: True} if self._digests else {}),
             },
         )
         try:

@@ -17,7 +17,6 @@ import tensorflow as tf
 from tensorflow.python.distribute import distribute_lib
 
 from distbench.trace import Phase, SparseRows, Value
-from distbench.worker.taps.digests import Digests
 from distbench.worker.taps.feeds import Fed, Feeds, Place
 from distbench.worker.taps.own_gradients import OwnGradients
 from distbench.worker.taps.sinks import (
@@ -72,7 +71,6 @@ class TapBoard:
         watch: Told of each value as it comes by.
         corruption: What changes gradients as tapes give them, if anything does.
         term: The number of the term of a loss that tapes differentiate in its place.
-        digested: Whether taps keep a digest in the place of each value, but for losses.
     """
 
     def __init__(
@@ -90,7 +88,6 @@ class TapBoard:
         self.given: dict[int, list[Any]] = {}
         self.trained_by: dict[int, list[Any]] = {}
         self.reduced: dict[int, list[Any]] = {}
-        self._digests = Digests()
         self._is_between = False
         self._local = threading.local()
         self._reached: dict[int, Phase] = {}
@@ -103,7 +100,6 @@ class TapBoard:
         self.watch: Callable[[TapPoint, Any], None] = _look_away
         self.corruption: Corruption | None = None
         self.term: int | None = None
-        self.digested = False
 
     # --- where we are -----------------------------------------------------------
 
@@ -150,7 +146,6 @@ class TapBoard:
         self._targets.pop(replica, None)
         self.trained_by.pop(replica, None)
         self.reduced.pop(replica, None)
-        self._digests.forget(replica)
         self._own.forget(replica)
 
     @contextmanager
@@ -313,8 +308,6 @@ class TapBoard:
 
     def _write(self, point: TapPoint, tensors: tuple[Any, ...]) -> None:
         with keep_from_xla():
-            if self.digested and point.phase != "loss":
-                tensors = (self._digests.digest(point.replica, tensors),)
             sinks = self._sinks.get(point)
             if sinks is None or len(sinks) != len(tensors):
                 sinks = tuple(create_sink(t.dtype, self._device) for t in tensors)
@@ -353,7 +346,7 @@ class TapBoard:
                 values[point] = arrays[0]
             else:
                 values[point] = SparseRows(
-                    indices=arrays[0].astype(np.int64),
+                    indices=arrays[0].astype(np.int64, copy=False),
                     values=arrays[1],
                     shape=self._shapes[point],
                 )
