@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from distbench.api import check
     from distbench.call import run
     from distbench.fault import Fault
+    from distbench.launch.spares import Spares
     from distbench.progress import report_step
     from distbench.recording import record
     from distbench.verdict import Finding, Run, Status, Verdict
@@ -20,6 +21,7 @@ __all__ = [
     "Fault",
     "Finding",
     "Run",
+    "Spares",
     "Status",
     "Verdict",
     "check",
@@ -34,6 +36,7 @@ _HOMES = {
     "report_step": "distbench.progress",
     "run": "distbench.call",
     "Fault": "distbench.fault",
+    "Spares": "distbench.launch.spares",
     "Finding": "distbench.verdict",
     "Run": "distbench.verdict",
     "Status": "distbench.verdict",

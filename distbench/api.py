@@ -10,6 +10,7 @@ from distbench.checking.checker import check_target
 from distbench.errors import make_unknown_name_error
 from distbench.fault import Fault
 from distbench.launch.rundir import RunDirectory
+from distbench.launch.spares import Spares
 from distbench.options import CheckOptions, Progress
 from distbench.target import TargetRef, parse_target, write_pickled_target
 from distbench.typed import list_given
@@ -28,6 +29,7 @@ def check(
     faults: Fault | str | Iterable[Fault | str] = (),
     expect: str | Sequence[str] = (),
     progress: Progress | None = None,
+    spares: Spares | None = None,
     **options: Any,
 ) -> Verdict:
     """Check a subject on one cluster, or on one after the other.
@@ -44,6 +46,7 @@ def check(
         faults: What befalls tasks and replicas, and when; see `distbench.Fault`.
         expect: The finding code that is meant to be found, or several.
         progress: Who wants to know how far it is.
+        spares: Has tasks of this machine that wait; see `distbench.Spares`.
         **options: Further fields of `distbench.options.CheckOptions`.
 
     Returns:
@@ -70,9 +73,9 @@ def check(
         **options,
     )
     if isinstance(subject, TargetRef):
-        return check_target(subject, chosen, progress)
+        return check_target(subject, chosen, progress, spares)
     if isinstance(subject, str):
-        return check_target(parse_target(subject), chosen, progress)
+        return check_target(parse_target(subject), chosen, progress, spares)
     with RunDirectory() as directory:
         target = write_pickled_target(subject, directory.path)
-        return check_target(target, chosen, progress)
+        return check_target(target, chosen, progress, spares)

@@ -14,6 +14,7 @@ from distbench.errors import BadInputError, ClusterError, read_message
 from distbench.fault import Fault, check_faults
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.rundir import RunDirectory
+from distbench.launch.spares import Spares
 from distbench.launch.start import Job
 from distbench.limits import check_memory, check_seed, check_timeout
 from distbench.observe import Launch
@@ -33,6 +34,7 @@ def run(
     faults: Fault | str | Iterable[Fault | str] = (),
     engine: str = "local",
     allow_public: bool = False,
+    spares: Spares | None = None,
 ) -> Mapping[tuple[str, int], Any]:
     """Run a function on every task of a fresh cluster, each with its TF_CONFIG.
 
@@ -55,6 +57,8 @@ def run(
             The others go on without a task that was killed or stopped for good.
         engine: Who starts the tasks: `local`, `slurm` or `ray`.
         allow_public: Whether the nodes of an engine may have public addresses.
+        spares: Has tasks of this machine that wait; see `distbench.Spares`. In them the
+            function finds TensorFlow started: it can set up no devices any more.
 
     Returns:
         What each task's call returned, by role and index; nothing of a lost one.
@@ -102,8 +106,15 @@ def run(
             timeout_s=timeout_s,
             injuries=tuple(make_injury(fault, goes_on=True) for fault in injected),
         )
-        launch = Launch(directory=directory, memory_gib=memory_gib, engine=opened)
-        with _told_what_was_done(), launch.start_cluster(spec, job) as group:
+        launch = Launch(
+            directory=directory,
+            memory_gib=memory_gib,
+            engine=opened,
+            # Who comes back at its address begins with what it was started for.
+            spares=None if injected else spares,
+        )
+        ahead = Job(name="stand_by", payload={"seed": seed})
+        with _told_what_was_done(), launch.start_cluster(spec, job, ahead) as group:
             if group.pending:
                 raise BadInputError(
                     f"{', '.join(group.pending)}: nothing has happened, since no such "

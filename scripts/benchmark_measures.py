@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from benchmark_suite import measure_suite
 from measure_check import SUBJECT, WORKLOAD, check_cold, check_warm
 
 import distbench
-from distbench.launch.local import LocalEngine
 from distbench.launch.spares import Spares
 
 Samples = Mapping[str, list[float]]
@@ -83,7 +82,7 @@ def time_saved(spec: str, *, is_all: bool) -> float:
         spec: The cluster.
         is_all: Whether the time counts in which they were started.
     """
-    with closing(Spares(LocalEngine())) as spares:
+    with Spares() as spares:
         check_warm(spec, spares)  # what this one takes the next one will want
         filled = time_call(spares.fill)
         checked = time_call(partial(check_warm, spec, spares))
@@ -103,6 +102,7 @@ WARM = {
 def measure_fresh(workers: int, program: Callable[[], float], rounds: int) -> Samples:
     """Three steps on a cluster: here, by TensorFlow's means, and by bare forks."""
     with ExitStack() as stack:
+        waiting = stack.enter_context(_Waiting(workers, program))
         fresh, pool, forks, starts = (
             stack.enter_context(Rival(kind, workers, name))
             for kind, name in (
@@ -112,6 +112,7 @@ def measure_fresh(workers: int, program: Callable[[], float], rounds: int) -> Sa
         )
         sides = {
             "fresh processes": partial(_run, workers, program),
+            "fresh processes that waited": waiting.measure,
             "multi_process_runner.run": fresh.measure,
             "MultiProcessPoolRunner, warm": pool.measure,
             "bare forks": forks.measure,
@@ -122,10 +123,17 @@ def measure_fresh(workers: int, program: Callable[[], float], rounds: int) -> Sa
 
 def measure_series(workers: int, rounds: int) -> Samples:
     """Many in a row, each in fresh processes, and in the processes of one pool."""
-    with Rival("pool", workers) as pool, Rival("forks", workers) as forks:
+    with (
+        Rival("pool", workers) as pool,
+        Rival("forks", workers) as forks,
+        _Waiting(workers) as waiting,
+    ):
         pool.measure()
         sides = {
             "fresh processes": partial(_run_series, partial(_run, workers)),
+            "fresh processes that waited, and starting those": partial(
+                _run_series, partial(time_call, waiting.measure)
+            ),
             "MultiProcessPoolRunner": partial(_run_series, pool.measure),
             "bare forks": partial(_run_series, forks.measure),
         }
@@ -142,8 +150,33 @@ def measure_workers(workers: int, rounds: int) -> Samples:
         return take_turns(sides, rounds)
 
 
-def _run(workers: int, program: Callable[[], float] = train) -> float:
-    return time_call(lambda: distbench.run(program, f"mwms:{workers}", timeout_s=600))
+def _run(
+    workers: int,
+    program: Callable[[], float] = train,
+    spares: Spares | None = None,
+) -> float:
+    run = partial(distbench.run, program, f"mwms:{workers}", timeout_s=600)
+    return time_call(partial(run, spares=spares))
+
+
+class _Waiting:
+    """Fresh processes that were started before they were wanted."""
+
+    def __init__(self, workers: int, program: Callable[[], float] = train) -> None:
+        self._spares = Spares()
+        self._run = partial(_run, workers, program, self._spares)
+
+    def __enter__(self) -> _Waiting:
+        self._run()  # what this one takes the next one will want
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._spares.close()
+
+    def measure(self) -> float:
+        """Seconds of a run by tasks that wait when it begins."""
+        self._spares.fill()
+        return self._run()
 
 
 def _run_series(side: Side) -> float:

@@ -16,13 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import distbench
 from distbench.checking.checker import check_target
-from distbench.launch.local import LocalEngine
 from distbench.launch.spares import Spares
 from distbench.options import CheckOptions
 from distbench.selftest.run import Item, plan_selftest
@@ -88,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = json.loads(given.against.read_text("utf-8")) if given.against else {}
     found: dict[str, Any] = {}
     wrong = 0
-    with closing(Spares(LocalEngine())) as spares:
+    with Spares() as spares:
         for number, item in enumerate(items, 1):
             name = f"{item.sample.name} on {item.cluster}"
             found[name] = check(item, spares if given.ahead else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -272,12 +271,9 @@ def check(
     )
     if watch:
         from distbench.cli.watch import check_on_save
-        from distbench.launch.local import LocalEngine
         from distbench.launch.spares import Spares
 
-        if engine != "local":
-            return check_on_save(ref, run)
-        with contextlib.closing(Spares(LocalEngine())) as spares:
+        with Spares() as spares:
             return check_on_save(ref, functools.partial(run, spares=spares), spares)
     return run()
 

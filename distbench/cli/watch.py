@@ -24,9 +24,7 @@ _LEFT_OUT = ("__pycache__", "node_modules", "site-packages")
 Stamp = dict[Path, tuple[int, int]]
 
 
-def check_on_save(
-    target: TargetRef, check: Callable[[], int], spares: Spares | None = None
-) -> int:
+def check_on_save(target: TargetRef, check: Callable[[], int], spares: Spares) -> int:
     """Check, and check again after each change, until Ctrl-C or a signal ends it.
 
     Args:
@@ -46,17 +44,15 @@ def check_on_save(
             return code
         try:
             say(f"waiting for a change in {place}; Ctrl-C ends this")
-            if spares is not None:
-                spares.fill()
+            spares.fill()
             _wait_for_change(place, before, spares)
         except KeyboardInterrupt:
             return code
 
 
-def _wait_for_change(place: Path, before: Stamp, spares: Spares | None) -> None:
+def _wait_for_change(place: Path, before: Stamp, spares: Spares) -> None:
     while True:
-        if spares is not None:
-            spares.end_old()
+        spares.end_old()
         begin_s = time.perf_counter()
         if read_stamp(place) != before:
             return

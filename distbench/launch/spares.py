@@ -8,11 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from types import TracebackType
 
 from distbench.errors import ClusterError
 from distbench.launch.engine import Engine
 from distbench.launch.group import Group
 from distbench.launch.halt import Halt
+from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
 
 KEEP_S = 600.0
@@ -36,27 +38,48 @@ class _Wanted:
 
 
 class Spares:
-    """Groups that wait for who will want them: each serves one, and ends with it.
+    """Tasks that were started before they are wanted: each cluster of them serves once.
 
-    Any thread may take one; one alone fills up, while nobody takes.
+    `fill` starts, in a time in which nobody waits, what was used since the last time;
+    checks and runs that are given the spares then begin with tasks in which TensorFlow
+    has started and has taken a step.
 
-    What was taken since they were filled up the last time is what will be wanted next.
+        with distbench.Spares() as spares:
+            distbench.run(train, "mwms:2", spares=spares)
+            spares.fill()
+            distbench.run(train_otherwise, "mwms:2", spares=spares)
+
+    Any thread may use them; one alone fills up, while nobody else uses them.
 
     Args:
-        engine: Says for how many tasks there is room.
+        engine: Says for how many tasks there is room; None asks this machine.
         clock: Seconds.
     """
 
     def __init__(
-        self, engine: Engine, *, clock: Callable[[], float] = read_clock_s
+        self,
+        engine: Engine | None = None,
+        *,
+        clock: Callable[[], float] = read_clock_s,
     ) -> None:
         self._lock = threading.Lock()
-        self._engine = engine
+        self._engine = engine or LocalEngine()
         self._clock = clock
         self._wanted: list[_Wanted] = []
         self._ready: dict[Hashable, list[Group]] = defaultdict(list)
         self._directory: RunDirectory | None = None
         self._filled_s = 0.0
+
+    def __enter__(self) -> Spares:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def take(
         self, key: Hashable, tasks: int, start: StartAhead, halt: Halt

@@ -143,15 +143,8 @@ def start_group(
         group.attempts = attempt
         if first is None:
             return group
-        group.injure(*first.injuries)
         try:
-            group.first = group.call(
-                first.name,
-                first.payload,
-                timeout_s=first.timeout_s,
-                of_s=first.of_s,
-                on_progress=first.on_progress,
-            )
+            give_first(group, first)
         except TaskFailedError as error:
             if error.kind != "port" or attempt == attempts:
                 raise
@@ -159,6 +152,22 @@ def start_group(
         else:
             return group
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def give_first(group: Group, job: Job) -> None:
+    """Have all tasks of a group do what they were started for.
+
+    Raises:
+        TaskFailedError: A task failed in it.
+    """
+    group.injure(*job.injuries)
+    group.first = group.call(
+        job.name,
+        job.payload,
+        timeout_s=job.timeout_s,
+        of_s=job.of_s,
+        on_progress=job.on_progress,
+    )
 
 
 def _start_once(plan: _Plan) -> Group:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,8 +20,9 @@ from distbench.launch.injury import Injury
 from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.spares import Spares
-from distbench.launch.start import Job, start_group
+from distbench.launch.start import Job, give_first, start_group
 from distbench.launch.surroundings import Start
+from distbench.machine import find_current_folder
 from distbench.observe.deadline import Deadline
 from distbench.scenario import Scenario, scenario_to_json
 from distbench.target import TargetRef, target_to_json
@@ -60,7 +62,8 @@ class Launch:
         sharers: How many clusters there are at one time at most, which share the
             memory that the machine can spare.
         halt: Ends whoever waits for a cluster.
-        spares: Has tasks that were started before; None starts them when wanted.
+        spares: Has tasks of this machine that were started before; None starts them
+            when wanted.
     """
 
     directory: RunDirectory
@@ -76,8 +79,17 @@ class Launch:
     halt: Halt = field(default_factory=Halt)
     spares: Spares | None = None
 
-    def start_cluster(self, spec: ClusterSpec, first: Job) -> Group:
-        """Start the tasks of a cluster and run their first job."""
+    def start_cluster(
+        self, spec: ClusterSpec, first: Job, ahead: Job | None = None
+    ) -> Group:
+        """Start the tasks of a cluster and run their first job.
+
+        Args:
+            spec: The resolved cluster spec.
+            first: The job.
+            ahead: What tasks do before it if they are started before they are wanted;
+                None has them do the job itself.
+        """
         environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_FAIL_FAST": "use_caller"}
         if self.keras is not None:
             environment["TF_USE_LEGACY_KERAS"] = "1" if self.keras == "legacy" else "0"
@@ -104,25 +116,41 @@ class Launch:
             else int(self.memory_gib * _GIB),
             sharers=self.sharers,
         )
+        is_here = isinstance(self.engine, LocalEngine)
         # Tasks that wait would keep GPUs from others.
-        if self.spares is not None and spec.device == "cpu":
-            ahead = replace(
-                first,
-                payload={**first.payload, "ahead": True},
+        if self.spares is not None and is_here and spec.device == "cpu":
+            opening = first if ahead is None else ahead
+            waiting = replace(
+                opening,
+                payload={**opening.payload, "ahead": True},
                 timeout_s=OPEN_S,
                 of_s=None,
             )
-            kind = (str(spec), frozenset(environment.items()), self.sharers)
             spare = self.spares.take(
-                (*kind, first.name, repr(first.payload)),
+                (
+                    str(spec),
+                    opening.name,
+                    repr(opening.payload),
+                    frozenset(environment.items()),
+                    self._tell_surroundings(),
+                ),
                 len(spec.tasks),
-                lambda directory: start(run_directory=directory, first=ahead),
+                lambda directory: start(run_directory=directory, first=waiting),
                 self.halt,
             )
             if spare is not None:
+                if ahead is not None:
+                    give_first(spare, first)
                 return spare
         return start(
             run_directory=self.directory, first=first, log=self.log, halt=self.halt
+        )
+
+    def _tell_surroundings(self) -> Hashable:
+        """What tasks find around them, and how they are started."""
+        return (
+            *(self.start, self.memory_gib, self.sharers),
+            *(frozenset(os.environ.items()), find_current_folder(), tuple(sys.path)),
         )
 
 

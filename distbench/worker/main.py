@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from distbench.launch.channel import TaskChannel
 from distbench.launch.task import TaskContext, serve
-from distbench.worker.jobs.call import call
+from distbench.worker.jobs.call import CallJobs
 from distbench.worker.jobs.debug import DebugJob
 from distbench.worker.jobs.flight import FlightJobs
 from distbench.worker.jobs.reference import ReferenceJobs
@@ -26,6 +24,7 @@ def run_task(channel: TaskChannel, context: TaskContext) -> None:
     reference = ReferenceJobs(task)
     training = TrainingJobs(task)
     flight = FlightJobs(task, training)
+    calls = CallJobs(task)
     serve(
         channel,
         {
@@ -42,7 +41,8 @@ def run_task(channel: TaskChannel, context: TaskContext) -> None:
             "plan_rounds": flight.plan_rounds,
             "fly": flight.fly,
             "follow_rounds": flight.follow_rounds,
-            "call": partial(call, task),
+            "stand_by": calls.stand_by,
+            "call": calls.call,
             "summarise": summarise,
         },
         classify=classify_failure,

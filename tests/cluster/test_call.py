@@ -106,6 +106,65 @@ def test_workers_meet_in_a_collective() -> None:
     assert results == {("worker", 0): 3.0, ("worker", 1): 3.0}
 
 
+class Counted:
+    """What a function leaves in its process."""
+
+    calls = 0
+
+
+def count_and_sum(rows):
+    import tensorflow as tf
+
+    Counted.calls += 1
+    strategy = tf.distribute.get_strategy()
+    if "TF_CONFIG" in os.environ:
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+    @tf.function
+    def step():
+        def give():
+            context = tf.distribute.get_replica_context()
+            return context.all_reduce("sum", tf.ones([rows, 3]))
+
+        return strategy.experimental_local_results(strategy.run(give))[0]
+
+    return os.getpid(), Counted.calls, step().shape.as_list(), float(step()[0, 0])
+
+
+@pytest.mark.parametrize("cluster", ["one", "mwms:2"])
+def test_tasks_that_waited_are_fresh(cluster: str) -> None:
+    pids: set[int] = set()
+    with distbench.Spares() as spares:
+        # Not the shapes of the step that those that wait have taken.
+        for rows in (2, 1, 4):
+            waiting = [p for g in spares.list_waiting() for p in g.pids.values()]
+            found = distbench.run(count_and_sum, cluster, args=(rows,), spares=spares)
+            own = {pid for pid, *_ in found.values()}
+            assert own == (set(waiting) if rows != 2 else own)
+            assert pids.isdisjoint(own)
+            pids |= own
+            assert {tuple(map(str, told)) for _, *told in found.values()} == {
+                ("1", str([rows, 3]), str(float(len(found))))
+            }
+            assert not list(spares.list_waiting())
+            spares.fill()
+        # Nobody waits under another environment, or with another seed.
+        distbench.run(count_and_sum, cluster, args=(1,), seed=2, spares=spares)
+        (left,) = spares.list_waiting()
+    assert left.closed
+
+
+@pytest.mark.parametrize("cluster", ["mirrored:2", "central:2", "ps:2+1"])
+def test_whatever_waits_runs_a_function(cluster: str) -> None:
+    with distbench.Spares() as spares:
+        first = distbench.run(read_place, cluster, args=("hello",), spares=spares)
+        spares.fill()
+        assert len(list(spares.list_waiting())) == 1
+        again = distbench.run(read_place, cluster, args=("hello",), spares=spares)
+        assert not list(spares.list_waiting())
+    assert again == first
+
+
 def test_the_worker_that_raises_is_named_and_nobody_waits_for_it() -> None:
     def fail_on_the_second():
         if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:

@@ -302,6 +302,6 @@ ALLOWED: dict[str, set[str]] = {
         "summaries",
         "verdict.document",
     },
-    "__init__": {"api", "call", "fault", "progress", "recording", "verdict"},
+    "__init__": {"api", "call", "fault", "launch", "progress", "recording", "verdict"},
     "__main__": {"cli"},
 }

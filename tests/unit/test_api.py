@@ -23,7 +23,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The options of each check that would have begun."""
     found: list[Any] = []
 
-    def begin(target: object, options: Any, progress: object) -> None:
+    def begin(target: object, options: Any, *others: object) -> None:
         found.append(options)
         raise BegunError
 

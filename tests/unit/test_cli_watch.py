@@ -10,7 +10,6 @@ import pytest
 from distbench.cli import watch
 from distbench.cli.watch import check_on_save, find_sources, read_stamp
 from distbench.errors import BadInputError
-from distbench.launch.local import LocalEngine
 from distbench.launch.spares import Spares
 from distbench.target import TargetRef, parse_target
 
@@ -53,7 +52,8 @@ def test_each_save_is_checked_and_ctrl_c_ends_with_the_last_code(
         lambda: None,
         lambda: source.write_text("def make(): return 1\n"),
     )
-    assert check_on_save(make_target(source), lambda: next(codes)) == 0
+    answer = check_on_save(make_target(source), lambda: next(codes), Told([]))
+    assert answer == 0
     assert capsys.readouterr().err.count(f"waiting for a change in {source.parent}")
 
 
@@ -69,7 +69,7 @@ def test_what_is_saved_while_a_check_runs_is_checked_at_once(
             source.with_name("other.py").write_text("")
         return 4
 
-    assert check_on_save(make_target(source), check) == 4
+    assert check_on_save(make_target(source), check, Told([])) == 4
     assert ran == [0, 0]
 
 
@@ -85,7 +85,7 @@ def test_a_broken_file_is_told_and_may_be_mended(
         return 0
 
     play_saves(monkeypatch, source.unlink)
-    assert check_on_save(make_target(source), check) == 0
+    assert check_on_save(make_target(source), check, Told([])) == 0
     assert "no such attribute" in capsys.readouterr().err
 
 
@@ -93,7 +93,7 @@ class Told(Spares):
     """Says what is asked of it."""
 
     def __init__(self, told: list[str]) -> None:
-        super().__init__(LocalEngine())
+        super().__init__()
         self._told = told
 
     def fill(self) -> None:
@@ -123,7 +123,7 @@ def test_ctrl_c_in_a_check_ends_all(source: Path) -> None:
     def check() -> int:
         raise KeyboardInterrupt
 
-    assert check_on_save(make_target(source), check) == 130
+    assert check_on_save(make_target(source), check, Told([])) == 130
 
 
 def test_only_sources_count(source: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from distbench.checking.launches import make_launch
-from distbench.errors import BadInputError
-from distbench.launch.local import LocalEngine
+from distbench.errors import BadInputError, ClusterError
+from distbench.launch.engine import Engine, Places, Request, Room
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.spares import Spares
+from distbench.machine import Machine
 from distbench.observe.deadline import Deadline
 from distbench.observe.launching import ONE, Launch, make_opening
 from distbench.options import CheckOptions
@@ -93,8 +95,55 @@ def test_a_spare_is_taken_however_much_time_is_left(tmp_path: Path) -> None:
             return self
 
     with RunDirectory(tmp_path) as directory:
-        launch = Launch(directory=directory, spares=Asked(LocalEngine()))
+        launch = Launch(directory=directory, spares=Asked())
         for timeout_s, seed in ((7.0, 1), (9.0, 1), (9.0, 2)):
             scenario = Scenario(target="a.b:c", seed=seed)
             launch.start_cluster(ONE, make_opening(scenario, Deadline(timeout_s)))
     assert keys[0] == keys[1] != keys[2]
+
+
+@pytest.mark.parametrize("changed", ["nothing", "environment", "folder", "memory"])
+def test_a_spare_was_started_in_the_same_surroundings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    keys = []
+
+    class Asked(Spares):
+        def take(self, key: Any, *_: Any) -> Any:
+            keys.append(key)
+            return self
+
+    opening = make_opening(Scenario(target="a.b:c"), Deadline(9.0))
+    with RunDirectory(tmp_path) as directory:
+        launch = Launch(directory=directory, spares=Asked())
+        launch.start_cluster(ONE, opening)
+        if changed == "environment":
+            monkeypatch.setenv("TF_DETERMINISTIC_OPS", "1")
+        elif changed == "folder":
+            monkeypatch.chdir(tmp_path)
+        elif changed == "memory":
+            launch = replace(launch, memory_gib=1.0)
+        launch.start_cluster(ONE, opening)
+    assert (keys[0] == keys[1]) is (changed == "nothing")
+
+
+def test_nobody_waits_on_other_machines(tmp_path: Path) -> None:
+    class Asked(Spares):
+        def take(self, *_: Any) -> Any:
+            raise AssertionError
+
+    class Far(Engine):
+        def inspect(self) -> Machine:
+            raise AssertionError
+
+        def find_room(self) -> Room:
+            raise AssertionError
+
+        def find_places(self, request: Request) -> Places:
+            raise ClusterError("far away")
+
+    opening = make_opening(Scenario(target="a.b:c"), Deadline(9.0))
+    with RunDirectory(tmp_path) as directory:
+        launch = Launch(directory=directory, spares=Asked(), engine=Far())
+        with pytest.raises(ClusterError, match="far away"):
+            launch.start_cluster(ONE, opening)

@@ -13,16 +13,43 @@ from distbench.errors import BadInputError
 from distbench.pickling import pickle_with_places
 from distbench.progress import listen
 from distbench.worker.jobs.task import Task
+from distbench.worker.process.ahead import take_a_step_apart
 from distbench.worker.process.failures import SubjectError, has_lost_port
-from distbench.worker.process.strategies import configure_runtime
+from distbench.worker.process.strategies import configure_runtime, seed_chance
 
 
-def call(task: Task, payload: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Run a function of the user's in this task; writes what it returns."""
-    folder = Path(payload["folder"])
-    configure_runtime(task.spec, payload["seed"])
-    if task.serve() and task.role == "ps":
+class CallJobs:
+    """The jobs of `distbench.run`.
+
+    Args:
+        task: The task.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._is_serving: bool | None = None
+
+    def stand_by(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Start TensorFlow, before it is known for which function."""
+        task = self._task
+        configure_runtime(task.spec, payload["seed"])
+        self._is_serving = task.serve()
+        if payload.get("ahead") and task.spec.kind != "ps":
+            take_a_step_apart(task.spec)
+            seed_chance(payload["seed"])
         return {}
+
+    def call(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run a function of the user's in this task; writes what it returns."""
+        if self._is_serving is None:
+            self.stand_by(payload)
+        if not (self._is_serving and self._task.role == "ps"):
+            _call(self._task, payload)
+        return {}
+
+
+def _call(task: Task, payload: Mapping[str, Any]) -> None:
+    folder = Path(payload["folder"])
     waits = frozenset(payload["waits"])
     listen(
         lambda step: task.report_progress(step=step, phase="call", waits=step in waits)
@@ -46,7 +73,6 @@ def call(task: Task, payload: Mapping[str, Any]) -> Mapping[str, Any]:
             f"Received: an object of type '{type(value).__name__}' ({error})."
         ) from error
     temporary.replace(path)
-    return {}
 
 
 def _holds_port(task: Task) -> bool:

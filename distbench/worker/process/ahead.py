@@ -6,7 +6,17 @@ later ones find loaded: kernels, TensorFlow's graph passes, Python's memory.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import tensorflow as tf
+from tf_keras.optimizers import legacy
+
+from distbench.cluster import ClusterSpec
+from distbench.worker.process.strategies import make_strategy
+
+_APART = 1 << 20
+"""First of the keys by which replicas meet in collectives: far from those of others."""
 
 
 def take_a_step(strategy: tf.distribute.Strategy) -> None:
@@ -17,17 +27,45 @@ def take_a_step(strategy: tf.distribute.Strategy) -> None:
     """
     with strategy.scope():
         kernel = tf.Variable([[0.5], [0.25]])
+        optimizer = legacy.Adam(0.125)
 
     def replica_step(features: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum((features @ kernel) ** 2.0)
-        gradient = tape.gradient(loss, kernel)
+        optimizer.minimize(loss, [kernel], tape=tape)
         context = tf.distribute.get_replica_context()
-        kernel.assign_sub(0.125 * context.all_reduce("sum", gradient))
-        return loss
+        return context.all_reduce("sum", loss)
 
     @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def step(features: tf.Tensor) -> tf.Tensor:
         return strategy.run(replica_step, args=(features,))
 
     step(tf.constant([[1.0, 2.0]]))
+
+
+def take_a_step_apart(spec: ClusterSpec) -> None:
+    """Take one under a strategy beside which the user's own code makes another.
+
+    Args:
+        spec: The cluster of the task; not one with parameter servers.
+    """
+    with _key_apart():
+        strategy = make_strategy(spec)
+    take_a_step(strategy)
+
+
+@contextmanager
+def _key_apart() -> Iterator[None]:
+    """Inside, strategies count the keys of their collectives from elsewhere.
+
+    Each counts from 1 otherwise, and TensorFlow remembers the shapes under a key.
+    """
+    kinds = tf.distribute.MultiWorkerMirroredStrategy, tf.distribute.MirroredStrategy
+    before = [kind._collective_key_base for kind in kinds]
+    for kind in kinds:
+        kind._collective_key_base = _APART
+    try:
+        yield
+    finally:
+        for kind, base in zip(kinds, before, strict=True):
+            kind._collective_key_base = base
