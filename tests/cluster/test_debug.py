@@ -65,6 +65,7 @@ def test_it_stops_at_the_value_and_steps_into_the_users_code(subject: str) -> No
     assert "(Pdb) 0.25" in text
 
 
+@pytest.mark.nightly
 def test_a_share_is_shown_once_beside_the_whole_batch(subject: str) -> None:
     words = (subject, "-c", "mirrored:2", "--variable", "kernel", "--phase")
     code, text = debug("p tap.of_all.shape\nc\nc\n", *words, "local_gradient")

@@ -18,7 +18,14 @@ LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 # programs that one device takes to depend on grouping or on a narrow dtype, the moving
 # mean of one that does, and noise on the first of two replicas.
 @pytest.mark.parametrize(
-    "seed", [3004, pytest.param(3028, marks=LONG), 3035, 5005, 6036]
+    "seed",
+    [
+        3004,
+        pytest.param(3028, marks=LONG),
+        3035,
+        pytest.param(5005, marks=LONG),
+        pytest.param(6036, marks=LONG),
+    ],
 )
 def test_a_drawn_fault_is_found_and_named(seed: int) -> None:
     fault, _ = plan_drawn(Seeds(first=seed, count=1))

@@ -166,7 +166,7 @@ def _fly(name: str, cluster: str, **options) -> Run:
     [
         pytest.param("read-then-assigned", marks=LONG),
         pytest.param("slot-read-back", marks=LONG),
-        "average-assigned-and-checked",
+        pytest.param("average-assigned-and-checked", marks=LONG),
         "applied-again",
         pytest.param("counted-by-each-worker", marks=LONG),
     ],

@@ -30,11 +30,11 @@ def _check(name: str, cluster: str):
             "keras_models.py:make_losses_of_examples", "mirrored:2", marks=LONG
         ),
         pytest.param("keras_models.py:make_undescribed", "mirrored:2", marks=LONG),
-        ("keras_models.py:many_inputs_keras3", "mirrored:2"),
-        ("keras_steps.py:make_share_of_mean", "mwms:2"),
+        pytest.param("keras_models.py:many_inputs_keras3", "mirrored:2", marks=LONG),
+        pytest.param("keras_steps.py:make_share_of_mean", "mwms:2", marks=LONG),
         ("keras_statistics.py:make_before_statistics", "mirrored:2"),
         ("keras_models.py:make_dense", "ps:2+1"),
-        ("keras_models.py:make_several_steps", "mirrored:2"),
+        pytest.param("keras_models.py:make_several_steps", "mirrored:2", marks=LONG),
         pytest.param("keras_models.py:make_several_steps", "ps:2+1", marks=LONG),
         ("keras_steps.py:make_keras3_share_of_mean", "mirrored:2"),
         pytest.param("keras_statistics.py:make_synchronised", "mwms:2", marks=LONG),
@@ -52,7 +52,11 @@ def test_correct_models_pass(name: str, cluster: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["keras_steps.py:make_micro_steps", "keras_steps.py:make_adversaries"]
+    "name",
+    [
+        "keras_steps.py:make_micro_steps",
+        pytest.param("keras_steps.py:make_adversaries", marks=LONG),
+    ],
 )
 def test_of_several_losses_in_a_step_none_is_taken_for_the_replicas(name: str) -> None:
     verdict = _check(name, "mirrored:2")
@@ -61,6 +65,7 @@ def test_of_several_losses_in_a_step_none_is_taken_for_the_replicas(name: str) -
     assert "loss" not in verdict.runs[0].references
 
 
+@LONG
 def test_a_later_update_of_a_step_goes_on_from_where_noise_led_the_first() -> None:
     """The global batch draws other noise, and its first update leads elsewhere."""
     right = _check("keras_gan.py:make_gan", "mirrored:2")
@@ -92,13 +97,14 @@ def test_a_later_update_of_a_step_goes_on_from_where_noise_led_the_first() -> No
             "subject",
             marks=LONG,
         ),
-        (
+        pytest.param(
             "keras_steps.py:make_own_metric_wrong",
             "mirrored:2",
             "metric-wrong",
             "loss",
             "own/count",
             "subject",
+            marks=LONG,
         ),
         pytest.param(
             "keras_steps.py:make_keras3_mean_of_shard",
@@ -134,13 +140,14 @@ def test_a_later_update_of_a_step_goes_on_from_where_noise_led_the_first() -> No
             "",
             "framework",
         ),
-        (
+        pytest.param(
             "keras_models.py:make_summed_penalty",
             "mirrored:2",
             "loss-scaled-twice",
             "loss",
             "",
             "subject",
+            marks=LONG,
         ),
         (
             "keras_models.py:make_masked",

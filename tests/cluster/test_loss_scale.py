@@ -32,8 +32,8 @@ def test_a_step_that_all_replicas_skip_passes(name: str, cluster: str) -> None:
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [
-        ("keras2-scale-not-undone", "mirrored:2"),
-        pytest.param("overflow-left-out", "mwms:2", marks=LONG),
+        pytest.param("keras2-scale-not-undone", "mirrored:2", marks=LONG),
+        ("overflow-left-out", "mwms:2"),
     ],
 )
 def test_a_mistake_with_a_loss_scale_is_named(name: str, cluster: str) -> None:
