@@ -174,9 +174,11 @@ class ClusterSpec:
 
 
 def _suggest(text: str, body: str, device: str) -> str:
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) > 1 and all(part.partition(":")[0] in _PATTERNS for part in parts):
-        return f"Give each by itself: {' '.join(f'-c {part}' for part in parts)}."
+    parts = [part for part in map(str.strip, text.split(",")) if part]
+    if len(parts) > 1 and all(part[0].isalpha() for part in parts):
+        known = all(part.partition(":")[0] in _PATTERNS for part in parts)
+        shown = parts if known else ("mirrored:2", "mwms:2")
+        return f"Give each by itself: {' '.join(f'-c {part}' for part in shown)}."
     return f"Did you mean '{_find_nearest(body, device)}'?"
 
 

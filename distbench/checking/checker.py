@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
@@ -277,16 +278,22 @@ def _check(
     spares: Spares | None = None,
     on_end_early: OnEndEarly | None = None,
 ) -> tuple[Checker, Verdict]:
+    start_s = time.monotonic()
+
+    def with_time(verdict: Verdict) -> Verdict:
+        return replace(verdict, seconds=time.monotonic() - start_s)
+
     def attempt(options: CheckOptions) -> tuple[Checker, Verdict]:
         checker = None
         try:
             with _open_checker(target, options, progress, spares) as checker:
-                return checker, checker.run()
+                verdict = checker.run()
+            return checker, with_time(verdict)
         except BaseException as error:
             # Or as tasks and folders were cleared away, when all had been judged.
-            verdict = None if checker is None else checker.end_early(error)
-            if verdict is not None and on_end_early is not None:
-                on_end_early(verdict)
+            judged = None if checker is None else checker.end_early(error)
+            if judged is not None and on_end_early is not None:
+                on_end_early(with_time(judged))
             raise
 
     return follow_target(options, attempt)

@@ -214,13 +214,17 @@ def summarise(verdict: Verdict) -> str:
 
 
 def count_runs(verdict: Verdict) -> str:
-    """How many runs ended how, and how long they took."""
+    """How many runs ended how, and how long that took."""
     counts: dict[str, int] = {}
     for run in verdict.runs:
         counts[name_status(run)] = counts.get(name_status(run), 0) + 1
     parts = ", ".join(f"{number} {status}" for status, number in counts.items())
-    seconds = sum(run.seconds for run in verdict.runs)
-    text = f"{parts or 'no runs'} in {seconds:.1f} s"
+    text = parts or "no runs"
+    if verdict.seconds > 0:
+        text += f" in {verdict.seconds:.1f} s"
+    else:
+        # Of several checks, which may have run at the same time.
+        text += f", {sum(run.seconds for run in verdict.runs):.1f} s of runs"
     # Of a small model nobody needs to know.
     most = max((run.disk_bytes for run in verdict.runs), default=0) / 1e9
     return f"{text}; traces took up to {most:.1f} GB a run" if most >= 0.1 else text

@@ -181,11 +181,21 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The outcome of a check."""
+    """The outcome of a check.
+
+    Attributes:
+        target: The subject; those of several checks with commas between them.
+        runs: One for each scenario and tier.
+        environment: Versions, devices and settings.
+        seconds: Wall time of the check, with the start of its tasks and with what
+            scenarios did at the same time; 0 where nobody measured it, as of several
+            checks.
+    """
 
     target: str
     runs: tuple[Run, ...]
     environment: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
 
     @property
     def status(self) -> Status:

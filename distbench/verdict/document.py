@@ -31,6 +31,7 @@ def verdict_to_json(verdict: Verdict, *, details: bool = False) -> str:
         "schema": SCHEMA,
         "target": verdict.target,
         "status": str(verdict.status),
+        "seconds": verdict.seconds,
         "environment": dict(verdict.environment),
         "runs": [_describe_run(run, details) for run in verdict.runs],
     }
@@ -55,6 +56,7 @@ def verdict_from_json(text: str) -> Verdict:
             target=_take(document, "target", str),
             environment=_take(document, "environment", dict),
             runs=tuple(_decode_run(run) for run in _take(document, "runs", list)),
+            seconds=_take_seconds(document),
         )
     except _BROKEN as error:
         if isinstance(error, BadInputError):
@@ -105,6 +107,13 @@ def _take_known(document: dict[str, Any], kind: type) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name in known}
 
 
+def _take_seconds(document: dict[str, Any]) -> float:
+    """A time that need not be there."""
+    if "seconds" not in document:
+        return 0.0
+    return float(_take(document, "seconds", int, float, str))
+
+
 def _decode_number(value: Any) -> Any:
     return float(value) if value in ("inf", "-inf", "nan") else value
 
@@ -136,8 +145,7 @@ def _decode_run(document: dict[str, Any]) -> Run:
             _take(document, name, kind)
     taken = _take_known(document, Run)
     taken["status"] = Status(taken["status"])
-    if "seconds" in taken:
-        taken["seconds"] = float(_take(taken, "seconds", int, float, str))
+    taken["seconds"] = _take_seconds(taken)
     if taken.get("worst"):
         worst = _take_known(taken["worst"], Worst)
         worst["error_over_bound"] = float(_decode_number(worst["error_over_bound"]))

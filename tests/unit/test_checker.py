@@ -131,6 +131,7 @@ def test_an_interrupt_while_tasks_are_ended_loses_nothing(
         )
     (verdict,) = told
     assert [run.status for run in verdict.runs] == [Status.PASS]
+    assert verdict.seconds > 0
 
 
 def test_before_there_is_a_plan_nothing_is_known_of_its_runs() -> None:

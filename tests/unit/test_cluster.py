@@ -73,6 +73,7 @@ def test_anything_else_is_refused_with_the_grammar_and_the_nearest(text: str) ->
         ("mirrored", "mirrored:2"),
         ("one:1", "one"),
         ("mwms:4@gpus", "mwms:4@gpu"),
+        ("mwms:2,", "mwms:2"),
     ],
 )
 def test_the_nearest_spec_has_the_numbers_that_were_given(
@@ -82,10 +83,19 @@ def test_the_nearest_spec_has_the_numbers_that_were_given(
         ClusterSpec.parse(text)
 
 
-def test_several_specs_in_one_text_are_to_be_given_by_themselves() -> None:
-    words = "Give each by itself: -c mirrored:2 -c ps:2+1@cpu."
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("mirrored:2, ps:2+1@cpu", "-c mirrored:2 -c ps:2+1@cpu"),
+        ("a,b", "-c mirrored:2 -c mwms:2"),
+    ],
+)
+def test_several_specs_in_one_text_are_to_be_given_by_themselves(
+    text: str, shown: str
+) -> None:
+    words = f"Give each by itself: {shown}."
     with pytest.raises(BadInputError, match=re.escape(words)):
-        ClusterSpec.parse("mirrored:2, ps:2+1@cpu")
+        ClusterSpec.parse(text)
 
 
 def test_several_replicas_of_a_cpu_worker_are_bad_usage() -> None:

@@ -47,6 +47,12 @@ def test_the_report_has_runs_findings_reasons_and_a_summary() -> None:
     assert "distbench explain missing-reduction" in text
 
 
+def test_the_last_line_has_the_time_that_the_user_waited() -> None:
+    """Runs may share their time, or lie beside each other; several checks as well."""
+    assert "1 skipped in 5.2 s\n" in print_verdict(replace(FAILED, seconds=5.21))
+    assert "1 skipped, 2.7 s of runs\n" in print_verdict(FAILED)
+
+
 def test_one_cause_in_two_tiers_is_told_once() -> None:
     text = print_verdict(FAILED)
     assert text.count("nobody sums") == 1

@@ -77,7 +77,9 @@ def make_verdict(*runs: Run) -> Verdict:
     ids=["plain", "all-set"],
 )
 def test_a_verdict_comes_back_from_json(run: Run) -> None:
-    check_verdict_json(Verdict(target="a.b:c", runs=(run,), environment={"x": "1"}))
+    check_verdict_json(
+        Verdict(target="a.b:c", runs=(run,), environment={"x": "1"}, seconds=2.5)
+    )
     check_verdict_json(make_verdict())
 
 
