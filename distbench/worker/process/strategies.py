@@ -14,6 +14,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import random_seed
 
 from distbench.cluster import ClusterSpec, Task
+from distbench.worker.process.empty import refuse_empty
 from distbench.worker.process.own_devices import mirror_own_devices
 from distbench.worker.state.partition import make_partitioner
 
@@ -141,6 +142,8 @@ def make_strategy(spec: ClusterSpec, partitioner: str = "") -> tf.distribute.Str
             communication_options=options
         )
         mirror_own_devices(joined)
+        if spec.device == "cpu":
+            refuse_empty()
         return joined
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     return tf.distribute.ParameterServerStrategy(

@@ -1,0 +1,36 @@
+"""A variable without elements: nothing to train, and more than TensorFlow bears."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+from odd_programs import Regression
+
+import distbench
+from distbench.verdict import Status, describe_verdict
+
+pytestmark = pytest.mark.cluster
+
+
+class HasNoElements(Regression):
+    """A part of the model that has been configured away."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.rest = tf.Variable(tf.zeros([0, 2]), name="rest")
+
+    def variables(self):
+        return [self.kernel, self.rest]
+
+
+def test_one_process_trains_beside_it() -> None:
+    verdict = distbench.check(HasNoElements, "mirrored:2", steps=1)
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+
+
+def test_between_workers_it_is_named_before_it_ends_their_processes() -> None:
+    verdict = distbench.check(HasNoElements, "mwms:2", steps=1)
+    (finding,) = verdict.findings
+    assert finding.code == "raises"
+    assert "A variable of shape (0, 2) has no elements" in finding.explanation
+    assert 'name="rest"' in finding.explanation
