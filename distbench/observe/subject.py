@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,6 +11,19 @@ from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.observe.deadline import Deadline
 from distbench.target import TargetRef, target_to_json
+
+
+_TWO_STRATEGIES = re.compile(
+    r"(Must not nest|Mixing different) tf\.distribute\.Strategy (scopes|objects)"
+)
+"""How TensorFlow says that a program is under two strategies."""
+_WHY = "A cluster can only be compared with a single-device run that works."
+_OWN_STRATEGY = (
+    "It has a strategy of its own, and the bench runs it under another one. Make "
+    "variables and optimizers where the bench calls you (a factory, or "
+    "build(strategy)), and leave scopes of other strategies out; "
+    "tf.distribute.get_strategy() is the bench's."
+)
 
 
 class OtherKerasError(Exception):
@@ -112,10 +126,11 @@ def _translate_failure(error: TaskFailedError, target: TargetRef) -> Exception:
     if error.kind == "subject":
         where = f" in {error.phase}" if error.phase else ""
         at = f", at {error.frame}" if error.frame else ""
+        mixed = _TWO_STRATEGIES.search(error.message)
+        words = mixed[0] if mixed else error.message.rstrip(".")
         return BadInputError(
             f"Subject '{target.describe()}' fails on one device already{where}: "
-            f"{error.exception}: {error.message.rstrip('.')}{at}. A cluster can only "
-            "be compared with a single-device run that works."
+            f"{error.exception}: {words}{at}. {_OWN_STRATEGY if mixed else _WHY}"
         )
     kind = ObserverError if error.kind == "observer" else ClusterError
     return kind(str(error), detail=error.detail)
