@@ -12,7 +12,6 @@ from distbench.launch.group import Group
 from distbench.observe.deadline import Deadline
 from distbench.target import TargetRef, target_to_json
 
-
 _TWO_STRATEGIES = re.compile(
     r"(Must not nest|Mixing different) tf\.distribute\.Strategy (scopes|objects)"
 )
