@@ -60,8 +60,9 @@ def name_apart(context: Context) -> Explained | None:
     )
     if all(_has_other_length(context, case) for case in context.cases):
         words = (
-            "each replica takes the right step times a number of its own, as a norm of "
-            "its own gradient gives it, so the copies go apart"
+            "each replica takes the right step times a number of its own, as one does "
+            "who goes by a norm of its own gradient or a count of its own examples, so "
+            "the copies go apart"
         )
     return explain_all(context, "replicas-diverged", words)
 

@@ -85,6 +85,7 @@ def make_finding(
         names = list(dict.fromkeys(infos[n].owner if n in infos else n for n in names))
     if explained.phase == "loss" and cases[0].key.phase.endswith("gradient"):
         names.insert(0, "")
+    owner = infos[names[0]].of if names[0] in infos else ""
     ratio = explained.ratio
     if ratio is None:
         fit = fit_cases(cases)
@@ -105,7 +106,9 @@ def make_finding(
         ratio=ratio,
         error=worst.error,
         bound=worst.bound,
-        explanation=_write_sentence(explained, step, names, replicas, ratio, worst),
+        explanation=_write_sentence(
+            explained, step, names, owner, replicas, ratio, worst
+        ),
         confidence=float(explained.confidence),
         warning=CODES[explained.code].warning,
         variables=tuple(names),
@@ -124,6 +127,7 @@ def _write_sentence(
     explained: Explained,
     step: int,
     names: Sequence[str],
+    owner: str,
     replicas: Sequence[int],
     ratio: float | None,
     worst: Comparison,
@@ -133,6 +137,9 @@ def _write_sentence(
     is_told = worst.relation in TOLD and explained.phase == "loss"
     what = worst.relation if is_told else explained.phase
     where = f"{what} of '{names[0]}'" if names[0] else what
+    if owner and owner not in names[0]:
+        # All slots of variables without a name are called alike.
+        where += f" for '{owner}'"
     if more:
         where += f" (and {more} {'more' if names[0] else 'gradients'})"
     who = name_replicas(replicas)

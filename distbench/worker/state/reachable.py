@@ -14,11 +14,12 @@ import tensorflow as tf
 
 from distbench.worker.state.components import is_variable
 
-_LEAVES = (
+LEAVES = (
     str, bytes, int, float, complex, bool, type(None), np.ndarray, np.generic,
     tf.Tensor, tf.DType, tf.TensorShape, tf.Graph, tf.Operation, tf.distribute.Strategy,
     type, types.ModuleType, types.BuiltinFunctionType,
 )  # fmt: skip
+"""What holds no variable, or others' as well."""
 
 _OWN = "distbench.worker."
 """What stands in front of an optimizer's methods knows other optimizers as well."""
@@ -39,7 +40,7 @@ def walk_variables(root: Any, beyond: tuple[type, ...] = ()) -> Iterator[Any]:
     queue = deque([root])
     while queue:
         item = queue.popleft()
-        if id(item) in seen or isinstance(item, (*_LEAVES, *beyond)):
+        if id(item) in seen or isinstance(item, (*LEAVES, *beyond)):
             continue
         seen.add(id(item))
         if is_variable(item):
@@ -55,7 +56,7 @@ def find_held(root: Any, is_wanted: Callable[[Any], bool]) -> list[Any]:
     queue = deque([root])
     while queue:
         item = queue.popleft()
-        if id(item) in seen or isinstance(item, _LEAVES) or is_variable(item):
+        if id(item) in seen or isinstance(item, LEAVES) or is_variable(item):
             continue
         seen.add(id(item))
         if is_wanted(item):

@@ -18,6 +18,7 @@ from distbench.worker.state.components import (
     list_shards,
     unwrap_cast,
 )
+from distbench.worker.state.owners import Owners
 from distbench.worker.state.reachable import walk_variables
 
 
@@ -123,24 +124,28 @@ def list_state(
     known: set[int] = set(ignored)
     names: set[str] = set()
     found: list[StateVariable] = []
+    named: list[tuple[Any, str, str]] = []
     for variable in model_variables:
         is_sharded = isinstance(variable, tf.__internal__.distribute.ShardedVariable)
         parts = list(variable.variables) if is_sharded else [variable]
         for number, part in enumerate(parts):
-            name = given_names.get(id(part)) or _name_variable(part)
+            own = _name_variable(part)
+            name = given_names.get(id(part)) or own
             if is_sharded and not name.endswith(f"/part_{number}"):
                 # The strategy numbers the shards of a variable that has a name alone.
                 name = f"{name}/part_{number}"
+            count = len(found)
             _register(part, name, "variable", "", known, names, found)
-    paths = [v.info.path for v in found]
-    for optimizer in optimizers:
+            named += [(part, own, v.info.path) for v in found[count:]]
+    holders = list(optimizers)
+    owners = Owners(named, holders)
+    for optimizer in holders:
         counter = find_counter(optimizer)
         for variable in list_shards(walk_variables(optimizer)):
             name = _name_variable(variable)
             role = "iterations" if variable is counter else "slot"
-            _register(
-                variable, name, role, _match_owner(name, paths), known, names, found
-            )
+            owner = owners.find(variable, name)
+            _register(variable, name, role, owner, known, names, found)
     return tuple(found)
 
 
@@ -220,15 +225,3 @@ def _name_variable(variable: Any) -> str:
 
 def _clean_name(name: str) -> str:
     return name.split(":")[0]
-
-
-def _match_owner(name: str, paths: list[str]) -> str:
-    """The longest path of a model variable among the parts of a slot's name.
-
-    Keras 3 makes one part of it: `kernel:0` of a layer gives `layer_kernel_0_momentum`.
-    """
-    matches = [path for path in paths if f"/{path}/" in f"/{name}/"]
-    if not matches:
-        last = name.rpartition("/")[2]
-        matches = [p for p in paths if last.startswith(p.replace("/", "_") + "_")]
-    return max(matches, key=len, default="")

@@ -13,6 +13,7 @@ from distbench.worker.process.failures import blame_subject
 from distbench.worker.process.intercept import call_converted
 from distbench.worker.state.components import is_variable
 from distbench.worker.state.metrics import is_metric
+from distbench.worker.state.places import name_nameless
 from distbench.worker.state.reachable import find_held, walk_variables
 from distbench.worker.stepping.program import Program, name_subject
 from distbench.worker.subjects.arguments import check_arguments
@@ -97,6 +98,10 @@ class UserProgram(Program):
                     "Return model.variables for example, not their names or values."
                 )
         return listed
+
+    def names(self) -> Mapping[int, str]:
+        """Where the user's program holds the variables that it has given no name."""
+        return name_nameless(self._subject)
 
     def held_variables(self) -> Iterable[Any]:
         """All that the user's program holds, but for generators of random numbers.

@@ -1,0 +1,56 @@
+"""Where an object holds its variables, as names for those that have none."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from distbench.worker.state.components import is_variable, list_shards
+from distbench.worker.state.reachable import LEAVES
+
+_NAMELESS = re.compile(r"(.*/)?Variable(/part_\d+)?")
+"""What TensorFlow calls a variable that is given no name, and a shard of one."""
+
+
+def name_nameless(root: Any) -> Mapping[int, str]:
+    """Names for variables that were made without: `weights/0` of `self.weights`.
+
+    Args:
+        root: What holds them: in attributes, lists and dictionaries, of objects that it
+            holds in such as well. Of several places the nearest one counts.
+
+    Returns:
+        By the identity of a variable, or of each shard of one.
+    """
+    found: dict[int, str] = {}
+    seen: set[int] = set()
+    queue = deque([("", root)])
+    while queue:
+        place, item = queue.popleft()
+        if id(item) in seen or isinstance(item, LEAVES):
+            continue
+        seen.add(id(item))
+        if not is_variable(item):
+            queue.extend(
+                (f"{place}/{name}".strip("/"), child) for name, child in _list(item)
+            )
+        elif place:
+            parts = filter(_is_nameless, list_shards([item]))
+            found.update(dict.fromkeys(map(id, parts), place))
+    return found
+
+
+def _list(item: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(item, Mapping):
+        yield from ((str(k), v) for k, v in item.items() if isinstance(k, (str, int)))
+    elif isinstance(item, (list, tuple, deque)):
+        yield from ((str(number), child) for number, child in enumerate(item))
+    else:
+        yield from getattr(item, "__dict__", {}).items()
+
+
+def _is_nameless(variable: Any) -> bool:
+    name = str(getattr(variable, "name", "")).partition(":")[0]
+    return _NAMELESS.fullmatch(name) is not None
