@@ -136,6 +136,8 @@ def name_origin(finding: Finding) -> str:
     text = f"{100 * finding.confidence:.0f} % of the error is explained by this cause"
     if finding.code == "raises":
         text = "an exception, and no number to explain"
+    if finding.code == "unexplained":
+        text = "none that is known explains the error"
     if finding.confirmed is not None:
         text += (
             "; confirmed: with the right gradient put in its place the outcome is right"

@@ -145,7 +145,7 @@ def _make_case(verdict: Verdict, run: Run, finding: Finding) -> Case:
         raise BadInputError(
             f"Finding '{finding.code}' of run '{run.scenario}' names no number that "
             "one device and the cluster have both, so no script can hold them against "
-            f"each other. {_AGAIN}"
+            "each other. 'distbench debug VERDICT.json' stops at the value."
         )
     return Case(
         run=run,
