@@ -9,6 +9,7 @@ import numpy as np
 from distbench.compare.comparison import Judged
 from distbench.trace import (
     COMPUTED,
+    GRADIENTS,
     INITIAL,
     PHASES,
     SUMMED,
@@ -122,10 +123,13 @@ def is_forgiven(
     later value, must lie beyond its bound. A factor of two that the rule ignores (the
     sign of a gradient) is forgiven; one of 1 + 1e-6 that drowns in the rounding of the
     variable is not. Nor is one of a single replica that drowns in the sum over all.
+    Inf and NaN have no size; see `_is_left_out`.
     """
     c = link.comparison
-    if c.phase == "loss" or c.step == INITIAL or not np.isfinite(c.error):
+    if c.phase == "loss" or c.step == INITIAL:
         return False
+    if not np.isfinite(c.error):
+        return _is_left_out(link, outcomes)
     relative = c.error / c.change if c.change > 0 else np.inf
     place = PHASES.index(c.phase)
     if c.phase == "local_gradient":
@@ -145,6 +149,28 @@ def is_forgiven(
     if c.phase == "slot":
         return _are_right(outcomes.get(c.step, "slot", c.variable), relative)
     return _are_right(outcomes.get(c.step, "variable", variable), relative)
+
+
+def _is_left_out(link: Judged, outcomes: Outcomes) -> bool:
+    """Whether a gradient is not finite as it should be, where that is all that counts.
+
+    One device that leaves all bits of the variable as they were took nothing of such a
+    gradient. Where in it that is may then differ: of a sparse one, the first row is
+    another one on a replica than on one device. What the replicas make of it is judged
+    by what comes later.
+    """
+    c, pair = link.comparison, link.pair
+    if c.phase not in GRADIENTS or pair is None:
+        return False
+    seen, due = np.isfinite(pair.observed), np.isfinite(pair.expected)
+    if seen.all() or due.all():
+        return False
+    with np.errstate(invalid="ignore"):
+        rest = np.abs(pair.observed - pair.expected)
+    if not np.all((rest <= pair.margin.bound) | ~seen | ~due):
+        return False
+    left = outcomes.get(c.step, "variable", outcomes.find_owner(c.variable))
+    return bool(left) and all(j.comparison.change == 0 for j in left)
 
 
 def never_shows(link: Judged, outcomes: Outcomes) -> bool:

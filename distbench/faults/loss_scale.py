@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.changing import Changing
-from distbench.samples.lazy import keras2, tf
+from distbench.samples.lazy import keras2, legacy, tf
 from distbench.samples.loss_scale import Keras3Scaled, Scaled, find_finite, spoil
 from distbench.samples.optimizers import optimizer
-from distbench.samples.program import TRAINED, ByHand
+from distbench.samples.program import TRAINED, ByHand, OwnReduction
 from distbench.samples.replicas import all_reduce, count_replicas, update
 
 _LAST = slice(-1, None)
@@ -127,3 +127,21 @@ class OwnOverflowLeftOut(Changing):
     def change(self, gradients):
         finite = find_finite(gradients)
         return [tf.where(finite, gradient, 0.0) for gradient in gradients]
+
+
+@fault(
+    "replica-dropped",
+    "reduced_gradient",
+    TRAINED,
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+    replicas=(-1,),
+)
+class OwnOverflowOfRowsLeftOut(OwnReduction):
+    """A replica whose gradients, some sparse, are not finite sums zeros; all are."""
+
+    def make_optimizer(self):
+        return legacy.SGD(0.05)
+
+    def reduce(self, gradients):
+        finite = find_finite(gradients)
+        return super().reduce([tf.where(finite, g, 0.0) for g in gradients])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from distbench.samples.changing import Changing
-from distbench.samples.lazy import keras2, keras3, tf
+from distbench.samples.lazy import keras2, keras3, legacy, tf
 from distbench.samples.loss_scale import Keras3Scaled, Scaled, find_finite
 from distbench.samples.optimizers import optimizer
+from distbench.samples.program import OwnReduction
 from distbench.unusual.program import unusual
 
 
@@ -80,3 +81,16 @@ class ElementsOfSumLeftOut(Changing):
 
     def change(self, gradients):
         return [tf.where(tf.math.is_finite(g), g, 0.0) for g in gradients]
+
+
+@unusual()
+class OverflowOfRowsLeftOut(OwnReduction):
+    """Zeros are applied where a sum, some of it sparse, is not finite; it always is."""
+
+    def make_optimizer(self):
+        return legacy.SGD(0.05)
+
+    def reduce(self, gradients):
+        sums = super().reduce(gradients)
+        finite = find_finite(sums)
+        return [tf.where(finite, total, 0.0) for total in sums]

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from distbench.compare.comparison import Comparison, Judged
+from distbench.compare.measure import Margin
+from distbench.compare.pair import GLOBAL, Pair
 from distbench.diagnose.links import judge_chain
 
 
@@ -102,3 +108,56 @@ def test_a_factor_that_was_undone_is_no_fault_where_noise_hides_the_outcome(
         not is_fault,
         is_fault,
     )
+
+
+NAN = float("nan")
+
+
+def spoil(observed, expected):
+    """A sum of local gradients of which some numbers are not finite."""
+    item = compare("reference", "local_gradient", error=math.inf, bound=1e-6)
+    pair = Pair(
+        key=item.comparison.key,
+        relation="reference",
+        against=GLOBAL,
+        observed=np.array(observed),
+        expected=np.array(expected),
+        margin=Margin(bound=1e-6),
+        dtype="float32",
+    )
+    return replace(item, pair=pair)
+
+
+@pytest.mark.parametrize(
+    ("observed", "expected", "change", "undone"),
+    [
+        ([1.0, NAN], [NAN, 2.0], 0.0, True),
+        ([1.0, NAN], [math.inf, 2.0], 0.0, True),
+        ([1.0, NAN], [NAN, 2.0], 1.0, False),
+        ([1.0, NAN], [1.0, 2.0], 0.0, False),
+        ([1.0, 2.0], [NAN, 2.0], 0.0, False),
+        ([1.0, NAN, 3.0], [NAN, 2.0, 4.0], 0.0, False),
+    ],
+    ids=[
+        "elsewhere",
+        "inf-for-nan",
+        "not-left-out",
+        "finite-on-one-device",
+        "finite-on-the-replicas",
+        "another-number-beside",
+    ],
+)
+@pytest.mark.parametrize("error", [0.0, 1.0], ids=["all-leave-out", "go-on"])
+def test_where_nan_is_does_not_matter_if_one_device_leaves_the_step_out(
+    observed, expected, change, undone, error
+):
+    """Replicas that go on all the same are wrong later."""
+    variable = compare("reference", "variable", error=error, bound=1e-6)
+    left = replace(variable.comparison, change=change)
+    chain = judge_chain(
+        [spoil(observed, expected), replace(variable, comparison=left)], {}, free=False
+    )
+    assert [link.comparison.phase for link in chain.forgiven] == (
+        ["local_gradient"] if undone else []
+    )
+    assert bool(chain.broken) == (not undone or error > 0)

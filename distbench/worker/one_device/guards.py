@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from distbench.fault import Fault
-from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, Value
+from distbench.trace import INITIAL, WHOLE, Trace, Value
 from distbench.worker.one_device.other_batch import runs_changed
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import are_equal, widen
@@ -27,9 +27,7 @@ def leaves_out_overflow(reference: Reference, recorded: Trace) -> bool:
         recorded: What it recorded in them.
 
     Returns:
-        False also where a gradient of these steps was not finite: then it was seen. And
-        where one is sparse: its first row, which a fault makes NaN, is another one on
-        each replica and on one device.
+        False also where a gradient of these steps was not finite: then it was seen.
     """
     session = reference.session
     gradients = recorded.select(phase="local_gradient", replica=WHOLE)
@@ -47,8 +45,7 @@ def leaves_out_overflow(reference: Reference, recorded: Trace) -> bool:
 
 
 def _is_finite(gradient: Value) -> bool:
-    is_sparse = isinstance(gradient, SparseRows)
-    return not is_sparse and bool(np.isfinite(widen(gradient)).all())
+    return bool(np.isfinite(widen(gradient)).all())
 
 
 def _moves(recorded: Trace, paths: set[str]) -> bool:
