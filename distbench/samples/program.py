@@ -223,7 +223,11 @@ class MomentumByHand(ByHand):
 
 
 class AdamByHand(ByHand):
-    """The user keeps two moments of the gradient, and divides by one of them."""
+    """The user keeps two moments of the gradient, and divides by one of them.
+
+    Attributes:
+        moved: What the first moment is after the step, where the second one is taken.
+    """
 
     def build(self, strategy: Any) -> None:
         """Make the model, and two moments for each of its variables."""
@@ -247,6 +251,7 @@ class AdamByHand(ByHand):
         for place, variable in enumerate(self.trained()):
             moment, square = self.moments[place], self.squares[place]
             update(moment, self.move, self.take_first(own[place], total[place]))
+            self.moved = tf.identity(moment)
             update(square, self.move, self.take_second(own[place], total[place]))
             below = tf.sqrt(tf.identity(square)) + self.find_epsilon()
             self.update(variable, tf.identity(moment) / below)

@@ -156,3 +156,12 @@ class SquaresAboutMeanByHand(AdamByHand):
     def take_second(self, own, total):
         del own
         return (total - self.mean) ** 2
+
+
+@unusual()
+class SquaresAboutMomentByHand(AdamByHand):
+    """A second moment is that of the distance from the first one, as in AdaBelief."""
+
+    def take_second(self, own, total):
+        del own
+        return (total - self.moved) ** 2

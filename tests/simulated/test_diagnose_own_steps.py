@@ -112,27 +112,37 @@ def test_signs_that_are_outvoted_beside_a_decay_are_told(factor: float) -> None:
     assert ("N times its own" in best.hypothesis.detail) == (factor == 3)
 
 
-@pytest.mark.parametrize("times", [1, N])
+MEAN = 0.25 * OWN[0] - 0.5
+"""A mean that the model keeps, which is no multiple of the sum."""
+SQUARES = {
+    "averaged": lambda own: np.mean([(N * g - MEAN) ** 2 for g in own], axis=0),
+    "own-averaged": lambda own: np.mean([(g - MEAN) ** 2 for g in own], axis=0),
+    "added-up": lambda own: np.sum([(g - MEAN) ** 2 for g in own], axis=0),
+    "without-the-mean": lambda own: (
+        (TOTAL - MEAN) ** 2 - TOTAL**2 + np.sum(np.square(own), axis=0)
+    ),
+}
+
+
+@pytest.mark.parametrize("squares", SQUARES.values(), ids=SQUARES)
 @pytest.mark.parametrize("more", [0.0, 0.5], ids=["squares", "more"])
-def test_squares_of_own_gradients_about_a_mean_are_told(
-    times: int, more: float
-) -> None:
+def test_squares_of_own_gradients_about_a_mean_are_told(squares, more: float) -> None:
     """Something else that is too much is none."""
     infos = tuple(
         VariableInfo(path=path, role="variable", shape=(40,), dtype="float64")
-        for path in ("w", "square")
+        for path in ("w", "mean", "square")
     )
     own = {make_key("w", r, "local_gradient"): g for r, g in enumerate(OWN)}
     evidence = observe()
+    mean = {make_key("mean", WHOLE): MEAN}
     evidence = change_evidence(
         evidence,
         observed=replace(evidence.observed, variables=infos, values=own),
-        reference=replace(evidence.reference, variables=infos),
+        reference=replace(evidence.reference, variables=infos, values=mean),
         kept=("square",),
     )
-    wrong = times * np.sum(np.square(OWN), axis=0) - TOTAL**2
-    due = 0.1 * (TOTAL - 0.25) ** 2
-    seen = due + 0.1 * wrong + more * np.abs(OWN[0])
+    due = 0.1 * (TOTAL - MEAN) ** 2
+    seen = 0.1 * squares(OWN) + more * np.abs(OWN[0])
     cases = make_cases("square", [seen], due)
     context = Context(evidence=evidence, phase="variable", cases=cases)
     best = find_best(context, explain_by_own_squares(context))
