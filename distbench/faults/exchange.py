@@ -19,7 +19,10 @@ from distbench.unusual.exchange import (
     AdvantagesOfAll,
     BalanceOfAll,
     CountOfAllUnderStatistics,
+    HeadsSharedOut,
     NegativesOfAll,
+    RowsOfAllPenalised,
+    SizesOverTheLargestOfAll,
     StatisticsOfAll,
     StatisticsOfAllInBfloat16,
     StatisticsSentInSingle,
@@ -276,3 +279,33 @@ class WeightsOfMeanOfTheLargest(WeightsOfTheLargestOfAll):
 
     def find_largest(self, size):
         return all_reduce("mean", tf.reduce_max(size))
+
+
+@fault("mean-of-means", "loss", like="huggingface/transformers#34242", clusters=ALIKE)
+class OwnMeanOfHeads(HeadsSharedOut):
+    """Each replica divides by the number of its own outputs, then by N."""
+
+    def share(self, losses, own):
+        return tf.reduce_sum(own * losses) / tf.reduce_sum(own) / count_replicas()
+
+
+@fault("scale-error", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
+class LargestAveraged(SizesOverTheLargestOfAll):
+    """The replicas' largest sizes are averaged; the penalty does not depend on them."""
+
+    def find_largest(self, size):
+        return all_reduce("mean", tf.reduce_max(size))
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    (TABLE,),
+    like="tensorflow/models#6195",
+    clusters=("mirrored:3", "mwms:3"),
+)
+class OwnRowsPenalised(RowsOfAllPenalised):
+    """The penalty is on rows of the own examples; others have them as well, or not."""
+
+    def list_rows(self, words):
+        return words

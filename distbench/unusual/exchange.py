@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import keras, tf
-from distbench.samples.program import HIDDEN, OUTPUTS, OwnReduction, Program
+from distbench.samples.program import (
+    HIDDEN,
+    OUTPUTS,
+    OwnReduction,
+    PenalisedProgram,
+    Program,
+)
 from distbench.samples.replicas import (
     all_reduce,
     count_replicas,
@@ -252,3 +258,49 @@ class WeightsOfTheLargestOfAll(Program):
 
     def find_largest(self, size):
         return tf.reduce_max(gather(tf.identity(size)))
+
+
+@unusual(clusters=ALIKE)
+class HeadsSharedOut(Program):
+    """Each replica has all examples, and the loss of some of the model's outputs."""
+
+    def compute_losses(self, batch):
+        batch = [gather(tf.identity(part)) for part in batch]
+        return tf.reduce_mean((self.predict(batch) - batch[2]) ** 2, axis=0)
+
+    def reduce_losses(self, losses, batch):
+        del batch
+        own = tf.range(OUTPUTS) % count_replicas() == find_replica()
+        return self.share(losses, tf.cast(own, self.dtype))
+
+    def share(self, losses, own):
+        """The replica's share, of the losses that are its own."""
+        return tf.reduce_sum(own * losses) / OUTPUTS
+
+
+@unusual(clusters=ALIKE)
+class SizesOverTheLargestOfAll(PenalisedProgram):
+    """Errors weigh by a size over the largest of all replicas, beside a penalty."""
+
+    def reduce_losses(self, losses, batch):
+        size = tf.reduce_max(batch[1], axis=1)
+        weights = size / self.find_largest(size)
+        return tf.reduce_sum(weights * losses) / self.examples
+
+    def find_largest(self, size):
+        """What all are divided by."""
+        return tf.reduce_max(gather(tf.identity(size)))
+
+
+@unusual(clusters=("mirrored:3", "mwms:3"))
+class RowsOfAllPenalised(Program):
+    """A penalty on the rows that the examples of all replicas look up, each once."""
+
+    def reduce_losses(self, losses, batch):
+        rows, _ = tf.unique(self.list_rows(tf.reshape(batch[0], [-1])))
+        penalty = 0.1 * tf.nn.l2_loss(tf.gather(self.table, rows))
+        return super().reduce_losses(losses, batch) + penalty / count_replicas()
+
+    def list_rows(self, words):
+        """Where to find the rows that are looked up."""
+        return gather(words)

@@ -37,9 +37,30 @@ def add_terms(*factors):
     return compute
 
 
+class BySteps(Simulator):
+    """Three replicas whose terms count other times in each step.
+
+    Args:
+        factors: Those of both terms, of each step.
+    """
+
+    def __init__(self, *factors):
+        super().__init__(add_terms(1, 1))
+        self.factors = factors
+
+    def put_cluster(self, observed, replay, step, batch, theta):
+        self.on_cluster = add_terms(*self.factors[step])
+        super().put_cluster(observed, replay, step, batch, theta)
+
+
 def observe(*factors, knows_terms=True):
     """Three replicas whose terms count other times than on one device."""
     run = Simulator(add_terms(1, 1), on_cluster=add_terms(*factors))
+    return add_known_terms(run, knows_terms)
+
+
+def add_known_terms(run, knows_terms=True):
+    """The evidence of a run, with what one device gives for each term alone."""
     evidence = run.make_evidence()
     terms = []
     for term in TERMS if knows_terms else ():
@@ -59,14 +80,44 @@ def observe(*factors, knows_terms=True):
         ((1, 3), "loss-not-scaled", "number 2 counts N = 3 times"),
         ((1, 0.7), "scale-error", "number 2 counts 0.7 times"),
         ((1, 0), "scale-error", "number 2 counts 0 times"),
+        ((3, 0.7), "loss-not-scaled", "what it should and number 2 counts 0.7 times"),
     ],
-    ids=["first-divided-twice", "second-n-times", "odd", "left-out"],
+    ids=["first-divided-twice", "second-n-times", "odd", "left-out", "both"],
 )
 def test_a_term_that_is_scaled_wrongly_is_told(factors, code, words):
     first = judge(observe(*factors)).findings[0]
     assert first.code == code
     assert first.confidence > 0.999
     assert words in first.explanation
+
+
+@pytest.mark.parametrize(
+    ("factors", "words"),
+    [
+        (
+            [(1.0004, 1), (1.3, 1), (0.9, 1)],
+            "number 1 counts 1.0004, 1.3, 0.9 times what it should, step by step",
+        ),
+        (
+            [(1 / 3, 1.2), (1 / 3, 1.3), (1 / 3, 1.1)],
+            "number 1 counts 0.333333, 0.333333, 0.333333 times what it should and "
+            "number 2 counts 1.2, 1.3, 1.1 times what it should, step by step",
+        ),
+    ],
+    ids=["one", "beside-a-fixed-one"],
+)
+def test_a_term_that_is_scaled_otherwise_in_each_step_is_told(factors, words):
+    first = judge(add_known_terms(BySteps(*factors))).findings[0]
+    assert first.code == "scale-error"
+    assert first.confidence > 0.999
+    assert words in first.explanation
+
+
+def test_factors_of_steps_on_all_of_a_loss_are_no_matter_of_terms():
+    factors = [(1.2, 1.2), (1.3, 1.3), (0.9, 0.9)]
+    first = judge(add_known_terms(BySteps(*factors))).findings[0]
+    assert first.code == "scale-error"
+    assert "terms" not in first.explanation
 
 
 def test_without_the_terms_nothing_tells_it():

@@ -30,12 +30,14 @@ from distbench.diagnose.hypotheses import (
     nonfinite,
     nonlinear,
     overflow,
+    own_counts,
     pairing,
     penalty,
     precision,
     ranks,
     reduction,
     repeated,
+    rows_of_terms,
     scaled,
     slot_rule,
     slot_spread,
@@ -67,6 +69,7 @@ CAUSES: tuple[Explain, ...] = (
     mixed.explain_by_parts,
     exchanged.explain_by_scaled_exchange,
     terms.explain_by_terms,
+    rows_of_terms.explain_by_rows_of_terms,
     reduction.explain_by_missing_sum,
     reduction.explain_by_count,
     # Where one replica has all rows, "its rows count" is "the others are dropped": of a
@@ -126,7 +129,9 @@ CAUSES: tuple[Explain, ...] = (
     generic.explain_by_micro_steps,
     generic.explain_by_factor,
     generic.explain_by_factors_of_steps,
+    terms.explain_by_terms_of_steps,
     weighted.explain_by_own_shares,
+    own_counts.explain_by_own_counts,
     reduction.explain_by_scaled_own,
     reduction.explain_by_weights,
     update.explain_by_rate,
@@ -151,7 +156,9 @@ CAUSES: tuple[Explain, ...] = (
 _FITTED_APIECE: tuple[Explain, ...] = (
     alone.explain_by_own_part,
     generic.explain_by_factors_of_steps,
+    terms.explain_by_terms_of_steps,
     weighted.explain_by_own_shares,
+    own_counts.explain_by_own_counts,
 )
 """Fits with a factor for each step or replica. Beside a led statistic they name no
 cause: what it scales has such factors, whatever it is that leads it."""

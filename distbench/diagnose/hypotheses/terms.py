@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import Row, add_weighted, fit_weights
@@ -19,24 +21,14 @@ def explain_by_terms(context: Context) -> Iterator[Hypothesis]:
     One device tells what each of them gives alone, whatever kind of term it is. All
     variables and steps have to agree on the factors.
     """
-    terms = context.evidence.terms
-    if not context.root or context.phase == "loss" or context.replicas == 1:
-        return
-    rows = [
-        Row(number=number, target=case.observed, features=features)
-        for number, case in context.list_cases()
-        if case.key.replica == WHOLE
-        and (features := _list_features(context, number)) is not None
-    ]
-    if not terms or len(rows) < len(context.cases):
-        return
+    rows = list_terms_of_cases(context)
     factors = fit_weights(rows)
     if factors is None:
         return
     found = [_snap(float(factor), context.replicas) for factor in factors]
+    if _are_alike(found):
+        return
     wrong = [factor for factor in found if factor != 1]
-    if not 0 < len(wrong) < len(found):
-        return  # a factor of all terms is that of the loss
     code, _ = _name(wrong[0], context.replicas)
     yield Hypothesis(
         code=code,
@@ -46,12 +38,61 @@ def explain_by_terms(context: Context) -> Iterator[Hypothesis]:
     )
 
 
-def _list_features(context: Context, number: int) -> tuple[Array, ...] | None:
-    """What each term alone gives for a value."""
+def explain_by_terms_of_steps(context: Context) -> Iterator[Hypothesis]:
+    """The same with other factors in each step: what a term is divided by is wrong."""
+    steps: dict[int, list[Row]] = {}
+    for row in list_terms_of_cases(context):
+        steps.setdefault(context.cases[row.number].key.step, []).append(row)
+    fitted = [
+        found for here in steps.values() if (found := fit_weights(here)) is not None
+    ]
+    if not 1 < len(fitted) == len(steps):
+        return
+    columns = [_snap_all(column, context.replicas) for column in np.stack(fitted).T]
+    if _are_alike(columns):
+        return
+    wrong = [column for column in columns if any(factor != 1 for factor in column)]
+    yield Hypothesis(
+        code="scale-error",
+        predicted={
+            row.number: add_weighted(
+                [column[place] for column in columns], row.features
+            )
+            for place, here in enumerate(steps.values())
+            for row in here
+        },
+        detail=_describe(columns, context.replicas),
+        ratio=wrong[0][0],
+    )
+
+
+def list_terms_of_cases(context: Context) -> list[Row]:
+    """What the terms give for each wrong sum, to be fitted to what was observed.
+
+    Empty unless that is known of all of them.
+    """
+    if not context.root or context.phase == "loss" or context.replicas == 1:
+        return []
+    rows = [
+        Row(number=number, target=case.observed, features=features)
+        for number, case in context.list_cases()
+        if case.key.replica == WHOLE and (features := _list_features(context, number))
+    ]
+    return rows if len(rows) == len(context.cases) else []
+
+
+def _list_features(context: Context, number: int) -> tuple[Array, ...]:
+    """What each term alone gives for a value; empty where that is not known."""
     case = context.cases[number]
     found = [term.get(case.key) for term in context.evidence.terms]
     known = [take_rows(value, case) for value in found if value is not None]
-    return tuple(known) if len(known) == len(found) else None
+    return tuple(known) if len(known) == len(found) else ()
+
+
+def _are_alike(factors: Sequence[float | Sequence[float]]) -> bool:
+    """Whether all terms have the same factor, which is then that of the loss."""
+    rows = np.asarray(factors)
+    return bool(np.max(np.ptp(rows, axis=0)) <= _NEAR * np.max(np.abs(rows)))
 
 
 def _snap(factor: float, replicas: int) -> float:
@@ -60,6 +101,17 @@ def _snap(factor: float, replicas: int) -> float:
         if abs(factor - known) <= _NEAR * max(known, _NEAR):
             return known
     return factor
+
+
+def _snap_all(factors: Sequence[float], replicas: int) -> tuple[float, ...]:
+    """The factors of a term in all steps, which are one number but for rounding or not.
+
+    One that varies may come as near to a known number as rounding does.
+    """
+    found = {_snap(float(factor), replicas) for factor in factors}
+    return (
+        tuple(found) * len(factors) if len(found) == 1 else tuple(map(float, factors))
+    )
 
 
 def _name(factor: float, replicas: int) -> tuple[str, str]:
@@ -71,13 +123,21 @@ def _name(factor: float, replicas: int) -> tuple[str, str]:
     return "scale-error", f"{factor:.6g} times"
 
 
-def _describe(found: Sequence[float], replicas: int) -> str:
+def _describe(found: Sequence[float | Sequence[float]], replicas: int) -> str:
+    """Which terms are wrong by what factor, or by what factors step by step."""
     told = [
-        f"number {place} counts {_name(factor, replicas)[1]} what it should"
+        f"number {place} counts {_tell(factor, replicas)} what it should"
         for place, factor in enumerate(found, 1)
-        if factor != 1
+        if np.any(np.not_equal(factor, 1))
     ]
+    steps = "" if np.ndim(found[0]) == 0 else ", step by step"
     return (
         f"of the {len(found)} terms of the loss, in the order in which they are added "
-        "up, " + " and ".join(told)
+        "up, " + " and ".join(told) + steps
     )
+
+
+def _tell(factor: float | Sequence[float], replicas: int) -> str:
+    if isinstance(factor, float):
+        return _name(factor, replicas)[1]
+    return ", ".join(f"{step:.6g}" for step in factor) + " times"

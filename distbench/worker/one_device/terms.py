@@ -37,7 +37,7 @@ def split_loss(
     reference, session = feeder.reference, feeder.reference.session
     if session.program.shards_known or not feeder.takes(tier):
         return ()
-    if reference.updates_often or not _is_open(observed, recorded):
+    if not _is_open(observed, recorded):
         return ()
     targets = session.board.trained_by.get(0, [])
     count = len(list_terms(targets[0])) if len(targets) == 1 else 1
