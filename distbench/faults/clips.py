@@ -7,8 +7,18 @@ from distbench.samples.adaptive import clip_units
 from distbench.samples.changing import Changing
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
-from distbench.samples.program import DENSE, TRAINED, OwnReduction, Program
+from distbench.samples.program import (
+    BIAS,
+    DENSE,
+    FIRST,
+    SECOND,
+    TABLE,
+    TRAINED,
+    OwnReduction,
+    Program,
+)
 from distbench.samples.replicas import all_reduce, count_replicas, is_last
+from distbench.unusual.flowing_back import ElementsClippedOnTheWayBack
 from distbench.unusual.stepping import InTurn, MicroSteps
 
 _CLIP = "clip-before-reduction"
@@ -166,3 +176,17 @@ class ClipsWhatItIsGiven(Changing):
 
     def change(self, gradients):
         return tf.clip_by_global_norm(gradients, 0.1)[0]
+
+
+@fault(
+    _CLIP,
+    "local_gradient",
+    (TABLE, FIRST, SECOND, BIAS),
+    like="tensorflow/tensorflow#33929",
+    clusters=WIDE,
+)
+class NormClippedOnTheWayBack(ElementsClippedOnTheWayBack):
+    """The norm of what flows back through the hidden layer is clipped by replica."""
+
+    def limit(self, upstream):
+        return tf.clip_by_norm(upstream, 0.05)

@@ -157,6 +157,13 @@ def sum_of_steps_by_spread(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     return loss, gradient / (scale * (parts.std(axis=0) + np.float32(0.1)))
 
 
+def sum_of_unit_errors(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The sum of the squares; what flows back through the errors has one length."""
+    loss, _ = sum_squares(batch, theta)
+    rest = batch[:, :-1] @ theta - batch[:, -1]
+    return loss, batch[:, :-1].T @ (rest / np.linalg.norm(rest) / 8)
+
+
 def of_all_together(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     """What all examples say together: others add to it, the same ones again do not."""
     x, y = batch[:, :-1], batch[:, -1]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gradient_values import scale as multiply
-from grouped_losses import SHARDS, Batch
+from grouped_losses import SHARDS, Batch, sum_of_unit_errors
 from grouped_training import Simulator
 from planted_case import check_passed
 from training_simulator import TRAINED, Fault, Setup, Simulation, observe
@@ -130,3 +130,20 @@ def test_a_mean_of_roots_is_no_mean_over_weights():
     assert (first.code, first.phase) == ("mean-of-means", "loss")
     assert "the root of a mean over its own shard" in first.explanation
     assert first.confidence > 0.999
+
+
+def test_what_flows_back_clipped_on_each_replica_is_told():
+    first = judge(Simulator(sum_of_unit_errors).make_evidence()).findings[0]
+    assert (first.code, first.phase) == ("clip-before-reduction", "local_gradient")
+    assert "the squares of these add up to 1" in first.explanation
+
+
+def test_shards_that_count_otherwise_are_no_clip():
+    """Their squares add up to something else."""
+
+    def divide(batch, theta):
+        loss, gradient = sum_of_unit_errors(batch, theta)
+        return loss, gradient * np.float32(len(batch) ** 0.25)
+
+    first = judge(Simulator(divide).make_evidence()).findings[0]
+    assert (first.code, first.phase) == ("scale-error", "local_gradient")

@@ -162,7 +162,9 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
 
     What they should count is fitted as well, so the shards must make up the batch. If
     each brings what it gives alone, and all are as long as the whole, they were brought
-    to one length, as by a clip.
+    to one length, as by a clip. So was something on the way to them, of which they are
+    made, if the squares of what they should count add up to 1: of parts p_r, brought to
+    the length L each, the whole has L p_r / |p|, and so |p_r| / |p| of each.
     """
     if not _may_weigh(context):
         return
@@ -170,6 +172,7 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
     words = ""
     wrong: set[int] = set()
     limits: list[float | None] = []
+    squares: list[float | None] = []
     for cases in context.list_steps().values():
         terms = {number: find_shards(context, case) for number, case in cases}
         if not all(terms.values()):
@@ -188,6 +191,8 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
         words = words or f"{_list(weights)} in place of {_list(wanted)}"
         is_alone = np.allclose(weights, 1.0, rtol=0.0, atol=_NEAR)
         limits.append(_find_length(due) if is_alone else None)
+        has_all = is_alone and np.min(wanted) > _NEAR
+        squares.append(float(wanted @ wanted) if has_all else None)
     found = [limit for limit in limits if limit is not None]
     if len(found) == len(limits) > 0 and np.ptp(found) <= _NEAR * max(found):
         yield Hypothesis(
@@ -196,6 +201,15 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
             detail="every replica brings the norm of its gradients, all together, to "
             f"{found[0]:.6g} before they are added up, as a clip does, and one device "
             "that of the global batch",
+        )
+    if all(total is not None and abs(total - 1) <= _NEAR for total in squares):
+        yield Hypothesis(
+            code="clip-before-reduction",
+            predicted=predicted,
+            detail="every replica brings something of its own on the way to these "
+            "gradients to one length, as a clip of what flows back through a layer "
+            "does, and one device that of the global batch: what the shards give alone "
+            f"counts {words}, and the squares of these add up to 1",
         )
     yield Hypothesis(
         code="scale-error",
