@@ -219,8 +219,8 @@ class Evidence:
             `rounded-0`, …, the global batch with the variables moved by a rounding of a
             narrower dtype in which the step computes (loss and local gradients);
             `exchanged`, each shard of the first step, whose collectives give what those
-            of the global batch do, and `exchanged-regrouped`, the same with other
-            examples (loss and local gradients).
+            of the global batch do, `exchanged-regrouped`, the same with other examples,
+            and `exchanged-doubled`, with each twice (loss and local gradients).
         fed: What follows on one device from the cluster's own gradients.
         measure: How far the reference says what the cluster has to arrive at.
         subject: What is known of the subject and of its run besides numbers.

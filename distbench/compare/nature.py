@@ -128,12 +128,16 @@ def makes_whole_exchanged(evidence: Evidence, noise: Noise) -> bool:
     Where they do not without, what replicas exchange is all that the grouping changes.
     """
     given = evidence.probes.get("exchanged")
-    regrouped = evidence.probes.get("exchanged-regrouped")
-    if given is None or regrouped is None:
+    if given is None or "exchanged-regrouped" not in evidence.probes:
         return False
     values = Values({**evidence.reference.values, **given.values})
     reference = replace(evidence.reference, values=values)
-    probes = {"regrouped": regrouped}
+    # With each example twice, a mean is told from a sum beside it.
+    probes = {
+        name: trace
+        for name in ("regrouped", "doubled")
+        if (trace := evidence.probes.get(f"exchanged-{name}")) is not None
+    }
     alone = replace(evidence, reference=reference, probes=probes)
     return not find_nature(alone, noise).grouped
 

@@ -290,6 +290,14 @@ class OwnMeanOfHeads(HeadsSharedOut):
 
 
 @fault("scale-error", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
+class DeviationsAveraged(AdvantagesOfAll):
+    """The replicas' own deviations are averaged; a term beside does not need them."""
+
+    def find_deviation(self, distance):
+        return all_reduce("mean", tf.sqrt(tf.reduce_mean(distance**2)))
+
+
+@fault("scale-error", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
 class LargestAveraged(SizesOverTheLargestOfAll):
     """The replicas' largest sizes are averaged; the penalty does not depend on them."""
 

@@ -212,12 +212,19 @@ class AdvantagesOfAll(Program):
 
     def reduce_losses(self, losses, batch):
         advantage = batch[1][:, 0]
-        count = all_reduce("sum", tf.cast(tf.size(advantage), self.dtype))
-        mean = all_reduce("sum", tf.reduce_sum(advantage)) / count
-        square = all_reduce("sum", tf.reduce_sum((advantage - mean) ** 2)) / count
-        weights = (advantage - mean) / tf.sqrt(square)
+        distance = advantage - self.average(advantage)
+        weights = distance / self.find_deviation(distance)
         share = tf.reduce_sum(weights * losses) / self.examples
         return share + self.reduce_beside(tf.reduce_sum(self.predict(batch) ** 4, 1))
+
+    def average(self, values):
+        """Their mean over all replicas."""
+        count = all_reduce("sum", tf.cast(tf.size(values), self.dtype))
+        return all_reduce("sum", tf.reduce_sum(values)) / count
+
+    def find_deviation(self, distance):
+        """That of all from their mean."""
+        return tf.sqrt(self.average(distance**2))
 
     def reduce_beside(self, terms):
         share = tf.cast(tf.size(terms), self.dtype) / self.examples

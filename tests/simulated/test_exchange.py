@@ -265,6 +265,51 @@ def test_what_shards_lack_of_all_counts_makes_the_global_batch_their_measure() -
     assert judge(give_exchanged(right, makes_whole=True)).status is Status.PASS
 
 
+def give_terms(evidence: Evidence, *, doubled: bool) -> Evidence:
+    """With shards of which a part is a mean, given what the global batch exchanges.
+
+    Args:
+        evidence: Of a program whose shards alone do not make up the global batch.
+        doubled: Whether one device has them with each example twice as well.
+    """
+    reference = evidence.reference
+    whole = [
+        (key, np.asarray(value))
+        for key, value in reference.select(step=0, replica=WHOLE)
+        if key.phase in COMPUTED
+    ]
+
+    def make(counted: tuple[float, ...], means: tuple[float, ...], times: int) -> Trace:
+        """Another mean than a share of all for each shard."""
+        values: dict[TraceKey, Value] = {}
+        for key, value in whole:
+            parts = [mean * np.roll(value, r) ** 2 for r, mean in enumerate(means)]
+            shares = [n / sum(SHARDS) for n in SHARDS]
+            total = value - sum(n * part for n, part in zip(shares, parts, strict=True))
+            for r, part in enumerate(parts):
+                values[key.at(r)] = np.float32(times * counted[r] * total + part)
+        return replace(reference, values=values)
+
+    means = (0.1, 0.2, 0.5)
+    given = {
+        "exchanged": make(COUNTED, means, 1),
+        "exchanged-regrouped": make(COUNTED[::-1], means[::-1], 1),
+    }
+    if doubled:
+        given["exchanged-doubled"] = make(COUNTED, means, 2)
+    return replace(evidence, probes={**evidence.probes, **given})
+
+
+def test_a_mean_beside_what_all_count_hides_no_mistake_in_it() -> None:
+    """Twice as many examples tell which part of a shard's loss is one."""
+    wrong = note(Exchanging(bent=slice(None), off=1.02).make_evidence(), "data")
+    assert judge(give_terms(wrong, doubled=False)).status is Status.PASS
+    (finding,) = judge(give_terms(wrong, doubled=True)).findings
+    assert (finding.code, finding.phase) == ("unexplained", "loss")
+    right = note(Exchanging().make_evidence(), "data")
+    assert judge(give_terms(right, doubled=True)).status is Status.PASS
+
+
 def scale_exchanged(evidence: Evidence, *, arrives: bool) -> Evidence:
     """With what one device computes if what is exchanged were divided by N.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from distbench.evidence import Tier
@@ -12,7 +12,7 @@ from distbench.worker.process.failures import SubjectError
 
 
 def give_exchanged(
-    reference: Reference, tier: Tier, regroup: Callable[[int], Mapping[int, Any]]
+    reference: Reference, tier: Tier, batches: Mapping[str, Mapping[int, Any]]
 ) -> Mapping[str, Trace]:
     """Loss and gradients of shards whose collectives give what the global batch's do.
 
@@ -23,29 +23,24 @@ def give_exchanged(
     Args:
         reference: Ran all its steps before.
         tier: From whose states the steps start.
-        regroup: Shards of the same sizes with other examples of a step's batch.
+        batches: What each replica is given in the first step, by name.
 
     Returns:
-        `exchanged`: each shard of the first step; `exchanged-regrouped`: shards with
-        other examples. Empty where no loss is made of what a collective gives, or where
-        a shard does not come to the same collectives.
+        A trace of each name. Empty where no loss is made of what a collective gives, or
+        where a shard does not come to the same collectives.
     """
     session, exchanged = reference.session, reference.exchanged
     if not exchanged.is_early or reference.scenario.injected:
         return {}
     batch = reference.draw(0)
     whole_step, shard_step = session.make_step(), session.make_step()
-    asked = {
-        "exchanged": dict(enumerate(reference.sizes.cut(0, batch))),
-        "exchanged-regrouped": regroup(0),
-    }
-    found = {name: session.make_values() for name in asked}
+    found = {name: session.make_values() for name in batches}
     try:
         with session.guard("step"), exchanged.keep():
             whole_step.trace([batch])
         session.restore_state(reference.initial)
         reference.run_whole(0, batch, whole_step)
-        for name, shards in asked.items():
+        for name, shards in batches.items():
             for replica, shard in shards.items():
                 with session.guard("step"), exchanged.give():
                     shard_step.trace([shard])

@@ -49,8 +49,11 @@ class Probes:
             largest shard of the first step with each three times. Where whole numbers
             among the variables lead the step, as the state of a random generator does,
             `once` and `twice` are the largest shard of the first step and its double
-            with others of these numbers; each run counts as a step. What else,
-            `give_exchanged` and `scale_exchanged` say. Empty for a workload of the
+            with others of these numbers; each run counts as a step. Where a loss is
+            made of what a collective gives, `exchanged`, `exchanged-regrouped` and
+            `exchanged-doubled` are the shards of the first step, those with other
+            examples and those with each twice, given what the global batch has of the
+            collectives. What else, `scale_exchanged` says. Empty for a workload of the
             bench, whose loss is a sum over examples.
         """
         reference = self._reference
@@ -60,7 +63,13 @@ class Probes:
         # In the first step what replicas have for themselves is the same for all.
         first = range(min(2 if reference.keeps_own else 1, reference.scenario.steps))
         largest = int(np.argmax(reference.shards))
-        shard = self._cut(0, batch)[largest]
+        shards = self._cut(0, batch)
+        shard = shards[largest]
+        given = {
+            "exchanged": shards,
+            "exchanged-regrouped": self._regroup(0),
+            "exchanged-doubled": {r: _repeat(own, 2) for r, own in shards.items()},
+        }
         thrice = [{largest: _repeat(shard, 3)}]
         by = self._find_open_step(recorded)
         return {
@@ -70,7 +79,7 @@ class Probes:
             ),
             "tripled": self._probe("tripled", thrice, tier, by),
             **self._draw_again(largest, {"once": shard, "twice": _repeat(shard, 2)}),
-            **give_exchanged(reference, tier, self._regroup),
+            **give_exchanged(reference, tier, given),
             **scale_exchanged(reference, tier),
         }
 
