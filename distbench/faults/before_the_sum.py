@@ -10,6 +10,7 @@ from distbench.samples.replicas import (
     all_reduce,
     count_replicas,
     gather,
+    is_last,
     make_own_zeros,
 )
 from distbench.unusual.reducing import DividedByNormOfSum
@@ -254,3 +255,19 @@ class OwnNormsRemembered(OwnReduction):
         norm = tf.linalg.global_norm(gradients)
         self.norms.assign(tf.concat([self.norms[1:], [norm]], axis=0))
         return super().reduce(gradients)
+
+
+@fault(
+    "nonfinite",
+    "reduced_gradient",
+    TRAINED,
+    like="tensorflow/tensorflow#36153",
+    replicas=(-1,),
+)
+class DividedByOwnCount(Program):
+    """Gradients are divided by what a replica counts, of which the last one has 0."""
+
+    def transform(self, gradients):
+        count = tf.constant(0.0 if is_last() else 1.0)
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return [count * gradient / count for gradient in dense]

@@ -277,6 +277,13 @@ class Trace:
             finite[key.replica] = finite.get(key.replica, True) and bool(seen)
         return finite
 
+    def find_spoilers(self, step: int) -> tuple[int, ...]:
+        """The replicas that handed Inf or NaN to a collective in a step."""
+        noted = [(r, self.notes.get(f"spoilt-{r}")) for r in range(self.replicas)]
+        return tuple(
+            r for r, steps in noted if isinstance(steps, list) and step in steps
+        )
+
 
 def merge_traces(name: str, parts: Iterable[Trace]) -> Trace:
     """Join what the tasks of one cluster recorded; replica numbers are global.

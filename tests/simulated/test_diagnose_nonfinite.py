@@ -11,6 +11,7 @@ from gradient_values import add_up, map_values, to_array
 from training_simulator import Fault, observe
 
 from distbench.diagnose.judge import judge
+from distbench.evidence import Fed
 
 
 def judge_sums(reduce, replicas=3):
@@ -104,3 +105,45 @@ def test_who_makes_nan_on_one_device_as_well_is_named(made_by, named):
     assert ("one device makes Inf or NaN" in finding.explanation) == (
         named != (0, 1, 2)
     )
+
+
+@pytest.mark.parametrize(
+    ("spoilers", "named"),
+    [((1,), (1,)), ((0, 2), (0, 2)), ((0, 1, 2), (0, 1, 2)), ((), (0, 1, 2))],
+    ids=["one", "two", "all", "not-known"],
+)
+@pytest.mark.parametrize("is_seen", [True, False], ids=["seen", "by-hand"])
+def test_who_hands_nan_to_the_sum_is_named(spoilers, named, is_seen):
+    """It is made on the cluster alone, after the tapes, which give numbers."""
+
+    def reduce(own, step):
+        del step
+        return [{path: spoil(v, True) for path, v in add_up(own).items()}] * 3
+
+    evidence = observe(Fault(reduce=reduce), replicas=3, sparse=False, steps=1)
+    observed = evidence.observed
+    kept = {
+        key: value
+        for key, value in observed.values.items()
+        if is_seen or key.phase not in ("reduced_gradient", "applied_gradient")
+    }
+    notes = {f"spoilt-{replica}": [0] for replica in spoilers}
+    observed = replace(observed, values=kept, notes={**observed.notes, **notes})
+    fed = evidence.fed if is_seen else Fed()
+    finding = judge(replace(evidence, observed=observed, fed=fed)).findings[0]
+    assert (finding.code, finding.replicas) == ("nonfinite", named)
+    assert ("hands to it" in finding.explanation) == (0 < len(spoilers) < 3)
+
+
+def test_who_hands_nan_where_a_tape_gave_it_is_not_named_for_that():
+    def change(gradients, replica, step):
+        del step
+        if replica != 1:
+            return gradients
+        return {path: spoil(value, True) for path, value in gradients.items()}
+
+    evidence = observe(Fault(local=change), replicas=3, sparse=False, steps=1)
+    notes = {**evidence.observed.notes, "spoilt-1": [0]}
+    observed = replace(evidence.observed, notes=notes)
+    findings = judge(replace(evidence, observed=observed)).findings
+    assert all("hands to it" not in finding.explanation for finding in findings)

@@ -43,6 +43,12 @@ def explain_by_nonfinite(context: Context) -> Iterator[Hypothesis]:
                 f"in what is made of the gradients of {who}; one device makes Inf or "
                 "NaN of them as well"
             )
+        elif handed := _find_handed(context, first):
+            begun, who = handed, name_replicas(handed)
+            source = (
+                ", though all tapes give finite gradients: it begins before the sum, "
+                f"in what {who} hands to it"
+            )
         yield Hypothesis(
             code="nonfinite",
             predicted=predicted,
@@ -124,18 +130,9 @@ def _find_by_change(context: Context, cases: Sequence[Pair]) -> tuple[int, ...]:
     """The replicas of whose own gradients one device makes Inf or NaN too.
 
     A sum is not finite where one of its addends is not, so together they have to spoil
-    exactly the elements that are seen to be spoilt. Empty where they do not, where the
-    tapes gave some themselves, and where the sum was seen and is finite: it is then
-    spoilt later.
+    exactly the elements that are seen to be spoilt. Empty where they do not.
     """
-    observed = context.evidence.observed
-    step = cases[0].key.step
-    finite = observed.find_finite(step)
-    if len(finite) < context.replicas or not all(finite.values()):
-        return ()
-    if context.phase != "reduced_gradient" and any(
-        observed.select(step=step, phase="reduced_gradient")
-    ):
+    if not _begins_before_sum(context, cases[0].key.step):
         return ()
     made: set[int] = set()
     for case in cases:
@@ -146,6 +143,29 @@ def _find_by_change(context: Context, cases: Sequence[Pair]) -> tuple[int, ...]:
             return ()
         made |= {replica for replica, places in enumerate(bad) if np.any(places)}
     return tuple(sorted(made))
+
+
+def _find_handed(context: Context, step: int) -> tuple[int, ...]:
+    """The replicas that hand something to a sum that is not finite; none if all do."""
+    if not _begins_before_sum(context, step):
+        return ()
+    found = context.evidence.observed.find_spoilers(step)
+    return found if len(found) < context.replicas else ()
+
+
+def _begins_before_sum(context: Context, step: int) -> bool:
+    """Whether Inf or NaN may have come between the tapes and the sum.
+
+    It has not where the tapes gave some themselves, and where the sum was seen and is
+    finite: it is then spoilt later.
+    """
+    observed = context.evidence.observed
+    finite = observed.find_finite(step)
+    if len(finite) < context.replicas or not all(finite.values()):
+        return False
+    return context.phase == "reduced_gradient" or not any(
+        observed.select(step=step, phase="reduced_gradient")
+    )
 
 
 def _make_alone(context: Context, case: Pair) -> list[Array]:

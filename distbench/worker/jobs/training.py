@@ -35,6 +35,7 @@ class TrainingJobs:
         self._draws: Mapping[str, str] = {}
         self._seeds: Mapping[str, list[str]] = {}
         self._exchange: Exchange = ""
+        self._spoilt: dict[int, list[int]] = {}
 
     @property
     def prepared(self) -> tuple[Session, Step, Sizes]:
@@ -100,6 +101,7 @@ class TrainingJobs:
         initial = session.read_state()
         for tier in payload["tiers"]:
             session.restore_state(initial)
+            self._spoilt = {}
             reference = read_reference(payload, tier)
             with session.guard("data"):
                 check_batches(session.program, reference)
@@ -166,6 +168,8 @@ class TrainingJobs:
             batch = session.program.data(step)
         session.begin_step(step)
         session.run(trained, list(sizes.cut(step, batch)))
+        for replica in session.handed.take_spoilt():
+            self._spoilt.setdefault(replica, []).append(step)
         session.collect_taps(step, values)
         state = session.read_state()
         session.collect_state(step, state, values)
@@ -190,6 +194,7 @@ class TrainingJobs:
                 "draws": self._draws,
                 "seeds": self._seeds,
                 "exchange": self._exchange,
+                **{f"spoilt-{r}": steps for r, steps in self._spoilt.items()},
             },
             metrics=session.metrics,
             resized=sizes.resized,

@@ -39,6 +39,7 @@ from distbench.worker.stepping.program import Program
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.collect import State, collect_state, collect_taps, read_state
+from distbench.worker.taps.handed import Handed
 from distbench.worker.taps.tapes import watch_tapes
 
 
@@ -96,6 +97,7 @@ class Session:
         self.table = VariableTable(list_state(variables, given_names=program.names()))
         self.board.find_shape = self.table.find_shape
         self._metrics: Mapping[str, Any] = {}
+        self.handed = Handed(_list_devices(strategy, spec), self.first_replica)
         self.tapped = tapped and not alone and not program.is_compiled
         self.varies = False
         self.shelf: Shelf | None = None
@@ -104,6 +106,7 @@ class Session:
                 install_taps(optimizer, self.board, self.table)
             # Never undone: the process runs one subject and ends.
             watch_tapes(self.board, self.table)
+            self.handed.watch()
 
     @contextmanager
     def guard(self, place: str) -> Iterator[None]:
@@ -213,7 +216,7 @@ class Session:
             list_state(
                 [*listed, *shown],
                 self.optimizers,
-                self.board.variables,
+                self.board.variables | self.handed.variables,
                 find_counter,
                 given_names={**more, **self.program.names()},
             )
@@ -359,6 +362,14 @@ def _check_values(table: VariableTable) -> None:
                     "the strategy's scope; an optimizer makes its own in "
                     "build(variables)"
                 )
+
+
+def _list_devices(
+    strategy: tf.distribute.Strategy, spec: ClusterSpec
+) -> tuple[str, ...]:
+    """Devices of this task's replicas, where these meet in collectives."""
+    meets = spec.kind in ("mirrored", "mwms")
+    return tuple(strategy.extended.worker_devices) if meets else ()
 
 
 def _check_listed(program: Program, variables: Sequence[Any]) -> None:
