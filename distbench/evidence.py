@@ -154,8 +154,9 @@ class Traits:
         limits: Whether one device changes larger gradients than those of the run before
             they are summed, and none of these, as a clip does.
         guards: Whether one device leaves out a step whose gradients are not finite.
-        late: Steps after the last one of the run in which state first changes on one
-            device, by its path: nothing that was compared says how it does.
+        late: Steps after the last one of the run in which something first changes on
+            one device, by what a message calls it: state, or what the step decides.
+            Nothing that was compared says how it does.
     """
 
     loss_reduction: Literal["sum", "mean"] | None = "sum"

@@ -53,11 +53,11 @@ def list_further(
 def _find_late(
     scenario: Scenario, traits: Traits, options: CheckOptions
 ) -> Further | None:
-    """Steps, where state first changes after the last one."""
+    """Steps, where state or a decision first changes after the last one."""
     if not traits.late:
         return None
-    first = min(traits.late, key=lambda path: traits.late[path])
-    what = f"note: '{first}' first changes in step {traits.late[first]}"
+    first = min(traits.late, key=lambda name: traits.late[name])
+    what = f"note: {first} first changes in step {traits.late[first]}"
     steps = max(traits.late.values()) + 1
     return Further(
         unseen=f"{what}, after the last one of this run; {steps} steps show that",

@@ -18,6 +18,7 @@ from distbench.samples.program import (
     Program,
 )
 from distbench.samples.replicas import all_reduce, count_replicas, is_last
+from distbench.samples.warmed import Warmed
 from distbench.unusual.flowing_back import ElementsClippedOnTheWayBack
 from distbench.unusual.stepping import InTurn, MicroSteps
 
@@ -54,6 +55,17 @@ class GlobalNormOfTheLastClipped(Program):
 
     def transform(self, gradients):
         return tf.clip_by_global_norm(gradients, 0.05)[0] if is_last() else gradients
+
+
+@fault(_CLIP, _PHASE, TRAINED, like="LeelaChessZero/lczero-training#162", clusters=WIDE)
+class OwnNormClippedOnceWarm(Warmed):
+    """From the fifth step on the global norm is clipped on each replica."""
+
+    def transform(self, gradients):
+        return self.clip(gradients)
+
+    def reduce(self, gradients):
+        return list(all_reduce("sum", gradients))
 
 
 @fault(

@@ -13,6 +13,7 @@ from distbench.samples.program import (
     Program,
 )
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+from distbench.samples.warmed import Warmed
 from distbench.unusual.program import unusual
 
 
@@ -70,6 +71,11 @@ class ClippedAfterSum(OwnReduction):
     def reduce(self, gradients):
         reduced = super().reduce(gradients)
         return list(tf.clip_by_global_norm(reduced, 0.05)[0])
+
+
+@unusual()
+class ClippedOnceWarm(Warmed):
+    """From the fifth step on the global norm of the sum is clipped."""
 
 
 @unusual()

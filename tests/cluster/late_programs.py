@@ -78,3 +78,48 @@ class NeverCopied(CopiedHalf):
     def before_step(self, step):
         if step > 1_000:
             super().before_step(step)
+
+
+class Warming:
+    """Halves its steps from the fifth one on, by a condition in an inner function."""
+
+    loss_reduction = "sum"
+
+    def build(self, strategy):
+        del strategy
+        self.weight = tf.Variable([[0.5], [-0.25]], name="weight")
+        self.taken = tf.Variable(0, trainable=False, name="taken")
+        self.find_scale = tf.function(self._find_scale)
+
+    def _find_scale(self, taken):
+        return tf.where(taken < 4, 1.0, self.find_late_scale())
+
+    def find_late_scale(self):
+        return 0.5
+
+    def variables(self):
+        return [self.weight, self.taken]
+
+    def optimizer(self):
+        return None
+
+    def data(self, step):
+        rng = np.random.default_rng(step)
+        return rng.integers(-4, 5, (8, 2)).astype("float32")
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            error = tf.matmul(batch, self.weight) - 1.0
+            loss = tf.reduce_sum(error**2) / 8
+        context = tf.distribute.get_replica_context()
+        total = context.all_reduce("sum", tape.gradient(loss, self.weight))
+        self.weight.assign_sub(0.01 * self.find_scale(self.taken) * total)
+        self.taken.assign_add(1)
+        return loss
+
+
+class WarmingByReplicas(Warming):
+    """From then on each further replica halves them once more."""
+
+    def find_late_scale(self):
+        return 0.5 ** tf.distribute.get_strategy().num_replicas_in_sync

@@ -1,7 +1,8 @@
-"""State that no step of a check changes, and a later one does."""
+"""State and decisions that no step of a check changes, and a later one does."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,11 @@ _PROGRAMS = Path(__file__).with_name("late_programs.py")
 
 def check(name: str, **options: object) -> Run:
     return check_one(f"{_PROGRAMS}:{name}", **options)
+
+
+def _find_line(text: str) -> int:
+    lines = _PROGRAMS.read_text().splitlines()
+    return next(n for n, line in enumerate(lines, 1) if text in line)
 
 
 def test_as_many_steps_are_taken_as_slow_weights_need() -> None:
@@ -37,6 +43,21 @@ def test_what_is_done_between_steps_counts_as_well(name: str, status: str) -> No
     assert [(f.step, f.variable) for f in run.findings] == [
         (4, "target") for _ in run.findings
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("Warming", "pass"), ("WarmingByReplicas", "fail")]
+)
+def test_another_rule_from_some_step_on_is_seen(name: str, status: str) -> None:
+    run = check(name)
+    assert (run.status, run.setup["steps"]) == (status, 5)
+    assert [(f.code, f.step) for f in run.findings] == [
+        ("mean-instead-of-sum", 4) for _ in run.findings
+    ]
+    line = (
+        rf"late_programs\.py:{_find_line('taken < 4')} decides first changes in step 4"
+    )
+    assert re.search(line, run.message)
 
 
 @pytest.mark.parametrize("name", ["CopiedWhileThereIsData", "NeverCopied"])

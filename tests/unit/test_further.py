@@ -126,7 +126,7 @@ def test_what_no_run_sees_is_told() -> None:
 
 
 def test_as_many_steps_are_wanted_as_all_state_needs() -> None:
-    late = {"w/slow": 4, "b/slow": 6}
+    late = {"'w/slow'": 4, "what loop.py:7 decides": 6}
     (further,) = list_further(_SCENARIO, see(late=late), CheckOptions())
     assert further.scenario == replace(_SCENARIO, steps=7)
     assert further.seen == (
@@ -135,7 +135,7 @@ def test_as_many_steps_are_wanted_as_all_state_needs() -> None:
 
 
 def test_steps_that_were_asked_for_are_those_that_are_taken() -> None:
-    late = {"w/slow": 4}
+    late = {"'w/slow'": 4}
     (further,) = list_further(_SCENARIO, see(late=late), CheckOptions(steps=3))
     assert further.scenario is None
     assert "after the last one of this run; 5 steps show that" in further.unseen

@@ -82,7 +82,7 @@ class Reference:
         self.draws = find_draws(graph)
         self.seeds = find_seeds(graph)
         self.torn = find_torn(graph, session.table)
-        self._graph = graph
+        self.graph = graph
         self.initial = session.read_state()
         self._left_out = LeftOut(session, scenario.injected, function)
         self.repeats = program.shards_known or self._find_repeats(batch)
@@ -91,7 +91,7 @@ class Reference:
         """Paths of what a step may change; of all where Python acts between steps."""
         if self.session.program.acts_between_steps:
             return frozenset(v.path for v in self.session.variables)
-        return find_written(self._graph, self.session.table)
+        return find_written(self.graph, self.session.table)
 
     def list_dtypes(self) -> frozenset[str]:
         """The dtypes of the model's variables."""

@@ -8,14 +8,13 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.worker.state.graphs import list_ops
+from distbench.worker.taps.callers import find_caller, name_line
 
 _DRAWS = re.compile(
     r"Random(?!.*(Get|Seed|Dataset|Queue))|Multinomial|TruncatedNormal"
     r"|^Stateful(StandardNormal|Uniform)|^StatelessShuffle$"
 )
 """Types of the ops that draw; not of those that make a key or move a generator on."""
-_TENSORFLOW = re.compile(r"[/\\]tensorflow[/\\]python[/\\]")
-_INSTALLED = re.compile(r"^.*[/\\](site|dist)-packages[/\\]")
 _KERAS = re.compile(r"[/\\](tf_)?keras[/\\]src[/\\]")
 
 
@@ -52,12 +51,8 @@ def _find_place(op: Any) -> tuple[str, str]:
     """The line of whoever draws by an op, and its file; empty of what does not draw."""
     if not _DRAWS.search(op.type):
         return "", ""
-    callers = [f for f in op.traceback if not _TENSORFLOW.search(f.filename)]
-    if not callers:
-        return "", ""
-    file = callers[-1].filename
-    # Where a package is installed tells nobody anything, and fills a line.
-    return f"{_INSTALLED.sub('', file)}:{callers[-1].lineno}", file
+    caller = find_caller(op)
+    return ("", "") if caller is None else (name_line(caller), caller.filename)
 
 
 def _join_constants(op: Any) -> str:

@@ -1,0 +1,21 @@
+"""Which line of a program an op comes from."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_TENSORFLOW = re.compile(r"[/\\]tensorflow[/\\]python[/\\]")
+_INSTALLED = re.compile(r"^.*[/\\](site|dist)-packages[/\\]")
+
+
+def find_caller(op: Any) -> Any:
+    """The last frame outside of TensorFlow; None where there is none."""
+    callers = [f for f in op.traceback if not _TENSORFLOW.search(f.filename)]
+    return callers[-1] if callers else None
+
+
+def name_line(frame: Any) -> str:
+    """File and number of a frame's line, as in a message."""
+    # Where a package is installed tells nobody anything, and fills a line.
+    return f"{_INSTALLED.sub('', frame.filename)}:{frame.lineno}"

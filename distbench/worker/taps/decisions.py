@@ -1,0 +1,118 @@
+"""What a step decides by single numbers: conditions, limits and steps of a staircase.
+
+A rule may change while it is used: plain descent that becomes an adaptive one, a clip
+from some step on, a rate that is divided where a count is reached. What it does then is
+another rule, and no step before shows it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+from tensorflow.python.framework import op_callbacks
+from tensorflow.python.ops.control_flow_v2_func_graphs import (
+    WhileBodyFuncGraph,
+    WhileCondFuncGraph,
+)
+
+from distbench.worker.process.intercept import hide_from_autograph
+from distbench.worker.state.components import read_component
+from distbench.worker.state.graphs import list_ops
+from distbench.worker.taps.callers import find_caller, name_line
+from distbench.worker.taps.sinks import create_sink, keep_from_xla
+
+_CONDITIONS = re.compile("^(Less|Greater|Equal|NotEqual|Is|All$|Any$|Cast$)")
+"""Types of the ops that make conditions; others join them, or pass them on."""
+_LIMITS = ("Minimum", "Maximum")
+_STAIRS = ("Floor", "FloorDiv", "Ceil", "Rint", "Round")
+_LOOPS = (WhileBodyFuncGraph, WhileCondFuncGraph)
+"""What a loop decides it decides many times in a step."""
+
+
+def has_decisions(graph: Any) -> bool:
+    """Whether a traced step decides anything by a single number."""
+    return any(map(_decides, list_ops(graph)))
+
+
+class Decisions:
+    """What a step decides, kept where it is traced within `watch`.
+
+    Attributes:
+        lines: What a message calls each decision: by the line of the program.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._sinks: list[Any] = []
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Inside, a step is traced that keeps what it decides.
+
+        So are the functions that it calls: they have traces from other steps.
+        """
+        call = Function.__call__
+
+        def call_anew(function: Any, *args: Any, **kwargs: Any) -> Any:
+            # What XLA compiles cannot assign what is kept.
+            is_known = tf.executing_eagerly() or function._jit_compile
+            return call(
+                function if is_known else function._clone(None), *args, **kwargs
+            )
+
+        hide_from_autograph(call_anew)
+        op_callbacks.add_op_callback(self._see)
+        Function.__call__ = call_anew
+        try:
+            yield
+        finally:
+            Function.__call__ = call
+            op_callbacks.remove_op_callback(self._see)
+
+    def read(self) -> dict[tuple[str, int], np.ndarray]:
+        """What was decided last; one line may decide several times."""
+        named = enumerate(zip(self.lines, self._sinks, strict=True))
+        return {(line, place): read_component(sink) for place, (line, sink) in named}
+
+    def _see(
+        self,
+        _type: Any,
+        _inputs: Any,
+        _attrs: Any,
+        outputs: Any,
+        op_name: str = "",
+        graph: Any = None,
+    ) -> None:
+        del op_name  # TensorFlow calls it so
+        if graph is None or isinstance(graph, _LOOPS) or not outputs:
+            return
+        op = outputs[0].op
+        if not _decides(op):
+            return
+        sink = create_sink(tf.float64, "/device:CPU:0")
+        with graph.as_default(), keep_from_xla():
+            is_limit = op.type in _LIMITS
+            decided = tf.less(*op.inputs) if is_limit else op.outputs[0]
+            value = tf.reshape(tf.cast(decided, tf.float64), [])
+            sink.assign(value, read_value=False)
+        self._sinks.append(sink)
+        self.lines.append(_name_line(op))
+
+
+def _name_line(op: Any) -> str:
+    caller = find_caller(op)
+    return f"what {name_line(caller) if caller else 'TensorFlow'} decides"
+
+
+def _decides(op: Any) -> bool:
+    if len(op.outputs) != 1 or op.outputs[0].shape.num_elements() != 1:
+        return False
+    if op.outputs[0].dtype == tf.bool:
+        return bool(_CONDITIONS.match(op.type))
+    return op.type in (*_LIMITS, *_STAIRS)
