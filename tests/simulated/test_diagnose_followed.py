@@ -12,6 +12,7 @@ from training_simulator import observe
 from distbench.compare.measure import BITWISE
 from distbench.compare.pair import GLOBAL, Pair
 from distbench.diagnose.context import Context
+from distbench.diagnose.hypotheses.followed import explain_by_summed_copies
 from distbench.diagnose.hypotheses.register import list_hypotheses
 from distbench.diagnose.rank import find_best
 from distbench.trace import WHOLE, Phase, TraceKey, VariableInfo
@@ -36,6 +37,10 @@ def go_to_sum(value: np.ndarray, end: np.ndarray) -> np.ndarray:
 
 def go_for_each(value: np.ndarray, end: np.ndarray) -> np.ndarray:
     return N * KEPT * value + (1 - KEPT) * end
+
+
+def go_nearly_to_sum(value: np.ndarray, end: np.ndarray) -> np.ndarray:
+    return go(value, 0.98 * N * end)
 
 
 def make_context(move: Move, end: np.ndarray, *, copied: bool = False) -> Context:
@@ -113,3 +118,7 @@ def test_a_variable_that_is_set_to_what_follows_it_wrongly_is_told_with_it() -> 
 
 def test_an_average_whose_old_value_is_added_up_is_no_sum_of_what_it_follows() -> None:
     assert name_cause(make_context(go_for_each, HEAD)) != ("scale-error", 2.0)
+
+
+def test_nor_is_one_that_goes_nearly_as_far_as_the_sum() -> None:
+    assert not list(explain_by_summed_copies(make_context(go_nearly_to_sum, HEAD)))

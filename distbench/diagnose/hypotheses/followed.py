@@ -126,6 +126,8 @@ def explain_by_summed_copies(context: Context) -> Iterator[Hypothesis]:
         kept = fit_weights(rows)
         if kept is None or not _LEAST < kept[0] < 1 - _LEAST:
             continue
+        if not leaves_nothing(rows, kept):  # of steps that are nearly N times as long
+            continue
         for number, case in cases:
             due = n * case.expected - (n - 1) * float(kept[0]) * find_base(case)
             predicted[number] = due
