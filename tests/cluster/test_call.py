@@ -154,6 +154,27 @@ def test_tasks_that_waited_are_fresh(cluster: str) -> None:
     assert left.closed
 
 
+def share_a_variable():
+    """The leader of the collectives comes when the other worker has asked for it."""
+    import time
+
+    import tensorflow as tf
+
+    if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:
+        time.sleep(0.5)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        return float(tf.Variable(2.0).numpy())
+
+
+def test_nobody_is_forgotten_by_a_leader_that_waited() -> None:
+    with distbench.Spares() as spares:
+        distbench.run(share_a_variable, "mwms:2", spares=spares)
+        spares.fill()
+        found = distbench.run(share_a_variable, "mwms:2", spares=spares, timeout_s=30)
+    assert set(found.values()) == {2.0}
+
+
 @pytest.mark.parametrize("cluster", ["mirrored:2", "central:2", "ps:2+1"])
 def test_whatever_waits_runs_a_function(cluster: str) -> None:
     with distbench.Spares() as spares:

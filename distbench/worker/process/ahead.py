@@ -13,6 +13,7 @@ import tensorflow as tf
 from tf_keras.optimizers import legacy
 
 from distbench.cluster import ClusterSpec
+from distbench.worker.process.joining import join_no_more
 from distbench.worker.process.strategies import make_strategy
 
 _APART = 1 << 20
@@ -51,6 +52,8 @@ def take_a_step_apart(spec: ClusterSpec) -> None:
     """
     with _key_apart():
         strategy = make_strategy(spec)
+    if spec.kind == "mwms":
+        join_no_more()
     take_a_step(strategy)
 
 
