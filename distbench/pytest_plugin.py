@@ -7,19 +7,21 @@ controller; only the controller writes files.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from distbench.bench import Bench
+
 if TYPE_CHECKING:
-    from distbench.fault import Fault
     from distbench.history.suite import TestOutcome
     from distbench.verdict import Verdict
 
 _VERDICTS = pytest.StashKey[list["Verdict"]]()
+_PASSED = pytest.StashKey[bool]()
 _ON_REPORT = "distbench_verdicts"
 _BROKEN = "distbench_broken"
 _FILES = ("distbench_json", "distbench_html", "distbench_tests")
@@ -28,62 +30,14 @@ _DETAILED = ("distbench_html", "distbench_tensorboard")
 """Reports that show more of a run than its verdict."""
 
 
-class Bench:
-    """What the fixture `distbench` gives: the Python interface with this run's options.
-
-    Args:
-        settings: Defaults from the command line, for every check.
-        verdicts: Where the verdicts of the test are kept.
-    """
-
-    def __init__(self, settings: Mapping[str, Any], verdicts: list[Verdict]) -> None:
-        self._settings = dict(settings)
-        self._verdicts = verdicts
-
-    def check(
-        self, subject: object, cluster: str | Sequence[str] = "mwms:2", **options: Any
-    ) -> Verdict:
-        """Check a subject on a cluster or several; see `distbench.check`.
-
-        Returns:
-            The verdict: `assert verdict` or `verdict.raise_for_status()` fails the
-            test with the diagnosis.
-        """
-        from distbench.api import check
-
-        verdict = check(subject, cluster, **{**self._settings, **options})
-        self._verdicts.append(verdict)
-        return verdict
-
-    def run(
-        self,
-        function: Callable[..., Any],
-        cluster: str = "mwms:2",
-        *,
-        args: tuple[Any, ...] = (),
-        timeout_s: float | None = None,
-        faults: Fault | str | Iterable[Fault | str] = (),
-    ) -> Mapping[tuple[str, int], Any]:
-        """Run a function on every task of a cluster; see `distbench.run`."""
-        from distbench.call import run
-
-        if timeout_s is None:
-            timeout_s = self._settings.get("timeout_s", 120.0)
-        return run(
-            function,
-            cluster,
-            args=args,
-            timeout_s=timeout_s,
-            faults=faults,
-            engine=self._settings.get("engine", "local"),
-        )
-
-
 @pytest.fixture
-def distbench(request: pytest.FixtureRequest) -> Bench:
+def distbench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """Checks subjects and runs functions on real clusters."""
     verdicts = request.node.stash.setdefault(_VERDICTS, [])
-    return Bench(_read_settings(request.config), verdicts)
+    bench = Bench(_read_settings(request.config), verdicts)
+    yield bench
+    if request.node.stash.get(_PASSED, False):
+        bench.warn_of_unread()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -219,6 +173,8 @@ def pytest_runtest_makereport(
 
     report = yield
     verdicts = item.stash.get(_VERDICTS, [])
+    if call.when == "call":
+        item.stash[_PASSED] = report.passed
     if call.when == "call" and verdicts:
         from distbench.verdict.document import verdict_to_json
 

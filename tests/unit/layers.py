@@ -79,6 +79,7 @@ ALLOWED: dict[str, set[str]] = {
     "details": set(),
     "verdict": {"errors", "details", "escape"},
     "verdict.document": {"errors", "details", "verdict"},
+    "verdict.handed": {"verdict"},
     "expect": {"verdict"},
     "stop": {"errors", "cluster", "trace"},
     "pattern": set(),
@@ -292,8 +293,10 @@ ALLOWED: dict[str, set[str]] = {
         "unusual",
         "verdict.document",
     },
+    "bench": {"api", "call", "fault", "verdict", "verdict.handed"},
     "pytest_plugin": {
         *_TOP,
+        "bench",
         "checking.checker",
         "api",
         "call",

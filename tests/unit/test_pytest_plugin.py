@@ -122,6 +122,28 @@ def test_bad_input_is_told_at_the_line_of_the_test(
     result.stdout.no_fnmatch_line("*distbench/cluster.py*")
 
 
+@pytest.mark.parametrize(
+    ("line", "warned"),
+    [
+        ("distbench.check('wrong')", 1),
+        ("distbench.check('right')", 0),
+        ("assert not distbench.check('wrong')", 0),
+        ("assert distbench.check('wrong').findings", 0),
+        ("assert not distbench.check('wrong').on('mwms:2')", 0),
+    ],
+    ids=["unread", "passed", "status", "findings", "on"],
+)
+def test_a_test_that_looks_at_no_failed_verdict_is_warned(
+    suite: pytest.Pytester, line: str, warned: int
+) -> None:
+    """It would pass whatever a check comes to."""
+    result = run_suite(suite, f"def test_it(distbench): {line}")
+    # Warnings are errors here, as in many suites.
+    result.assert_outcomes(passed=1, errors=warned)
+    if warned:
+        result.stdout.fnmatch_lines(["*<Verdict on wrong, fail: *> was not looked at*"])
+
+
 def test_another_failure_stays_as_it_is(suite: pytest.Pytester) -> None:
     result = run_suite(
         suite,
