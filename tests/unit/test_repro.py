@@ -8,45 +8,16 @@ import sys
 from dataclasses import replace
 
 import pytest
-from verdict_samples import EVIL, LINEAR_SETUP, make_finding, make_run, make_verdict
+from failed_runs import OUTCOME, SETUP, make_failed
+from verdict_samples import EVIL, make_run, make_verdict
 
 from distbench import digits
-from distbench.cli import main
 from distbench.errors import BadInputError
 from distbench.repro.case import pick_case
 from distbench.repro.paths import WRITTEN_PATHS
 from distbench.repro.script import MOST_LINES, write_script
 from distbench.scenario import MODEL, PATHS, PIPELINE, PROGRAM, WORKLOADS
-from distbench.verdict import Outcome, Run, Status, Verdict
-from distbench.verdict.document import verdict_to_json
-
-OUTCOME = Outcome(
-    phase="variable",
-    step=0,
-    variable="kernel",
-    index=0,
-    element=(1, 1),
-    replica=0,
-    expected=2.0,
-    observed=1.5,
-    bound=1e-6,
-)
-SETUP = {"target": "a.b:make_c", **LINEAR_SETUP}
-
-
-def make_failed(outcome: Outcome | None = OUTCOME, code: str = "", **changes) -> Run:
-    finding = make_finding(
-        outcome=outcome, variable="kernel", code=code or "missing-reduction"
-    )
-    settings = {
-        "workload": "linear",
-        "path": "default",
-        "cluster": "mwms:2",
-        "setup": SETUP,
-        "findings": (finding,),
-        **changes,
-    }
-    return make_run(Status.FAIL, **settings)
+from distbench.verdict import Run, Status, Verdict
 
 
 def write(run: Run, **changes) -> str:
@@ -319,70 +290,6 @@ def test_what_cannot_be_shown_gets_one_clear_error(run, words):
 
 def test_an_environment_that_is_none_is_left_out():
     assert "TensorFlow None" in write(make_failed(), environment=["a"])
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    def run(*words: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["distbench", *words])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        seen = capsys.readouterr()
-        return int(stopped.value.code or 0), seen.out + seen.err
-
-    return run
-
-
-def test_the_command_writes_the_script(call, tmp_path):
-    source, script = tmp_path / "verdict.json", tmp_path / "shown.py"
-    verdict = make_verdict(make_failed(), make_failed(None, scenario="b"))
-    source.write_text(verdict_to_json(verdict))
-    code, printed = call("repro", str(source), "-o", str(script))
-    assert code == 0
-    assert "shows missing-reduction" in printed
-    assert script.read_text() == write(make_failed())
-    code, printed = call("repro", str(source), "-o", str(script), "--only", "b")
-    assert (code, "names no number" in printed) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("run", "is_told"),
-    [(make_failed(), True), (make_run(Status.PASS), False)],
-    ids=["failed", "passed"],
-)
-def test_a_failed_check_tells_how_to_get_its_script(
-    call, monkeypatch, tmp_path, run, is_told
-):
-    monkeypatch.setattr(
-        "distbench.cli.checked.check_target", lambda *_: make_verdict(run)
-    )
-    file = tmp_path / "a verdict.json"
-    printed = call("check", "a.b:c", "--json", str(file))[1]
-    assert (f"distbench repro '{file}' -o shown.py" in printed) == is_told
-    assert "distbench repro" not in call("check", "a.b:c")[1]
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("{", "not a verdict"),
-        ("[]", "not a verdict (TypeError: an object was due, and not list)"),
-        ("{}", "not a verdict (TypeError: it has no 'schema')"),
-        (b"\xff\xfe\x00", "cannot be read"),
-        ('{"schema": "distbench/verdict/2"}', "of another schema"),
-        (None, "No such file"),
-        (verdict_to_json(make_verdict(make_run())), "no finding to show"),
-    ],
-    ids=["broken", "list", "empty", "binary", "schema", "missing", "passed"],
-)
-def test_the_command_refuses_what_is_no_failed_verdict(call, tmp_path, content, words):
-    source, script = tmp_path / "verdict.json", tmp_path / "shown.py"
-    if content is not None:
-        source.write_bytes(content if isinstance(content, bytes) else content.encode())
-    code, printed = call("repro", str(source), "-o", str(script))
-    assert (code, words in printed) == (2, True), printed
-    assert printed.count("\n") == 1
-    assert not script.exists()
 
 
 def test_the_wanted_scenario_is_shown():
