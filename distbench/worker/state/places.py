@@ -44,7 +44,8 @@ def name_nameless(root: Any) -> Mapping[int, str]:
 
 def _list(item: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(item, Mapping):
-        yield from ((str(k), v) for k, v in item.items() if isinstance(k, (str, int)))
+        for number, (key, child) in enumerate(item.items()):
+            yield str(key if isinstance(key, (str, int)) else number), child
     elif isinstance(item, (list, tuple, deque)):
         yield from ((str(number), child) for number, child in enumerate(item))
     else:
