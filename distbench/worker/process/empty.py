@@ -38,8 +38,8 @@ def _check(original: Callable[..., Any], *, place: int) -> Callable[..., Any]:
         return original(*args, **kwargs)
 
     hide_from_autograph(broadcast)
-    # TensorFlow leaves its own frames out of tracebacks. This one would be the last that
-    # is left of an error in the op, as if the bench had raised it.
+    # TensorFlow leaves its own frames out of tracebacks. This one would be the last
+    # that is left of an error in the op, as if the bench had raised it.
     file = Path(collective_ops.__file__).with_name("broadcast")
     broadcast.__code__ = broadcast.__code__.replace(co_filename=str(file))
     return broadcast
