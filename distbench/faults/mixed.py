@@ -15,7 +15,9 @@ from distbench.samples.mixed import (
     clear_overflow,
     is_cluster,
 )
+from distbench.samples.program import TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas, is_last
+from distbench.unusual.mixed import MasterCopies
 
 
 @fault(
@@ -141,3 +143,16 @@ class WholePenaltyInHalf(Decayed):
 
     def count_penalty(self):
         return 1.0
+
+
+@fault(
+    "missing-reduction",
+    "variable",
+    (*(f"narrow{place}" for place in range(len(TRAINED))), *TRAINED),
+    like="keras-team/keras#19467",
+)
+class MasterCopiesByOwnGradients(MasterCopies):
+    """The copies in float32 take each replica's own gradients."""
+
+    def reduce(self, gradients):
+        return gradients

@@ -10,6 +10,7 @@ from distbench.samples.mixed import (
     SkippedByHand,
     SummedByHand,
 )
+from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce, update
 from distbench.unusual.program import unusual
 
@@ -126,3 +127,42 @@ class HalfSteppedByHand(SkippedByHand):
     def apply(self, gradients):
         for variable, gradient in zip(self.variables(), gradients, strict=True):
             update(variable, lambda copy, g: copy.assign_sub(0.05 * g), gradient)
+
+
+@unusual()
+class MasterCopies(Program):
+    """A model in float16 is set to copies in float32, which take the steps by hand."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.masters = super().trained()
+        self.narrow = [
+            tf.Variable(tf.cast(master, tf.float16), name=f"narrow{place}")
+            for place, master in enumerate(self.masters)
+        ]
+        self.table, self.first, self.second, self.bias, self.head = self.narrow
+
+    def make_optimizer(self):
+        return None
+
+    def variables(self):
+        return [*self.narrow, *self.masters]
+
+    def predict(self, batch):
+        outputs = super().predict((batch[0], tf.cast(batch[1], tf.float16)))
+        return tf.cast(outputs, self.dtype)
+
+    def apply(self, gradients):
+        wide = [tf.cast(tf.convert_to_tensor(g), self.dtype) for g in gradients]
+        for place, gradient in enumerate(self.reduce(wide)):
+            master = self.masters[place]
+            update(master, lambda copy, value: copy.assign_sub(0.05 * value), gradient)
+            update(self.narrow[place], self.follow, tf.identity(master))
+
+    def reduce(self, gradients):
+        """Sums over the replicas."""
+        return list(all_reduce("sum", gradients))
+
+    def follow(self, copy, value):
+        """Round a master's value."""
+        copy.assign(tf.cast(value, copy.dtype))

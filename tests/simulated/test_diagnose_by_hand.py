@@ -79,6 +79,19 @@ def test_what_only_lies_near_a_narrow_sum_is_none():
     assert "lower-precision" not in {f.code for f in judgement.findings}
 
 
+@pytest.mark.parametrize("known", [3, 2])
+def test_a_sum_that_nobody_makes_is_told_by_each_ones_own_step(known):
+    """One device says what each replica's gradient leads to, if it was asked of all."""
+    fault = Fault(reduce=lambda own, step: list(own))
+    seen = observe(fault, replicas=3, rule=RULE, shards_known=False, steps=2)
+    hidden = hide_sums(seen)
+    ways = ("mean", *(f"replica-{r}" for r in range(known)))
+    sums = tuple(feed(hidden, way, RULE, RULE.transform) for way in ways)
+    first = judge(change_evidence(hidden, sums=sums)).findings[0]
+    told = (first.code, first.phase) == ("missing-reduction", "variable")
+    assert told == (known == 3), first.explanation
+
+
 def test_a_right_sum_needs_no_other():
     check_passed(judge_hidden(add_up, ways=()))
 

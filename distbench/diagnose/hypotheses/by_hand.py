@@ -42,18 +42,34 @@ def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase not in _TAKING:
         return
-    apart, sums = context.evidence.fed.apart, context.evidence.fed.sums
-    if sums and apart is not None:
+    sums = context.evidence.fed.sums
+    own = context.work_out("own steps", lambda: _find_own(context)) if sums else None
+    if own is not None:
         yield Hypothesis(
             code="missing-reduction",
-            predicted=_take(context, apart),
+            predicted=_take(context, own),
             detail="it is what one device makes of each replica's own gradient",
-            phase=_place(context, apart),
+            phase=_place(context, own),
         )
     for trace in sums:
         # One of factor 0 is asked to read off what a step is made of.
         if _find_factor(trace) != 0 and not _is_plain_mean(trace):
             yield _foretell(context, trace)
+
+
+def _find_own(context: Context) -> Trace | None:
+    """What one device makes of each replica's own gradient, as that of the replica."""
+    if context.evidence.fed.apart is not None:
+        return context.evidence.fed.apart
+    alone = list_alone(context)
+    if len(alone) < context.replicas:
+        return None
+    values = {
+        key.at(replica): value
+        for replica, trace in enumerate(alone)
+        for key, value in trace.select(replica=0)
+    }
+    return replace(alone[0], values=values)
 
 
 def explain_by_repeated_sum(context: Context) -> Iterator[Hypothesis]:
