@@ -94,3 +94,12 @@ class OverflowOfRowsLeftOut(OwnReduction):
         sums = super().reduce(gradients)
         finite = find_finite(sums)
         return [tf.where(finite, total, 0.0) for total in sums]
+
+
+@unusual()
+class OverflowWithoutRowsLeftOut(OverflowOfRowsLeftOut):
+    """In the second step a lone example leaves the last replica without any row."""
+
+    def data(self, step):
+        batch = super().data(step)
+        return tuple(part[:1] for part in batch) if step == 1 else batch

@@ -64,11 +64,29 @@ def _change(
     gradient: Any, change: Callable[[tf.Tensor, Fault], tf.Tensor], fault: Fault
 ) -> Any:
     if isinstance(gradient, tf.IndexedSlices):
+        if fault.kind != "scale":
+            gradient = _fill_empty(gradient)
         values = _change(gradient.values, change, fault)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
     flat = tf.reshape(gradient, [-1])
     changed = tf.reshape(change(flat, fault), tf.shape(gradient))
     return tf.ensure_shape(changed, gradient.shape)
+
+
+def _fill_empty(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """One slice of zeros where there is none: a replica may have no examples.
+
+    Dense gradients of such a replica are zeros, of which the first one is changed.
+    """
+    lacks = tf.cast(tf.equal(tf.size(gradient.indices), 0), tf.int32)
+    shape = tf.concat([[lacks], tf.shape(gradient.values)[1:]], axis=0)
+    zeros = tf.zeros(shape, gradient.values.dtype)
+    row = tf.zeros([lacks], gradient.indices.dtype)
+    return tf.IndexedSlices(
+        tf.concat([gradient.values, zeros], axis=0),
+        tf.concat([gradient.indices, row], axis=0),
+        gradient.dense_shape,
+    )
 
 
 def _scale(flat: tf.Tensor, fault: Fault) -> tf.Tensor:
