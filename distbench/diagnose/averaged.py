@@ -1,7 +1,8 @@
-"""Programs that average what they compute of means, and go wrong elsewhere.
+"""Programs that average what they compute of means.
 
 Each replica's gradient is then N times its share, and the average undoes it. Where the
-average is wrong too, nothing does, though nothing is wrong with the loss.
+average is wrong too, nothing does, though nothing is wrong with the loss. Nor does
+anything show that it does where the average itself has no reference.
 """
 
 from __future__ import annotations
@@ -12,39 +13,50 @@ from typing import cast
 
 import numpy as np
 
+from distbench.compare.values import densify
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.rank import ALL
 from distbench.evidence import Evidence
-from distbench.trace import COMPUTED, GRADIENTS, Phase, SparseRows, Trace, Value, Values
+from distbench.trace import (
+    COMPUTED,
+    GRADIENTS,
+    WHOLE,
+    Phase,
+    SparseRows,
+    Trace,
+    TraceKey,
+    Value,
+    Values,
+)
 from distbench.verdict import Finding, Status
 
 _OWN_MEAN = "loss-not-scaled"
 """Of uneven shards a mean is N times its share, as an average has it, or nearly."""
+_MEAN = "mean-instead-of-sum"
 _SAME = 1e-3
 """A fitted ratio that is no farther from N is N."""
+
+
+AVERAGED = (
+    "note: the replicas' gradients are averaged, and taken for N times their shares, "
+    "as their losses are"
+)
 
 
 def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
     """What was seen, with gradients as shares of their average.
 
     None unless gradients that are N times too large, or those of own means, are told
-    first of a run, but for what is wrong with the mean of its losses.
+    first of a run, but for what is wrong with the mean of its losses. Or their average,
+    if the losses are averaged as well: where the grouping of the examples matters, or
+    their scatter is large, nobody may know how large each gradient should be.
     """
     n = evidence.observed.replicas
-    if judgement.status is not Status.FAIL:
+    is_alone = n == 1 or evidence.measure.shards_known
+    if is_alone or judgement.status is not Status.FAIL:
         return None
-    # How undeclared losses combine is a guess, so what is said of them may be wrong.
-    is_open = evidence.subject.loss_reduction is None
-    told = (
-        f
-        for f in judgement.findings
-        if f.phase != "loss" or (is_open and f.code == _OWN_MEAN)
-    )
-    first = next(told, None)
-    if n == 1 or evidence.measure.shards_known or first is None:
-        return None
-    is_whole = first.phase in COMPUTED and first.confidence >= ALL
-    if not is_whole or not (first.code == _OWN_MEAN or _is_multiple(first, n)):
+    is_large = _find_large(evidence, judgement) is not None
+    if not is_large and not (_names_mean(judgement) and _averages_losses(evidence)):
         return None
     apart = evidence.fed.apart
     fed = replace(
@@ -59,13 +71,59 @@ def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
     )
 
 
-def tells_more(judgement: Judgement, replicas: int) -> bool:
-    """Whether it names other causes than that all is N times too large."""
-    return judgement.status is Status.FAIL and all(
+def _find_large(evidence: Evidence, judgement: Judgement) -> Finding | None:
+    """What says first, but for the losses, that gradients are those of own means."""
+    # How undeclared losses combine is a guess, so what is said of them may be wrong.
+    is_open = evidence.subject.loss_reduction is None
+    told = (
+        f
+        for f in judgement.findings
+        if f.phase != "loss" or (is_open and f.code == _OWN_MEAN)
+    )
+    first = next(told, None)
+    if first is None or first.phase not in COMPUTED:
+        return None
+    n = evidence.observed.replicas
+    return first if first.code == _OWN_MEAN or _is_multiple(first, n) else None
+
+
+def _names_mean(judgement: Judgement) -> bool:
+    return any(f.code == _MEAN and f.confidence >= ALL for f in judgement.findings)
+
+
+def _averages_losses(evidence: Evidence) -> bool:
+    """Whether the replicas' losses are declared to be averaged, or come nearer so."""
+    declared = evidence.subject.loss_reduction
+    if declared is not None:
+        return declared == "mean"
+    key = TraceKey(step=0, phase="loss", variable="")
+    n = evidence.observed.replicas
+    whole = evidence.reference.get(key.at(WHOLE))
+    losses = [evidence.observed.get(key.at(replica)) for replica in range(n)]
+    found = [float(densify(loss)) for loss in losses if loss is not None]
+    if whole is None or len(found) < n:
+        return False
+    due, total = float(densify(whole)), sum(found)
+    return abs(total / n - due) < abs(total - due)
+
+
+def tells_more(evidence: Evidence, found: Judgement, averaged: Judgement) -> bool:
+    """Whether averages read so have causes, and not that all is N times too large.
+
+    Args:
+        evidence: What was seen.
+        found: What is told of it.
+        averaged: What is told of it with gradients as shares of their average.
+    """
+    large = _find_large(evidence, found)
+    if large is None or large.confidence < ALL:
+        return False
+    n = evidence.observed.replicas
+    return averaged.status is Status.FAIL and all(
         finding.confidence >= ALL
         and finding.code != "unexplained"
-        and not _is_multiple(finding, replicas)
-        for finding in judgement.findings
+        and not _is_multiple(finding, n)
+        for finding in averaged.findings
     )
 
 

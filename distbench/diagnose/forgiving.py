@@ -119,6 +119,8 @@ def is_forgiven(
 ) -> bool:
     """Whether a later value is right that would show the error if it were passed on.
 
+    Or the value itself, where it follows from one before and the reference has it too.
+
     That needs a test that could see it: an error of the same relative size, in the
     later value, must lie beyond its bound. A factor of two that the rule ignores (the
     sign of a gradient) is forgiven; one of 1 + 1e-6 that drowns in the rounding of the
@@ -137,9 +139,11 @@ def is_forgiven(
         size = max((j.comparison.change for j in sums), default=0.0)
         if size > 0:
             relative = min(relative, errors[c.key.at(WHOLE)] / size)
+    # Or it is right itself by the reference, as the average of N times the shares.
+    first = place if c.relation == "follows" else place + 1
     for phase in SUMMED:
         seen = outcomes.get(c.step, phase, c.variable)
-        if PHASES.index(phase) > place and _are_right(seen, relative):
+        if PHASES.index(phase) >= first and _are_right(seen, relative):
             return True
     variable = outcomes.find_owner(c.variable)
     for slot in outcomes.list_slots(variable):

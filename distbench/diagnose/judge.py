@@ -11,7 +11,7 @@ from distbench.compare.absent import add_absent
 from distbench.compare.measured_noise import measure_noise
 from distbench.compare.noise import Noise
 from distbench.compare.row_sensitive import find_row_sensitive
-from distbench.diagnose.averaged import read_averaged, tells_more
+from distbench.diagnose.averaged import AVERAGED, read_averaged, tells_more
 from distbench.diagnose.examples import count_examples
 from distbench.diagnose.exchange import exchanges, is_joined
 from distbench.diagnose.explain import is_vague
@@ -71,12 +71,18 @@ def _add(judgement: Judgement, *findings: Finding) -> Judgement:
 
 
 def _read_averaged(evidence: Evidence, noise: Noise, found: Judgement) -> Judgement:
-    """What is wrong with an average of gradients that are right, if that tells all."""
+    """What is wrong with an average of gradients that are right, if that tells all.
+
+    Nothing is, where the gradients are N times their shares and nothing else is wrong.
+    """
     averaged = read_averaged(evidence, found)
     if averaged is None:
         return found
+    best = _judge_best(averaged, noise)
+    if best.status is Status.PASS:
+        return replace(best, message="; ".join(filter(None, (best.message, AVERAGED))))
     other = Weighed(Reading(evidence=averaged), noise).explain()
-    return other if tells_more(other, evidence.observed.replicas) else found
+    return other if tells_more(evidence, found, other) else found
 
 
 def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:

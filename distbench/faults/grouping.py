@@ -19,6 +19,7 @@ from distbench.unusual.grouping import (
     PenalisedStatistics,
     WeightsMaskedByReplica,
 )
+from distbench.unusual.reducing import MeanAggregator
 
 
 @fault(
@@ -201,3 +202,34 @@ class OwnMeanUnderOwnMasks(WeightsMaskedByReplica):
 
     def reduce_losses(self, losses, batch):
         return tf.reduce_mean(losses)
+
+
+class _Averaging(MeanAggregator):
+    """Losses are shares, which add up, and the gradients are averaged all the same."""
+
+    loss_reduction = "sum"
+
+    def reduce_losses(self, losses, batch):
+        return Program.reduce_losses(self, losses, batch)
+
+
+@fault(
+    "mean-instead-of-sum",
+    "reduced_gradient",
+    TRAINED,
+    like="tensorflow/tensorflow#55321",
+    clusters=WIDE,
+)
+class SharesAveragedUnderDropout(_Averaging, Dropout):
+    """Dropout, and an aggregator that averages the gradients of shares."""
+
+
+@fault(
+    "mean-instead-of-sum",
+    "reduced_gradient",
+    TRAINED,
+    like="tensorflow/tensorflow#55321",
+    clusters=WIDE,
+)
+class SharesAveragedUnderOwnMasks(_Averaging, WeightsMaskedByReplica):
+    """Each replica draws a mask by its number; gradients of shares are averaged."""

@@ -6,6 +6,7 @@ from distbench.samples.lazy import keras, keras3_base, tf
 from distbench.samples.program import FEATURES, HIDDEN, OUTPUTS, Program
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.program import unusual
+from distbench.unusual.reducing import MeanAggregator
 
 
 def normalise(x):
@@ -289,3 +290,18 @@ class PenalisedStatisticsUnderMean(BatchStatisticsUnderMean):
 
     def compute_penalty(self):
         return 0.1 * (tf.reduce_sum(self.second**2) + tf.reduce_sum(self.head**2))
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class AveragedUnderStatistics(MeanAggregator, BatchStatistics):
+    """Batch statistics; N times the shares of the gradients are averaged."""
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class AveragedUnderDropout(MeanAggregator, Dropout):
+    """Dropout; N times the shares of the gradients are averaged."""
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class AveragedUnderOwnMasks(MeanAggregator, WeightsMaskedByReplica):
+    """Each replica draws a mask by its number; N times the shares are averaged."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from evidence_changes import change_evidence
 from gradient_values import add_up, clip_norm, scale
+from grouped_losses import SHARDS, against_the_others, by_statistics, sum_squares
+from grouped_training import Simulator
 from hidden_sums import WAYS, feed, hide_sums
 from planted_case import check_passed
 from simulated_rule import Rule
 from training_simulator import Fault, observe
 
 from distbench.diagnose.judge import judge
+from distbench.verdict import Status
 
 RULE = Rule(name="momentum")
 N = 3
@@ -121,3 +127,44 @@ def test_losses_that_add_up_are_right_beside_averaged_means(declared):
     )
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.phase) == ("mean-of-means", "local_gradient")
+
+
+def average_all(parts, _):
+    return sum(parts) / np.float32(len(parts))
+
+
+def times_replicas(*_):
+    return float(len(SHARDS))
+
+
+SPLIT = pytest.mark.parametrize(
+    ("compute", "options"),
+    [
+        (by_statistics, {}),
+        (against_the_others, {}),
+        (sum_squares, {"scatter": 0.3}),
+        (sum_squares, {"dropped": 0.3}),
+    ],
+    ids=["statistics", "negatives", "scatter", "dropout"],
+)
+
+
+@SPLIT
+@pytest.mark.parametrize("declared", ["mean", None])
+def test_an_average_of_n_times_the_shares_passes_however_they_are_grouped(
+    compute, options, declared
+):
+    simulator = Simulator(compute, times_replicas, average_all, **options)
+    judgement = judge(declare(simulator.make_evidence(), declared))
+    assert judgement.status is Status.PASS, judgement
+
+
+@SPLIT
+def test_an_average_of_shares_that_add_up_is_too_small(compute, options):
+    simulator = Simulator(compute, reduce=average_all, **options)
+    first = judge(declare(simulator.make_evidence(), "sum")).findings[0]
+    assert (first.code, first.phase) == ("mean-instead-of-sum", "reduced_gradient")
+
+
+def declare(evidence, how):
+    return replace(evidence, subject=replace(evidence.subject, loss_reduction=how))

@@ -161,3 +161,19 @@ def test_where_nan_is_does_not_matter_if_one_device_leaves_the_step_out(
         ["local_gradient"] if undone else []
     )
     assert bool(chain.broken) == (not undone or error > 0)
+
+
+@pytest.mark.parametrize(
+    ("own", "undone"), [(0.0, True), (0.4, False)], ids=["right", "wrong"]
+)
+def test_a_value_that_the_reference_has_as_well_is_right(own, undone):
+    """As an average of N times the shares, which do not add up to it."""
+    chain = judge_chain(
+        [
+            compare("follows", "reduced_gradient", error=0.5, bound=1e-7),
+            compare("reference", "reduced_gradient", error=own, bound=1e-5),
+        ],
+        {},
+        free=False,
+    )
+    assert (len(chain.forgiven), len(chain.broken)) == ((1, 0) if undone else (0, 1))
