@@ -14,6 +14,7 @@ from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify, measure_norm, measure_size
 from distbench.diagnose.names import name_replicas
 from distbench.diagnose.readings import repeats
+from distbench.diagnose.seeds import find_seeds_of_batch
 from distbench.evidence import Evidence
 from distbench.trace import Trace
 from distbench.verdict import Finding
@@ -27,12 +28,17 @@ def find_shared_randomness(evidence: Evidence, noise: Noise) -> Finding | None:
 
     To a program that draws for each example it matters in which order they come. A
     replica with draws of its own then comes to other gradients than its shard alone.
-    If none does, but for a factor, all have drawn what that one device draws.
+    If none does, but for a factor, all have drawn what that one device draws. Who makes
+    the seed of the examples draws by the own ones, and no other replica does.
 
     Only a warning where every draw is that of a layer of the framework.
     """
-    draws = evidence.reference.notes.get("draws")
-    if not isinstance(draws, Mapping) or not draws:
+    found = evidence.reference.notes.get("draws")
+    if not isinstance(found, Mapping):
+        return None
+    own_seeds = find_seeds_of_batch(evidence)
+    draws = {place: whose for place, whose in found.items() if place not in own_seeds}
+    if not draws:
         return None
     if evidence.measure.shards_known or not noise.ordered or not repeats(evidence):
         return None

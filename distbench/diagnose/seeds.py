@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from distbench.evidence import Evidence
+from distbench.trace import OF_BATCH
 
 
 def find_own_draws(evidence: Evidence) -> str:
@@ -19,3 +20,15 @@ def find_own_draws(evidence: Evidence) -> str:
         return ""
     own = [p for p in seeds if set(others.get(p, ())) - set(seeds[p])]
     return min(own, default="")
+
+
+def find_seeds_of_batch(evidence: Evidence) -> frozenset[str]:
+    """Where a step draws by a seed that is made of its examples."""
+    seeds = evidence.reference.notes.get("seeds")
+    if not isinstance(seeds, Mapping):
+        return frozenset()
+    return frozenset(
+        place
+        for place, found in seeds.items()
+        if any(OF_BATCH in text.split() for text in found)
+    )

@@ -55,6 +55,9 @@ INITIAL = -1
 DIGESTS = "digests"
 """The note of a trace that has digests in the place of all values but losses."""
 
+OF_BATCH = "batch"
+"""Stands among the constants of a seed that is made of the examples as well."""
+
 _PLACES = {phase: place for place, phase in enumerate(PHASES)}
 
 

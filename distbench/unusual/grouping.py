@@ -228,6 +228,19 @@ class DropoutSeededByReplica(Program):
 
 
 @unusual()
+class DropoutSeededByExamples(Program):
+    """Dropout by stateless random numbers, whose seed is made of the own examples."""
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        hidden = embedded @ self.first + features @ self.second + self.bias
+        seed = tf.stack([7, tf.cast(1000 * tf.reduce_sum(features), tf.int32)])
+        kept = tf.random.stateless_uniform(tf.shape(hidden), seed) > 0.3
+        return tf.tanh(hidden) * tf.cast(kept, self.dtype) @ self.head
+
+
+@unusual()
 class WeightsMaskedByReplica(Program):
     """A mask on the weights, which each replica draws by its own number."""
 

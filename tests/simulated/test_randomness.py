@@ -20,10 +20,15 @@ LAYER = {"keras/src/random.py:92": "framework"}
 
 
 def find(
-    evidence: Evidence, draws: object = OWN, *, ordered: bool = True
+    evidence: Evidence,
+    draws: object = OWN,
+    *,
+    ordered: bool = True,
+    seeds: object = None,
 ) -> Finding | None:
     """What is said of an evidence whose program draws where it is told."""
-    notes = {**evidence.reference.notes, "draws": draws, "narrowest": "float32"}
+    told = {"draws": draws, "seeds": seeds, "narrowest": "float32"}
+    notes = {**evidence.reference.notes, **told}
     reference = replace(evidence.reference, notes=notes)
     noise = replace(measure_noise(evidence), ordered=ordered)
     return find_shared_randomness(replace(evidence, reference=reference), noise)
@@ -93,6 +98,14 @@ def test_a_factor_does_not_hide_it():
 )
 def test_nothing_is_said_of_others(evidence, options):
     assert find(evidence, **options) is None
+
+
+@pytest.mark.parametrize(
+    ("seed", "is_told"), [("7", True), ("7 batch", False)], ids=["number", "examples"]
+)
+def test_who_makes_a_seed_of_the_examples_draws_by_the_own_ones(seed, is_told):
+    found = find(run(), seeds={place: [seed] for place in OWN})
+    assert (found is not None) is is_told
 
 
 def test_replicas_without_examples_are_left_out():

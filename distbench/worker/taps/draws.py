@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from distbench.trace import OF_BATCH
 from distbench.worker.state.graphs import list_ops
 from distbench.worker.taps.callers import find_caller, name_line
 
@@ -18,6 +19,7 @@ _DRAWS = re.compile(
 _KERAS = re.compile(r"[/\\](tf_)?keras[/\\]src[/\\]")
 
 
+_SIZES = ("Shape", "ShapeN", "Size")
 _FEW = 16
 """A constant with more numbers is no part of a seed."""
 
@@ -34,7 +36,7 @@ def find_draws(graph: Any) -> dict[str, str]:
 
 
 def find_seeds(graph: Any) -> dict[str, list[str]]:
-    """The constants of which each line makes the seeds of its draws.
+    """The constants of which each line makes the seeds of its draws, or `OF_BATCH`.
 
     A replica's number is one, so they are others on other replicas if it has a part in
     a seed. Each replica draws other numbers then than one device does.
@@ -56,7 +58,7 @@ def _find_place(op: Any) -> tuple[str, str]:
 
 
 def _join_constants(op: Any) -> str:
-    """The constants that what an op draws is computed of, as one line.
+    """The constants that what an op draws is computed of, as one line, or `OF_BATCH`.
 
     Not those of its first input, which says what is drawn.
     """
@@ -65,17 +67,18 @@ def _join_constants(op: Any) -> str:
     constants: list[str] = []
     while waiting:
         source = waiting.pop()
-        givers = [tensor.op for tensor in source.inputs]
+        # How many numbers are drawn is no part of what they are.
+        givers = [] if source.type in _SIZES else [t.op for t in source.inputs]
         if source.type == "Const":
             value = tf.get_static_value(source.outputs[0])
             if value is not None and value.size <= _FEW:
                 constants.append(str(value.tolist()))
         if source.type == "Placeholder":
-            givers += [
-                outer.op
-                for outer, inner in getattr(source.graph, "captures", ())
-                if inner.op is source and hasattr(outer, "graph")
-            ]
+            captures = getattr(source.graph, "captures", ())
+            outside = [outer for outer, inner in captures if inner.op is source]
+            givers += [outer.op for outer in outside if hasattr(outer, "graph")]
+            if not outside:
+                constants.append(OF_BATCH)
         for giver in givers:
             if id(giver) not in seen:
                 seen.add(id(giver))
