@@ -15,6 +15,14 @@ class StepsOfAllReplicasCounted(FollowsEverySecondStep):
         return count_replicas()
 
 
+@fault("hyperparameter-differs", "variable", ("target",), like="keras-team/keras#19990")
+class FollowsSeldomOfMany(FollowsEverySecondStep):
+    """A copy follows after N times as many steps, as if N of them counted one each."""
+
+    def find_period(self):
+        return 2 * count_replicas()
+
+
 @fault("update-repeated", "variable", ("average",), like="larq/larq#629")
 class AverageFollowsForEachReplica(AveragesWhatItLeaves):
     """The average goes its part of the way once for each replica, after the update."""

@@ -28,11 +28,14 @@ class FollowsEverySecondStep(Program):
     def apply(self, gradients):
         super().apply(gradients)
         self.taken.assign_add(self.count_steps())
-        is_due = self.taken % 2 == 0
+        is_due = self.taken % self.find_period() == 0
         self.target.assign(tf.where(is_due, self.head, self.target))
 
     def count_steps(self):
         return 1
+
+    def find_period(self):
+        return 2
 
 
 @unusual()

@@ -122,3 +122,12 @@ def test_an_average_whose_old_value_is_added_up_is_no_sum_of_what_it_follows() -
 
 def test_nor_is_one_that_goes_nearly_as_far_as_the_sum() -> None:
     assert not list(explain_by_summed_copies(make_context(go_nearly_to_sum, HEAD)))
+
+
+def test_one_that_stays_where_it_is_has_its_turn_in_other_steps() -> None:
+    context = make_context(lambda value, _: value, HEAD)
+    best = find_best(context, list_hypotheses(context))
+    assert best is not None
+    assert best.full
+    assert best.hypothesis.code == "hyperparameter-differs"
+    assert "it stays as it was" in best.hypothesis.detail

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
-from distbench.compare.leading import is_led, is_trained
+from distbench.compare.leading import has_gradient, is_led, is_trained
 from distbench.compare.led import find_averaged, find_leader
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
@@ -187,9 +187,20 @@ def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
     if n > 1 and is_unseen and math.isclose(n * (1 + weight), 1, rel_tol=_SAME):
         code = "mean-instead-of-sum"
         words = f"the step is 1/{n} of what it should be: it is divided by N = {n}"
+    elif _stands_still(context, 1 + weight):
+        code = "hyperparameter-differs"
+        words = "it stays as it was, where one device changes it: its turn comes in "
+        words += "other steps"
     elif weight > -1:
         code = "hyperparameter-differs"
     yield Hypothesis(code=code, predicted=predicted, detail=words, ratio=1 + weight)
+
+
+def _stands_still(context: Context, length: float) -> bool:
+    """Whether steps of no length are those of variables that no gradient trains."""
+    led = {case.key.variable for case in context.cases}
+    trained = any(has_gradient(context.evidence, path) for path in led)
+    return abs(length) < _SAME and not trained
 
 
 def explain_by_schedule(context: Context) -> Iterator[Hypothesis]:
