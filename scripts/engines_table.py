@@ -67,7 +67,8 @@ def check(engine: str, target: str, environment: Mapping[str, str]) -> dict[str,
 def strip_verdict(verdict: Mapping[str, Any]) -> dict[str, Any]:
     """What has to be alike: all but the environment and the seconds."""
     runs = [{k: v for k, v in run.items() if k != "seconds"} for run in verdict["runs"]]
-    return {**{k: v for k, v in verdict.items() if k != "environment"}, "runs": runs}
+    differs = ("environment", "seconds")
+    return {**{k: v for k, v in verdict.items() if k not in differs}, "runs": runs}
 
 
 def measure(engine: str) -> list[dict[str, Any]]:
