@@ -90,6 +90,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run each scenario on one of its clusters, the next one's on the next",
     )
     group.addoption(
+        "--every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of the scenarios of each test run the first, and every Nth after it",
+    )
+    group.addoption(
         "--require-gpus",
         type=int,
         default=0,
@@ -110,6 +117,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "programs(file, *names, clusters, kinds): runs for each name and cluster",
     )
     try:
+        if config.getoption("every") < 1:
+            raise pytest.UsageError(
+                "--every takes a whole number from 1. "
+                f"Received: {config.getoption('every')}."
+            )
         _list_clusters(config, ())
         if target := config.getoption("optimizer"):
             parse_target(target, config.invocation_params.dir)
@@ -124,6 +136,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             cases = list_cases(metafunc.config, *marker.args, **marker.kwargs)
             if metafunc.config.getoption("one_cluster"):
                 cases = _take_one_cluster(cases)
+            cases = cases[:: metafunc.config.getoption("every")]
             metafunc.parametrize("case", cases, ids=[case.id for case in cases])
 
 

@@ -32,7 +32,7 @@ def test_plain_descent_is_exact(name: str, cluster: str) -> None:
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [
-        ("keras2-options", "mwms:2"),
+        pytest.param("keras2-options", "mwms:2", marks=LONG),
         pytest.param("keras2-loss-scale", "mirrored:2", marks=LONG),
         ("keras3-options", "mirrored:2"),
         pytest.param("v1-many-rules", "mirrored:2", marks=LONG),

@@ -60,11 +60,11 @@ def describe_runs(*verdicts: Verdict) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "name",
     [
-        "clips too early",
+        "random",
         *(
             pytest.param(name, marks=pytest.mark.nightly)
             for name in SUBJECTS
-            if name != "clips too early"
+            if name != "random"
         ),
     ],
 )
