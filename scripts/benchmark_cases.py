@@ -29,7 +29,7 @@ from benchmark_measures import (
     measure_workers,
     take_turns,
 )
-from benchmark_program import train, train_by_adam
+from benchmark_program import train, train_by_adam, train_unconverted
 from benchmark_suite import PROCESSES, VERDICTS
 from measure_check import SUBJECT
 
@@ -102,6 +102,12 @@ def _list_cases() -> tuple[Case, ...]:
                 rounds=5,
             )
             for n in (2, 4, 8)
+        ),
+        Case(
+            name="plain-2",
+            title="2 workers: a fresh cluster, three steps that AutoGraph leaves alone",
+            measure=partial(measure_fresh, 2, train_unconverted),
+            rounds=10,
         ),
         Case(
             name="adam-2",

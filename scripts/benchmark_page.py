@@ -22,9 +22,9 @@ _LEFT_OUT = """
 - Small pages for the tasks of large clusters alone. On a virtual machine that gives its
   free memory back to its host, zeroing the huge pages of very many tasks takes more
   than they save; with fewer tasks they win.
-- Digests that the step itself makes, by an op of TensorFlow's: it takes longer for
-  them than XXH3 does for what lies in memory when the step is over, and makes them in
-  steps that nobody records as well.
+- Digests that the step itself makes, by an op of TensorFlow's: no faster than XXH3 is
+  for what lies in memory when the step is over, and made in steps that nobody records
+  as well.
 - Reading all taps by one traced function: it takes as long for a few of them, and
   tracing it for many takes longer than a step.
 - Tasks that wait for the next check of a series, as they do for that of `--watch`: a
@@ -40,7 +40,10 @@ _LEFT_OUT = """
 A fresh cluster cannot come near the warm pool. TensorFlow's server alone queues
 requests by the thousand as it starts (`grpc_worker_service.cc`), and a process that
 makes its strategy, and takes no step, takes longer than the pool takes for everything:
-the side "bare forks, the strategy alone" measures it.
+the side "bare forks, the strategy alone" measures it. Where tasks have waited
+(`distbench.Spares`, `--watch`) that is behind them. What they still have to do is what
+the pool did in its first run: AutoGraph converts the source of a step once in a
+process, and two of the cases differ in that alone.
 """
 
 

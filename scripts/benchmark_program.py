@@ -19,8 +19,12 @@ def start() -> float:
     return float(tf.distribute.MultiWorkerMirroredStrategy().num_replicas_in_sync)
 
 
-def train() -> float:
-    """Three steps of one variable on all workers; returns where it ended."""
+def train(*, converted: bool = True) -> float:
+    """Three steps of one variable on all workers; returns where it ended.
+
+    Args:
+        converted: Whether AutoGraph converts the source of the step.
+    """
     import tensorflow as tf
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -34,7 +38,12 @@ def train() -> float:
         )
         variable.assign_sub(0.125 * gradient)
 
-    return _take_steps(strategy, replica_step, variable)
+    return _take_steps(strategy, replica_step, variable, converted=converted)
+
+
+def train_unconverted() -> float:
+    """The same, of a step that AutoGraph takes as it is."""
+    return train(converted=False)
 
 
 def train_by_adam() -> float:
@@ -56,11 +65,15 @@ def train_by_adam() -> float:
 
 
 def _take_steps(
-    strategy: Any, replica_step: Callable[[], None], variable: Any
+    strategy: Any,
+    replica_step: Callable[[], None],
+    variable: Any,
+    *,
+    converted: bool = True,
 ) -> float:
     import tensorflow as tf
 
-    @tf.function
+    @tf.function(autograph=converted)
     def step() -> None:
         strategy.run(replica_step)
 
