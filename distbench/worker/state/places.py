@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from distbench.worker.state.components import is_variable, list_shards
-from distbench.worker.state.reachable import LEAVES
+from distbench.worker.state.reachable import walk
 
 _NAMELESS = re.compile(r"(.*/)?Variable(/part_\d+)?")
 """What TensorFlow calls a variable that is given no name, and a shard of one."""
@@ -24,19 +24,16 @@ def name_nameless(root: Any) -> Mapping[int, str]:
     Returns:
         By the identity of a variable, or of each shard of one.
     """
+    places = {id(root): ""}
+
+    def list_placed(item: Any) -> Iterator[Any]:
+        for name, child in _list(item):
+            places.setdefault(id(child), f"{places[id(item)]}/{name}".strip("/"))
+            yield child
+
     found: dict[int, str] = {}
-    seen: set[int] = set()
-    queue = deque([("", root)])
-    while queue:
-        place, item = queue.popleft()
-        if id(item) in seen or isinstance(item, LEAVES):
-            continue
-        seen.add(id(item))
-        if not is_variable(item):
-            queue.extend(
-                (f"{place}/{name}".strip("/"), child) for name, child in _list(item)
-            )
-        elif place:
+    for item in filter(is_variable, walk(root, list_placed)):
+        if place := places[id(item)]:
             parts = filter(_is_nameless, list_shards([item]))
             found.update(dict.fromkeys(map(id, parts), place))
     return found

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import types
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from distbench.worker.state.components import is_variable
 
-LEAVES = (
+_LEAVES = (
     str, bytes, int, float, complex, bool, type(None), np.ndarray, np.generic,
     tf.Tensor, tf.DType, tf.TensorShape, tf.Graph, tf.Operation, tf.distribute.Strategy,
     type, types.ModuleType, types.BuiltinFunctionType,
@@ -36,33 +36,38 @@ def walk_variables(root: Any, beyond: tuple[type, ...] = ()) -> Iterator[Any]:
         root: Where to begin.
         beyond: Kinds of objects that are not looked into.
     """
-    seen: set[int] = set()
-    queue = deque([root])
-    while queue:
-        item = queue.popleft()
-        if id(item) in seen or isinstance(item, (*LEAVES, *beyond)):
-            continue
-        seen.add(id(item))
-        if is_variable(item):
-            yield item
-        else:
-            queue.extend(_list_children(item))
+    return filter(is_variable, walk(root, _list_children, beyond))
 
 
 def find_held(root: Any, is_wanted: Callable[[Any], bool]) -> list[Any]:
     """Every object of a kind that can be reached from another, itself included."""
+    held = walk(root, _list_children)
+    return [item for item in held if not is_variable(item) and is_wanted(item)]
+
+
+def walk(
+    root: Any,
+    list_children: Callable[[Any], Iterable[Any]],
+    beyond: tuple[type, ...] = (),
+) -> Iterator[Any]:
+    """Every object that can be reached from another, breadth first, each once.
+
+    Args:
+        root: Where to begin; it is the first one.
+        list_children: What an object holds; variables are not looked into.
+        beyond: Kinds of objects that are left out, as those are that hold none.
+    """
+    leaves = (*_LEAVES, *beyond)
     seen: set[int] = set()
-    found = []
     queue = deque([root])
     while queue:
         item = queue.popleft()
-        if id(item) in seen or isinstance(item, LEAVES) or is_variable(item):
+        if id(item) in seen or isinstance(item, leaves):
             continue
         seen.add(id(item))
-        if is_wanted(item):
-            found.append(item)
-        queue.extend(_list_children(item))
-    return found
+        yield item
+        if not is_variable(item):
+            queue.extend(list_children(item))
 
 
 def _list_children(item: Any) -> list[Any]:
