@@ -9,7 +9,6 @@ import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Protocol
 
 from distbench.agent.door import Door, Issue, Ticket
@@ -19,6 +18,7 @@ from distbench.agent.versions import find_difference, list_versions
 from distbench.agent.wire import Wire
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.channel import Message
+from distbench.launch.closing import Closing
 from distbench.launch.engine import Engine, Places, Request
 from distbench.launch.forkclient import READY_TIMEOUT_S
 from distbench.launch.halt import Halt
@@ -51,7 +51,7 @@ class Starting(Protocol):
         ...
 
 
-class AgentEngine(Engine):
+class AgentEngine(Closing, Engine):
     """Keeps agents from one group to the next, each for one task at a time.
 
     Args:
@@ -130,17 +130,6 @@ class AgentEngine(Engine):
             self._is_closed = True
         self._door.close()
         self._drop(tuple(self._started))
-
-    def __enter__(self) -> AgentEngine:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _take(self, shapes: list[int], halt: Halt) -> list[str]:
         """Agents for tasks that need so many GPUs each: free ones, else new ones."""

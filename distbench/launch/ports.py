@@ -8,17 +8,17 @@ whoever its user is, and the kernel takes it back from a dead one.
 from __future__ import annotations
 
 import socket
-from types import TracebackType
 
 import portpicker
 
 from distbench.errors import ClusterError
+from distbench.launch.closing import Closing
 
 _ATTEMPTS_PER_PORT = 50
 _LOOPBACK = "127.0.0.1"
 
 
-class PortLease:
+class PortLease(Closing):
     """Ports that no other bench takes until the lease is closed."""
 
     def __init__(self, locks: dict[int, socket.socket]) -> None:
@@ -31,17 +31,6 @@ class PortLease:
             port, lock = self._locks.popitem()
             portpicker.return_port(port)
             lock.close()
-
-    def __enter__(self) -> PortLease:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def lease_ports(count: int) -> PortLease:

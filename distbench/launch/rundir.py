@@ -11,10 +11,10 @@ import tempfile
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from distbench.cluster import Task
 from distbench.errors import ClusterError
+from distbench.launch.closing import Closing
 from distbench.launch.process import start_program
 
 _HEIR = (
@@ -50,7 +50,7 @@ class GroupFiles:
         return self.folder / "tmp"
 
 
-class RunDirectory:
+class RunDirectory(Closing):
     """A private temporary folder (mode 0700) that is removed when it is closed.
 
     Or forgotten, or when its process dies, be it by SIGKILL: an heir sees to that.
@@ -104,17 +104,6 @@ class RunDirectory:
     def close(self) -> None:
         """Remove the folder with all that is in it."""
         self._finalizer()
-
-    def __enter__(self) -> RunDirectory:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _check_name(base: Path) -> None:

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 
 from distbench.errors import ClusterError
+from distbench.launch.closing import Closing
 from distbench.launch.engine import Engine
 from distbench.launch.group import Group
 from distbench.launch.halt import Halt
@@ -37,7 +37,7 @@ class _Wanted:
     start: StartAhead
 
 
-class Spares:
+class Spares(Closing):
     """Tasks that were started before they are wanted: each cluster of them serves once.
 
     `fill` starts, in a time in which nobody waits, what was used since the last time;
@@ -69,17 +69,6 @@ class Spares:
         self._ready: dict[Hashable, list[Group]] = defaultdict(list)
         self._directory: RunDirectory | None = None
         self._filled_s = 0.0
-
-    def __enter__(self) -> Spares:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def take(
         self, key: Hashable, tasks: int, start: StartAhead, halt: Halt
