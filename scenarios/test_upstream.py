@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from distbench.errors import ClusterError
 from distbench.verdict import Status
 
 pytestmark = pytest.mark.nightly
@@ -285,6 +286,34 @@ def restore_shards() -> list[float]:
         checkpoint.restore(path)
         optimizer.apply_gradients([(tf.zeros(2), shard) for shard in shards])
     return [float(optimizer.get_slot(shard, "momentum")[0]) for shard in shards]
+
+
+@shown_by("second_strategy_forgets_its_peers")
+def test_a_second_strategy_finds_its_peers(distbench):
+    try:
+        found = distbench.run(share_twice, "mwms:2", timeout_s=15)
+    except ClusterError as error:
+        if "Collective ops is aborted" not in str(error):
+            raise
+        raise StillWrongError(str(error)) from error
+    assert set(found.values()) == {2.0}
+
+
+def share_twice() -> float:
+    """A variable of a second strategy, which the first worker makes a second later."""
+    import json
+    import os
+    import time
+
+    import tensorflow as tf
+
+    for is_second in (False, True):
+        place = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+        if is_second and place == 0:
+            time.sleep(1)
+        with tf.distribute.MultiWorkerMirroredStrategy().scope():
+            shared = tf.Variable(2.0)
+    return float(shared.numpy())
 
 
 def test_every_entry_has_its_scenario():
