@@ -167,9 +167,12 @@ class Context:
         )
 
     def is_changed_linearly(self, case: Pair) -> bool:
-        """Whether what it makes of each adds up to what it makes of the sum."""
+        """Whether what it makes of each adds up to what it makes of the sum.
+
+        Of a single one that would say nothing: whatever is made of it is the sum.
+        """
         changed = self.find_changed(case)
-        return bool(changed) and self.work_out(
+        return len(changed) > 1 and self.work_out(
             ("linear", case.key, case.against),
             lambda: bool(
                 np.all(

@@ -65,6 +65,28 @@ def test_a_sum_of_gradients_too_small_to_be_clipped_is_due_clipped(
     assert (len(findings) == 1) == (share == 1.0)
 
 
+@pytest.mark.parametrize("replicas", [1, 2, *swept(4)])
+def test_a_clip_by_less_than_one_device_clips_by_is_one_finding(replicas):
+    """The cluster goes by each tensor's norm, one device by that of all of them."""
+    setup = {"replicas": replicas, "steps": 3, "sparse": False}
+    local = [
+        (key.variable, float(np.linalg.norm(value)))
+        for key, value in observe(**setup).observed.values.items()
+        if key.phase == "local_gradient"
+    ]
+    smallest = min(norm for _, norm in local)
+    limit = 1.5 * smallest
+    assert limit < max(norm for _, norm in local)
+    evidence = observe(
+        Fault(reduce=each(lambda value: clip_norm(value, limit))),
+        alone=lambda gradients: clip_all(gradients, 0.5 * limit),
+        **setup,
+    )
+    (finding,) = judge(evidence).findings
+    assert finding.code == "clip-before-reduction"
+    assert f"norm of each variable's gradient to {limit:.6g}" in finding.explanation
+
+
 def list_norms(run, phase, replica):
     """The global norm in each step."""
     trace = run.observed

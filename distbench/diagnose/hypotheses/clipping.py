@@ -69,7 +69,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
                 code="clip-before-reduction",
                 predicted={
                     **predicted,
-                    **_predict_small(context, untouched, norm, limit),
+                    **_predict_small(context, sources, untouched, norm, limit),
                 },
                 detail=f"every replica clips {words.format(limit)} before the "
                 "replicas' gradients are added up",
@@ -100,7 +100,7 @@ def explain_by_joint_clip(context: Context) -> Iterator[Hypothesis]:
             code="clip-before-reduction",
             predicted={
                 **{s.number: sum_clipped(s, joint, limit) for s in sources},
-                **_predict_small(context, untouched, joint, limit),
+                **_predict_small(context, sources, untouched, joint, limit),
             },
             detail=f"the norm of {of_what} is clipped to {limit:.6g}, and taken for it "
             f"is {made} the replicas' own norms, which is not that of their sum",
@@ -166,16 +166,8 @@ def explain_by_clip_of_none(context: Context) -> Iterator[Hypothesis]:
         return
     plain = list(find_untouched(context).values())
     due = [_make_due(source) for source in plain]
-    for words, norm, _ in list_norms(context, ()):
-        if any(norm.relate(one, one.terms[0]) is None for one in due):
-            continue
-        of_sum = _OfSum(norm)
-        limit = fit_limit(due, of_sum)
-        if limit is None or not all(
-            context.matches(one.case, sum_clipped(one, of_sum, limit)) for one in due
-        ):
-            continue
-        if not _are_apart(due, of_sum, limit) and not _clips_elsewhere(
+    for words, norm, limit in _list_due_clips(context, due):
+        if not _are_apart(due, _OfSum(norm), limit) and not _clips_elsewhere(
             context, due, norm, limit
         ):
             continue
@@ -193,6 +185,21 @@ def explain_by_clip_of_none(context: Context) -> Iterator[Hypothesis]:
             detail=f"one device clips {clip}, and the cluster clips nothing",
             of_due=True,
         )
+
+
+def _list_due_clips(
+    context: Context, due: Sequence[Source]
+) -> Iterator[tuple[str, Norm, float]]:
+    """What one device may clip sums by, and to which limit: it makes all of them."""
+    for words, norm, _ in list_norms(context, ()):
+        if any(norm.relate(one, one.terms[0]) is None for one in due):
+            continue
+        of_sum = _OfSum(norm)
+        limit = fit_limit(due, of_sum)
+        if limit is not None and all(
+            context.matches(one.case, sum_clipped(one, of_sum, limit)) for one in due
+        ):
+            yield words, norm, limit
 
 
 def _clips_elsewhere(
@@ -296,12 +303,18 @@ def list_norms(
 
 
 def _predict_small(
-    context: Context, untouched: Mapping[int, Source], norm: Norm, limit: float
+    context: Context,
+    sources: Sequence[Source],
+    untouched: Mapping[int, Source],
+    norm: Norm,
+    limit: float,
 ) -> dict[int, Array]:
     """Sums of addends that all were too small to be clipped, unlike the sums.
 
     Nothing was done to them, which is wrong only if one device clips the sum: that it
-    came to what the same clip makes of it shows that it does.
+    came to what the same clip makes of it shows that it does. So does that all sums
+    came to what some other clip makes of them: one device may go by the norm of more
+    than the cluster does, as of all of a variable that the cluster has in shards.
     """
     found: dict[int, Array] = {}
     for number, source in untouched.items():
@@ -310,4 +323,10 @@ def _predict_small(
         clipped = total if size is None else total * find_share(size, limit)
         if context.are_near(source.case, source.case.expected, clipped):
             found[number] = sum_clipped(source, norm, limit)
+    if len(found) < len(untouched) and any(
+        _list_due_clips(
+            context, [_make_due(one) for one in (*sources, *untouched.values())]
+        )
+    ):
+        return {n: sum_clipped(s, norm, limit) for n, s in untouched.items()}
     return found

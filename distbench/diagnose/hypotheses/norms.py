@@ -13,7 +13,7 @@ import numpy as np
 from distbench.compare.values import Array, densify, measure_norm, take_numbers
 from distbench.diagnose.addends import Source, find_own_gradient
 from distbench.diagnose.context import Context
-from distbench.trace import SparseRows, Trace, TraceKey
+from distbench.trace import SUMMED, WHOLE, SparseRows, Trace, TraceKey
 
 Measure = Callable[[Source, int], float | Array]
 
@@ -119,8 +119,17 @@ class GlobalNorm:
         return self._known[known]
 
     def relate(self, source: Source, value: Array) -> float:  # noqa: ARG002  # as `Norm`
-        """Norm of all that was observed in the phase that the value is from."""
-        return self._measure(self._context.evidence.observed, source.case.key)
+        """Norm of all that was observed with the value, and of a sum that of all sums.
+
+        Those may have been clipped where they were observed, and are taken from one
+        device.
+        """
+        at, evidence = source.case.key, self._context.evidence
+        if at.phase in SUMMED:
+            key = replace(at, phase="local_gradient", replica=WHOLE)
+            if norm := self._measure(evidence.reference, key):
+                return norm
+        return self._measure(evidence.observed, at)
 
     def _measure(self, trace: Trace, key: TraceKey) -> float:
         take = densify if self._of_rows else take_numbers
