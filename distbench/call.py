@@ -16,7 +16,7 @@ from distbench.launch.failure import TaskFailedError
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.spares import Spares
 from distbench.launch.start import Job
-from distbench.limits import check_memory, check_seed, check_timeout
+from distbench.limits import UNASKED_S, check_memory, check_seed, check_timeout
 from distbench.observe import Launch
 from distbench.observe.launching import make_injury
 from distbench.pickling import pickle_by_value
@@ -28,7 +28,7 @@ def run(
     cluster: str = "mwms:2",
     *,
     args: tuple[Any, ...] = (),
-    timeout_s: float = 120.0,
+    timeout_s: float = UNASKED_S,
     memory_gib: float | None = None,
     seed: int = 1,
     faults: Fault | str | Iterable[Fault | str] = (),
@@ -103,7 +103,7 @@ def run(
                 "seed": seed,
                 "waits": [fault.step for fault in injected],
             },
-            timeout_s=timeout_s,
+            deadline=timeout_s,
             injuries=tuple(make_injury(fault, goes_on=True) for fault in injected),
         )
         launch = Launch(

@@ -6,6 +6,11 @@ import threading
 
 from distbench.errors import BadInputError
 
+UNASKED_S = 120.0
+"""The deadline of a cluster where nobody sets one."""
+PATIENCE = 5.0
+"""As many times as long it is then at most where tasks compute: a large model on a busy
+machine is traced for minutes."""
 _LONGEST_S = threading.TIMEOUT_MAX
 """What the system can wait for: some centuries."""
 

@@ -11,7 +11,7 @@ from distbench.cluster import ClusterSpec
 from distbench.codes import find_code
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.fault import check_faults
-from distbench.limits import check_memory
+from distbench.limits import PATIENCE, UNASKED_S, check_memory
 from distbench.partitioner import check_partitioner, check_restore_partitioner
 from distbench.scenario import (
     FIRST_STEPS,
@@ -59,7 +59,9 @@ class CheckOptions:
         require_gpus: Number of GPUs that the machine is to have: an open spec means
             what it does where there are so many, and what lacks GPUs then is an error.
             What takes CPUs there as well runs.
-        timeout_s: Deadline of each cluster, in seconds.
+        timeout_s: Deadline of each cluster, in seconds; None gives it `UNASKED_S`, of
+            which time in which tasks compute does not count until it is `PATIENCE`
+            times as much.
         memory_gib: How much memory each task may take, in GiB; None lets the tasks of
             a cluster take together what the machine can spare.
         engine: Who starts the processes.
@@ -97,7 +99,7 @@ class CheckOptions:
     jit: bool | None = None
     expect: tuple[str, ...] = ()
     require_gpus: int = 0
-    timeout_s: float = 120.0
+    timeout_s: float | None = None
     memory_gib: float | None = None
     engine: str = "local"
     allow_public: bool = False
@@ -148,13 +150,23 @@ class CheckOptions:
         check_numbers(
             steps=self.first_steps,
             seed=self.seed,
-            timeout_s=self.timeout_s,
+            timeout_s=self.deadline_s,
             dtype=self.dtype,
             keras=self.keras,
         )
         check_loss_weight(self.loss_weight)
         self._check_counts()
         self._check_engine()
+
+    @property
+    def deadline_s(self) -> float:
+        """Deadline of each cluster, in seconds."""
+        return UNASKED_S if self.timeout_s is None else self.timeout_s
+
+    @property
+    def patience(self) -> float:
+        """As many times as long it may take where its tasks compute."""
+        return PATIENCE if self.timeout_s is None else 1.0
 
     @property
     def first_steps(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, count_things, make_unknown_name_error
 from distbench.fault import Fault, check_faults
-from distbench.limits import check_seed, check_timeout
+from distbench.limits import UNASKED_S, check_seed, check_timeout
 from distbench.partitioner import check_partitioner, check_restore_partitioner
 from distbench.split import split_unevenly
 
@@ -119,7 +119,7 @@ class Scenario:
     seed: int = 1
     keras: str | None = None
     jit: bool | None = None
-    timeout_s: float = 120.0
+    timeout_s: float = UNASKED_S
     examples: int = 0
     split: tuple[int, ...] = ()
     restore_from: str = ""

@@ -65,7 +65,7 @@ def write_summaries(verdict: Verdict, options: CheckOptions, folder: Path) -> No
         launch = make_launch(directory, replace(options, memory_gib=None))
         payload = {"source": str(source), "folder": str(folder.absolute())}
         with start_one(launch, options.seed, options.jit) as one:
-            one.call("summarise", payload, timeout_s=_TIMEOUT_S)
+            one.call("summarise", payload, deadline=_TIMEOUT_S)
 
 
 def list_scalars(verdict: Verdict) -> Iterator[Scalar]:

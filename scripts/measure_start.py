@@ -47,7 +47,7 @@ def measure_start(
         environment=_ENVIRONMENT,
         start=start,
     ) as group:
-        group.call("answer", {}, timeout_s=_TIMEOUT_S)
+        group.call("answer", {}, deadline=_TIMEOUT_S)
         return time.perf_counter() - begin
 
 

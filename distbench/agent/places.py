@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 
 from distbench.agent.remote import RemoteAgent
 from distbench.agent.seat import RemoteProcess
@@ -15,7 +16,7 @@ from distbench.launch.member import Member, Trouble
 from distbench.launch.process import TaskProcess
 from distbench.launch.rundir import GroupFiles
 from distbench.launch.tf_config import assign_addresses
-from distbench.launch.watch import Look, Watch
+from distbench.launch.watch import Look, Stretch, Watch
 
 _TAKEN_ALONG = ("DISTBENCH_", "GRPC_", "KERAS_", "NCCL_", "TF_", "XLA_")
 """Beginnings of the variables of the bench that tasks see on every node.
@@ -106,6 +107,11 @@ class NodeWatches:
             )
             for node, room_bytes in rooms.items()
         }
+
+    @property
+    def computing(self) -> Stretch:
+        """When a task computed last, as far as looks tell."""
+        return max((w.computing for w in self._watches.values()), key=itemgetter(1))
 
     def find_trouble(self, members: Iterable[Member]) -> list[tuple[Member, Trouble]]:
         """Look at tasks, if it is time: who has to be ended, and why."""

@@ -128,8 +128,8 @@ class Seat:
             case "file":
                 self._mirror.write(told["name"], body)
             case "look":
-                look = Look(stopped=told["stopped"], memory_bytes=told["memory_bytes"])
-                self._process.note_look(look)
+                look = {name: told[name] for name in ("stopped", "memory_bytes")}
+                self._process.note_look(Look(**look, computed_s=told["computed_s"]))
             case "hung_up":
                 self._end_stream()
             case "exited":

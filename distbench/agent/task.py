@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ class RemoteTask:
         self._look_at_s = time.monotonic() + LOOK_S
         seen = look_at(self._process.pid)
         if seen is not None:
-            self._send("look", stopped=seen.stopped, memory_bytes=seen.memory_bytes)
+            self._send("look", **asdict(seen))
 
     def check_exit(self) -> None:
         """Tell of the process's end, after all that it has said and left."""

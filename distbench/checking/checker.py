@@ -103,7 +103,7 @@ class Checker:
             (opened,) = group.first.values()
             self._environments[_BEFORE_ALL] = dict(opened["environment"])
             kind, is_fresh = describe_subject(
-                self._target, group, self._options.timeout_s
+                self._target, group, self._launch.give_time(self._options.deadline_s)
             )
             planned = plan_scenarios(
                 self._target.describe(),

@@ -56,7 +56,9 @@ def _debug(
     with RunDirectory() as directory:
         launch = make_launch(directory, options)
         with start_one(launch, options.seed, options.jit) as one:
-            kind, _ = describe_subject(target, one, options.timeout_s)
+            kind, _ = describe_subject(
+                target, one, launch.give_time(options.deadline_s)
+            )
         flags = os.environ.get(XLA_FLAGS, "")
         [planned, *_] = plan_scenarios(
             target.describe(), kind, options, machine, xla_flags=flags

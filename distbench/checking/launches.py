@@ -48,6 +48,7 @@ def make_launch(
         keras=options.keras,
         jit=options.jit,
         sharers=options.jobs,
+        patience=options.patience,
         spares=spares,
         memory_gib=options.memory_gib,
         start=options.start,  # type: ignore[arg-type]  # validated by the options

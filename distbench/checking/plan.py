@@ -156,7 +156,7 @@ def plan_scenarios(
                 split=options.split,
                 keras=options.keras,
                 jit=find_jit(options.jit, xla_flags, spec.device or "cpu"),
-                timeout_s=options.timeout_s,
+                timeout_s=options.deadline_s,
                 restore_from=before,
                 restore_after=options.restore_after,
                 in_flight=options.in_flight,

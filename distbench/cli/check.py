@@ -150,8 +150,13 @@ def check(
         ),
     ] = 0,
     timeout: Annotated[
-        float, typer.Option(metavar="S", help="Deadline of each cluster, in seconds.")
-    ] = 120.0,
+        float | None,
+        typer.Option(
+            metavar="S",
+            help="Deadline of each cluster, in seconds. [default: 120, and up to 600 "
+            "while tasks compute]",
+        ),
+    ] = None,
     memory_limit: Annotated[
         float | None,
         typer.Option(

@@ -142,8 +142,7 @@ def _name_kind(culprit: Member) -> str:
 def make_timeout(
     name: str,
     job: str,
-    timeout_s: float,
-    of_s: float | None,
+    limit: str,
     members: Iterable[Member],
     waiting: tuple[Task, ...],
     stacks: Mapping[Task, str],
@@ -155,8 +154,7 @@ def make_timeout(
     Args:
         name: The cluster, for the message.
         job: The job, for the message.
-        timeout_s: How long the job was waited for.
-        of_s: The deadline that it shares with others, if it does: what users have set.
+        limit: How long it was given, and what was left of that for the job.
         members: The whole group.
         waiting: Who had not answered.
         stacks: Python stacks of those that lived.
@@ -168,11 +166,8 @@ def make_timeout(
     places = (f"{m.task} ({m.last or 'no step reported'})" for m in awaited or late)
     held = [str(m.task) for m in late if m.collective is not None] if awaited else []
     bystanders = f" {', '.join(held)} only waited for the others." if held else ""
-    given, left = (f"{s:.4g} s" for s in (of_s or timeout_s, timeout_s))
-    if left != given:
-        given += f", of which {left} were left for it"
     return TaskFailedError(
-        f"Job {job!r} of '{name}' passed its deadline of {given}. No answer "
+        f"Job {job!r} of '{name}' passed its deadline of {limit}. No answer "
         f"from: {', '.join(places)}.{bystanders} The Python stacks show where they "
         "wait; if they were merely slow, give them more time: '--timeout' (timeout_s "
         "in Python) is for all jobs of a scenario together.",

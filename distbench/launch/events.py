@@ -11,7 +11,7 @@ from distbench.launch.forkclient import ForkServer
 from distbench.launch.injury import Blow, Injurer, Injury
 from distbench.launch.member import Member
 from distbench.launch.process import ExitStatus
-from distbench.launch.watch import LOOK_S, Watch, Watcher
+from distbench.launch.watch import LOOK_S, Stretch, Watch, Watcher
 
 OnProgress = Callable[[Task, int | None, str | None], None]
 
@@ -59,6 +59,11 @@ class Events:
     def injure(self, injuries: Iterable[Injury]) -> None:
         """Have tasks hurt from now on, in the place of what was asked for before."""
         self.injurer = Injurer(injuries, tuple(self._members), self._clock)
+
+    @property
+    def computing(self) -> Stretch:
+        """When a task computed last, as far as looks tell."""
+        return self._watch.computing
 
     def list_alive(self) -> list[Member]:
         """The tasks whose processes have not ended."""

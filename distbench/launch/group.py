@@ -24,6 +24,7 @@ from distbench.launch.blame import (
     make_failure,
     make_timeout,
 )
+from distbench.launch.deadline import Deadline, Turn
 from distbench.launch.events import TICK_S, Events, OnProgress
 from distbench.launch.failure import TaskFailedError, read_tail
 from distbench.launch.forkclient import ForkServer
@@ -137,8 +138,7 @@ class Group:
         job: str,
         payload: Mapping[str, Any],
         *,
-        timeout_s: float,
-        of_s: float | None = None,
+        deadline: float | Deadline,
         tasks: Iterable[Task] | None = None,
         on_progress: OnProgress | None = None,
     ) -> dict[Task, dict[str, Any]]:
@@ -147,9 +147,8 @@ class Group:
         Args:
             job: Name of the job, a key of the task's handlers.
             payload: A JSON object for all of them.
-            timeout_s: Deadline for all of them together.
-            of_s: The deadline of this job and others, of which so much is left; None
-                where it has its own.
+            deadline: For all of them together: seconds, or one that the job shares
+                with others.
             tasks: Who runs it; by default every task.
             on_progress: Called with task, step and phase whenever a task reports.
 
@@ -165,8 +164,7 @@ class Group:
         return self.submit(
             job,
             payload,
-            timeout_s=timeout_s,
-            of_s=of_s,
+            deadline=deadline,
             tasks=tasks,
             on_progress=on_progress,
         )()
@@ -176,8 +174,7 @@ class Group:
         job: str,
         payload: Mapping[str, Any],
         *,
-        timeout_s: float,
-        of_s: float | None = None,
+        deadline: float | Deadline,
         tasks: Iterable[Task] | None = None,
         on_progress: OnProgress | None = None,
     ) -> Callable[[], dict[Task, dict[str, Any]]]:
@@ -193,20 +190,21 @@ class Group:
                 "Start a new group."
             )
         asked = self.tasks if tasks is None else tuple(tasks)
-        deadline = self._clock() + timeout_s
+        if not isinstance(deadline, Deadline):
+            deadline = Deadline(deadline, clock=self._clock)
+        turn = Turn(deadline)
         with self._ended_on_error():
             for task in asked:
                 member = self._members[task]
                 member.result = None
                 member.channel.send(
                     {"job": job, "payload": payload},
-                    timeout_s=max(TICK_S, deadline - self._clock()),
+                    timeout_s=max(TICK_S, turn.rest_s),
                 )
 
         def wait() -> dict[Task, dict[str, Any]]:
             with self._ended_on_error():
-                limits = (timeout_s, of_s)
-                self._wait_results(job, asked, deadline, limits, on_progress)
+                self._wait_results(job, asked, turn, on_progress)
             return {task: self._members[task].result or {} for task in asked}
 
         return wait
@@ -250,8 +248,7 @@ class Group:
         self,
         job: str,
         tasks: tuple[Task, ...],
-        deadline: float,
-        limits: tuple[float, float | None],
+        turn: Turn,
         on_progress: OnProgress | None,
     ) -> None:
         everyone = self._members.values()
@@ -259,8 +256,9 @@ class Group:
             self._halt.check()
             # Settled before the look: where the bench itself stood still, after Ctrl-Z
             # say, what has come meanwhile came in time.
-            is_late = self._clock() >= deadline
-            self._events.pump(deadline - self._clock(), on_progress)
+            is_late = turn.rest_s <= 0
+            self._events.pump(turn.rest_s, on_progress)
+            turn.deadline.excuse(*self._events.computing)
             if self._events.broken:
                 raise self._blame(job, tasks)
             waiting = self._list_waiting(tasks)
@@ -269,7 +267,9 @@ class Group:
             if is_late:
                 stacks = ask_for_stacks(everyone)()
                 self._ask_to_give_up(waiting)
-                raise make_timeout(self._name, job, *limits, everyone, waiting, stacks)
+                raise make_timeout(
+                    self._name, job, str(turn), everyone, waiting, stacks
+                )
 
     def _blame(self, job: str, tasks: Iterable[Task]) -> TaskFailedError:
         """The error for the task that failed first, of those that are broken."""

@@ -14,6 +14,7 @@ from typing import Any
 from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError
 from distbench.launch.channel import BenchChannel, Message
+from distbench.launch.deadline import Deadline
 from distbench.launch.engine import Engine, Places, Request
 from distbench.launch.events import OnProgress
 from distbench.launch.failure import TaskFailedError
@@ -39,16 +40,14 @@ class Job:
     Attributes:
         name: Name of the job.
         payload: Its payload.
-        timeout_s: Its deadline.
-        of_s: See `Group.call`.
+        deadline: See `Group.call`.
         on_progress: See `Group.call`.
         injuries: What is done to tasks meanwhile.
     """
 
     name: str
     payload: Mapping[str, Any] = field(default_factory=dict)
-    timeout_s: float = 60.0
-    of_s: float | None = None
+    deadline: float | Deadline = 60.0
     on_progress: OnProgress | None = None
     injuries: tuple[Injury, ...] = ()
 
@@ -164,8 +163,7 @@ def give_first(group: Group, job: Job) -> None:
     group.first = group.call(
         job.name,
         job.payload,
-        timeout_s=job.timeout_s,
-        of_s=job.of_s,
+        deadline=job.deadline,
         on_progress=job.on_progress,
     )
 

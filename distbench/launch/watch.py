@@ -23,6 +23,14 @@ LOG_BYTES = 1 << 26
 KEPT_BYTES = 1 << 16
 """What is left of a log that was cut."""
 _SPARE = 0.1
+_BUSY = 0.03
+"""Of a processor, what a task takes at least that computes, on a busy machine as well;
+one that waits for others takes next to nothing."""
+_STRETCH_S = 0.5
+"""Over how long that is measured: systems count in hundredths of a second."""
+Stretch = tuple[float, float]
+"""Monotonic seconds at which something began and ended."""
+NEVER: Stretch = (0.0, 0.0)
 _MIB = 1 << 20
 
 
@@ -33,14 +41,21 @@ class Look:
     Attributes:
         stopped: Whether a signal such as SIGSTOP holds it.
         memory_bytes: Its resident memory, without that of files.
+        computed_s: Processor seconds that it has taken so far.
     """
 
     stopped: bool
     memory_bytes: int
+    computed_s: float = 0.0
 
 
 class Watcher(Protocol):
     """Who looks for trouble that no event tells of."""
+
+    @property
+    def computing(self) -> Stretch:
+        """When a task computed last, as far as looks tell."""
+        ...
 
     def find_trouble(self, members: Iterable[Member]) -> list[tuple[Member, Trouble]]:
         """Look at tasks, if it is time: who has to be ended, and why."""
@@ -70,9 +85,11 @@ class Watch:
         self._look = look or look_at
         self._clock = clock
         self._next_s = clock()
+        self.computing = NEVER
         # Of a fork most memory is its server's: only what came after counts.
         self._at_first: dict[int, int] = {}
         self._stopped: set[int] = set()
+        self._computed: dict[int, tuple[float, float]] = {}
 
     def find_trouble(self, members: Iterable[Member]) -> list[tuple[Member, Trouble]]:
         """Look at tasks, if it is time: who has to be ended, and why."""
@@ -90,9 +107,19 @@ class Watch:
             if seen.stopped and pid in self._stopped:
                 found.append((member, _STOPPED))
             (self._stopped.add if seen.stopped else self._stopped.discard)(pid)
+            self._note_computing(pid, seen.computed_s)
             first = self._at_first.setdefault(pid, seen.memory_bytes)
             taken.append((seen.memory_bytes - first, member))
         return found + self._find_greedy(taken)
+
+    def _note_computing(self, pid: int, computed_s: float) -> None:
+        now_s = self._clock()
+        then_s, before_s = self._computed.setdefault(pid, (now_s, computed_s))
+        if now_s - then_s < _STRETCH_S:
+            return
+        if computed_s - before_s > _BUSY * (now_s - then_s):
+            self.computing = (then_s, now_s)
+        self._computed[pid] = (now_s, computed_s)
 
     def _find_greedy(
         self, taken: list[tuple[int, Member]]
@@ -133,11 +160,13 @@ def look_at(pid: int) -> Look | None:
         with process.oneshot():
             memory = process.memory_info()
             status = process.status()
+            times = process.cpu_times()
     except psutil.Error:
         return None
     return Look(
         stopped=status == psutil.STATUS_STOPPED,
         memory_bytes=memory.rss - getattr(memory, "shared", 0),
+        computed_s=times.user + times.system,
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from distbench.cluster import ClusterSpec
+from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError
-from distbench.observe.deadline import Deadline
 from distbench.observe.launching import Launch
 from distbench.observe.trainers import start_trainers
 from distbench.scenario import PIPELINE, Scenario

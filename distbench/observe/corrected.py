@@ -7,7 +7,6 @@ from pathlib import Path
 
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Evidence, Fed, Tier
-from distbench.observe.deadline import Deadline
 from distbench.observe.launching import Launch, make_payload
 from distbench.observe.reading import list_reads
 from distbench.observe.saved import SAVED
@@ -58,7 +57,7 @@ def observe_corrected(
     payload["reads"] = list_reads(payload, [tier])
     if scenario.restore_from:
         payload["restored"] = str(folder / SAVED)
-    deadline = Deadline(scenario.timeout_s)
+    deadline = launch.give_time(scenario.timeout_s)
     with start_trainers(launch, scenario, spec, deadline) as trainers:
         for job in ("prepare", "train"):
             trainers.call(job, payload)

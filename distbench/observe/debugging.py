@@ -13,7 +13,6 @@ from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.terminal import Terminal
-from distbench.observe.deadline import Deadline
 from distbench.observe.launching import Launch, make_opening, make_payload
 from distbench.observe.one_device import OneDevice
 from distbench.observe.preparing import prepare_both
@@ -65,7 +64,7 @@ def observe_stopped(
         ClusterError: A task failed.
     """
     _check_stop(stop, spec)
-    deadline = Deadline(scenario.timeout_s)
+    deadline = launch.give_time(scenario.timeout_s)
     folder = launch.directory.make_folder(f"stopped-{time.monotonic_ns()}")
     address = launch.directory.path / "terminal"
     payload = {

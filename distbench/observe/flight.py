@@ -14,7 +14,6 @@ from distbench.evidence import Tier
 from distbench.flight import Flight
 from distbench.launch.failure import TaskFailedError
 from distbench.observe.alone import find_own_failure
-from distbench.observe.deadline import Deadline
 from distbench.observe.launching import (
     Launch,
     list_injuries,
@@ -53,7 +52,7 @@ def observe_flight(
         BadInputError: The subject fails on one device already.
         ClusterError: The bench's own part failed.
     """
-    deadline = Deadline(scenario.timeout_s)
+    deadline = launch.give_time(scenario.timeout_s)
     folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
     payload = {
         **make_payload(target, scenario, spec, folder),
@@ -99,9 +98,7 @@ def observe_flight(
             )
         # They end while one device follows what they did.
         cluster.dismiss()
-        followed = alone.call(
-            "follow_rounds", payload, timeout_s=deadline.left_s, of_s=deadline.given_s
-        )
+        followed = alone.call("follow_rounds", payload, deadline=deadline)
     return Observation(
         flight=_read_flight(folder, scenario, tier, next(iter(followed.values()))),
         control=control,

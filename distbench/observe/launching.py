@@ -13,6 +13,7 @@ from typing import Any
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.fault import Fault
+from distbench.launch.deadline import Deadline
 from distbench.launch.engine import Engine
 from distbench.launch.group import Group
 from distbench.launch.halt import Halt
@@ -23,7 +24,6 @@ from distbench.launch.spares import Spares
 from distbench.launch.start import Job, give_first, start_group
 from distbench.launch.surroundings import Start
 from distbench.machine import find_current_folder
-from distbench.observe.deadline import Deadline
 from distbench.scenario import Scenario, scenario_to_json
 from distbench.target import TargetRef, target_to_json
 from distbench.xla import XLA_FLAGS
@@ -61,6 +61,8 @@ class Launch:
         engine: Who finds places for tasks.
         sharers: How many clusters there are at one time at most, which share the
             memory that the machine can spare.
+        patience: As many times as long as it says a scenario may take where its tasks
+            compute; see `Deadline`.
         halt: Ends whoever waits for a cluster.
         spares: Has tasks of this machine that were started before; None starts them
             when wanted.
@@ -76,8 +78,13 @@ class Launch:
     injury: Injury | None = None
     engine: Engine = field(default_factory=LocalEngine)
     sharers: int = 1
+    patience: float = 1.0
     halt: Halt = field(default_factory=Halt)
     spares: Spares | None = None
+
+    def give_time(self, timeout_s: float) -> Deadline:
+        """A deadline for all jobs of a scenario together; it runs from now on."""
+        return Deadline(timeout_s, patience=self.patience)
 
     def start_cluster(
         self, spec: ClusterSpec, first: Job, ahead: Job | None = None
@@ -123,8 +130,7 @@ class Launch:
             waiting = replace(
                 opening,
                 payload={**opening.payload, "ahead": True},
-                timeout_s=OPEN_S,
-                of_s=None,
+                deadline=OPEN_S,
             )
             spare = self.spares.take(
                 (
@@ -156,7 +162,7 @@ class Launch:
 
 def start_one(launch: Launch, seed: int, jit: bool | None) -> Group:
     """A single-device task, for what is asked of one device."""
-    opening = Job(name="open", payload=_tell_runtime(seed, jit), timeout_s=OPEN_S)
+    opening = Job(name="open", payload=_tell_runtime(seed, jit), deadline=OPEN_S)
     return launch.start_cluster(ONE, opening)
 
 
@@ -171,8 +177,7 @@ def make_opening(scenario: Scenario, deadline: Deadline) -> Job:
     return Job(
         name="open",
         payload=_tell_runtime(scenario.seed, scenario.jit, scenario.partitioner),
-        timeout_s=deadline.left_s,
-        of_s=deadline.given_s,
+        deadline=deadline,
     )
 
 

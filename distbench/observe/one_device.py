@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from distbench.launch.deadline import Deadline
 from distbench.launch.group import Group
 from distbench.launch.start import Job
-from distbench.observe.deadline import Deadline
 from distbench.observe.launching import ONE, Launch
 from distbench.observe.subject import ObserverError, ask_one, submit_one
 from distbench.target import TargetRef

@@ -13,7 +13,6 @@ from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.observe.alone import find_own_failure
-from distbench.observe.deadline import Deadline
 from distbench.observe.flight import observe_flight
 from distbench.observe.launching import (
     Launch,
@@ -60,7 +59,7 @@ def observe(
             return observe(target, scenario, spec, tiers, launch, own)
     if scenario.in_flight > 1:
         return observe_flight(target, scenario, spec, launch, one)
-    deadline = Deadline(scenario.timeout_s)
+    deadline = launch.give_time(scenario.timeout_s)
     folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
     reference = one.find_folder(folder)
     payload = {
@@ -119,9 +118,7 @@ def observe(
         # They end while one device follows what they did.
         cluster.dismiss()
         answer = {**answer, **one.finish_probes()}
-        replayed = alone.call(
-            "replay", payload, timeout_s=deadline.left_s, of_s=deadline.given_s
-        )
+        replayed = alone.call("replay", payload, deadline=deadline)
         replies = next(iter(replayed.values()))
         if replies["spent"]:
             one.replace()

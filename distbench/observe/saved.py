@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec
-from distbench.observe.deadline import Deadline
+from distbench.launch.deadline import Deadline
 from distbench.observe.launching import Launch, make_payload
 from distbench.observe.trainers import start_trainers
 from distbench.scenario import PIPELINE, Scenario

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from distbench.errors import BadInputError, ClusterError
+from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
-from distbench.observe.deadline import Deadline
 from distbench.target import TargetRef, target_to_json
 
 _TWO_STRATEGIES = re.compile(
@@ -42,14 +42,14 @@ class ObserverError(ClusterError):
 
 
 def describe_subject(
-    target: TargetRef, one: Group, timeout_s: float
+    target: TargetRef, one: Group, deadline: Deadline
 ) -> tuple[str, bool]:
     """Load the subject in a single-device task and say what kind it is.
 
     Args:
         target: The subject.
         one: The task.
-        timeout_s: How long its import may take.
+        deadline: How long its import may take.
 
     Returns:
         The kind, and whether the task has run nothing of the subject but its import,
@@ -63,7 +63,7 @@ def describe_subject(
         "describe",
         {"target": target_to_json(target)},
         target=target,
-        deadline=Deadline(timeout_s),
+        deadline=deadline,
     )
     if "keras" in answer:
         raise OtherKerasError(answer["keras"])
@@ -107,7 +107,7 @@ def submit_one(
 
     See `ask_one` for the arguments, and for the errors, which the function raises.
     """
-    wait = one.submit(job, payload, timeout_s=deadline.left_s, of_s=deadline.given_s)
+    wait = one.submit(job, payload, deadline=deadline)
 
     def wait_for_one() -> Mapping[str, Any]:
         try:

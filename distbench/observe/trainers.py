@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from distbench.cluster import ClusterSpec, Task
+from distbench.launch.deadline import Deadline
 from distbench.launch.group import Group
-from distbench.observe.deadline import Deadline
 from distbench.observe.launching import Launch, list_trainers, make_opening
 from distbench.scenario import Scenario
 
@@ -39,8 +39,7 @@ class Trainers:
         return self.cluster.submit(
             job,
             payload,
-            timeout_s=self.deadline.left_s,
-            of_s=self.deadline.given_s,
+            deadline=self.deadline,
             tasks=self.tasks,
         )
 

@@ -191,6 +191,7 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
         return escape_controls(shlex.join(["pytest", str(test)]))
     words: list[str] = ["distbench", "check", target, "-c", run.cluster]
     defaults = CheckOptions(steps=FIRST_STEPS)
+    usual = {"timeout_s": defaults.deadline_s}
     if run.path != "default":
         words += ["--path", run.path]
     if run.tier:
@@ -204,7 +205,7 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
         if name == "split":
             asked = find_asked_split(run.workload, tuple(run.setup.get(name, ())))
             value = options.split or (asked if test else ())
-        if value not in ("", None, getattr(defaults, name)):
+        if value not in ("", None, usual.get(name, getattr(defaults, name))):
             option = name.removesuffix("_s").replace("_", "-")
             words += [f"--{option}", show(value)]
     return escape_controls(shlex.join(words))

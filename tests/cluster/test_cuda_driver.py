@@ -50,5 +50,5 @@ def test_nothing_that_is_imported_before_the_fork_initialises_the_driver(
     ):
         assert not cuda_stand_in.was_initialised(variables)
         # As a task does, whose process has its own driver: so the stand-in is in use.
-        group.call("list", {}, timeout_s=60.0)
+        group.call("list", {}, deadline=60.0)
         assert cuda_stand_in.was_initialised(variables)

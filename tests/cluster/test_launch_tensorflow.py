@@ -47,7 +47,7 @@ def measure_start(start: Start, directory: RunDirectory) -> float:
         environment=ENVIRONMENT,
         start=start,
     ) as group:
-        results = group.call("describe", {}, timeout_s=120.0)
+        results = group.call("describe", {}, deadline=120.0)
         assert all(result["imported"] for result in results.values())
         return time.monotonic() - begin
 
@@ -73,7 +73,7 @@ def test_every_forked_task_can_run_tensorflow_afresh() -> None:
     with RunDirectory() as directory:
         for _ in range(2):
             with start_group(spec, run_directory=directory, **options) as group:
-                results = group.call("add", {"x": 2.0}, timeout_s=120.0)
+                results = group.call("add", {"x": 2.0}, deadline=120.0)
                 assert [result["sum"] for result in results.values()] == [3.0, 3.0]
     server = get_fork_server(PRELOAD, ENVIRONMENT)
     assert psutil.Process(server.pid).num_threads() == 1

@@ -34,7 +34,7 @@ def main(name: str, text: str, action: str) -> None:
             engine=engine,
         ) as group,
     ):
-        seen = group.call("describe", {}, timeout_s=TIMEOUT_S)
+        seen = group.call("describe", {}, deadline=TIMEOUT_S)
         agents = {task: find_agent(pid) for task, pid in group.pids.items()}
         say(
             {
@@ -48,9 +48,9 @@ def main(name: str, text: str, action: str) -> None:
             }
         )
         if action == "wait":
-            group.call("wait_stubbornly", {}, timeout_s=600.0)
+            group.call("wait_stubbornly", {}, deadline=600.0)
         elif action == "lose":
-            wait = group.submit("wait", {}, timeout_s=TIMEOUT_S)
+            wait = group.submit("wait", {}, deadline=TIMEOUT_S)
             agents[group.tasks[-1]].kill()
             try:
                 wait()
@@ -62,7 +62,7 @@ def main(name: str, text: str, action: str) -> None:
                 entry="launch_entries:run",
                 engine=engine,
             ) as other:
-                say({"again": len(other.call("echo", {}, timeout_s=TIMEOUT_S))})
+                say({"again": len(other.call("echo", {}, deadline=TIMEOUT_S))})
 
 
 def find_agent(pid: int) -> psutil.Process:

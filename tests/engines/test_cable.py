@@ -57,9 +57,9 @@ def test_a_machine_that_goes_silent_is_lost_and_ends_what_it_runs(
 ) -> None:
     with RunDirectory() as directory, open_starter(directory) as start:
         group = start("mwms:1", engine=far)
-        seen = group.call("describe", {}, timeout_s=TIMEOUT_S)[FIRST]
+        seen = group.call("describe", {}, deadline=TIMEOUT_S)[FIRST]
         assert seen["addresses"]["worker"][0].startswith("10.213.77.2:")
-        wait = group.submit("wait_stubbornly", {}, timeout_s=5 * GONE_S)
+        wait = group.submit("wait_stubbornly", {}, deadline=5 * GONE_S)
         ip(f"-n {HOST} link set {HOST}b down")
         lost = pytest.raises(TaskFailedError, match=r"\(10.213.77.2\) is gone")
         with lost as failure:

@@ -58,7 +58,7 @@ def start(run_directory: RunDirectory, engine: FolderEngine) -> Iterator[Starter
 
 
 def test_each_task_answers_from_its_own_address(start: Starter) -> None:
-    results = start().call("describe", {}, timeout_s=TIMEOUT_S)
+    results = start().call("describe", {}, deadline=TIMEOUT_S)
     addresses = results[FIRST]["addresses"]["worker"]
     hosts = {address.partition(":")[0] for address in addresses}
     assert hosts == {"127.0.0.11", "127.0.0.12"}
@@ -75,7 +75,7 @@ def test_a_task_sees_its_nodes_variables_and_those_that_change_what_is_computed(
     monkeypatch.setenv("TF_DETERMINISTIC_OPS", "1")
     monkeypatch.setenv("OF_THE_BENCH", "1")
     results = start("one", environment={"GIVEN": "1"}).call(
-        "describe", {}, timeout_s=TIMEOUT_S
+        "describe", {}, deadline=TIMEOUT_S
     )
     seen = results[FIRST]["environment"]
     assert seen["HOME"].startswith(str(base))
@@ -90,14 +90,14 @@ def test_files_that_a_message_names_travel_both_ways(
     group, folder = start(start=how), run_directory.make_folder("shared-by-nobody")
     (folder / "bench.txt").write_text("from the bench")
     payload = {"folder": str(folder), "text": "from a task"}
-    answers = group.call("write", payload, timeout_s=TIMEOUT_S)
+    answers = group.call("write", payload, deadline=TIMEOUT_S)
     path = folder / "worker-0.txt"
     assert path.read_text() == "from a task"
     # A path that a task names is the bench's own again.
     assert answers[FIRST]["path"] == str(path)
     assert json.loads(answers[FIRST]["nested"]) == {"path": str(path)}
     payload = {"nested": json.dumps({"folder": str(folder)})}
-    seen = group.call("read", payload, tasks=[SECOND], timeout_s=TIMEOUT_S)
+    seen = group.call("read", payload, tasks=[SECOND], deadline=TIMEOUT_S)
     assert seen[SECOND] == {
         "bench.txt": "from the bench",
         "worker-0.txt": "from a task",
@@ -118,7 +118,7 @@ def test_a_job_that_says_what_it_reads_gets_nothing_else(
         "nested": json.dumps({"folder": str(folder)}),
         "reads": [str(folder / "wanted.txt")],
     }
-    seen = group.call("read", payload, timeout_s=TIMEOUT_S)[FIRST]
+    seen = group.call("read", payload, deadline=TIMEOUT_S)[FIRST]
     assert seen == {"wanted.txt": "wanted.txt"}
 
 
@@ -128,7 +128,7 @@ def test_a_failure_comes_with_its_log_and_the_stacks_of_the_others(
     monkeypatch.setattr(group_module, "_GIVE_UP_S", 0.0)
     payload = {"worker-0": {"do": "fail"}, "worker-1": {"do": "wait"}}
     with pytest.raises(TaskFailedError, match="a bad subject") as failure:
-        start().call("mixed", payload, timeout_s=TIMEOUT_S)
+        start().call("mixed", payload, deadline=TIMEOUT_S)
     assert (failure.value.task, failure.value.kind) == (FIRST, "subject")
     assert (failure.value.step, failure.value.phase) == (2, "slot")
     assert failure.value.log_tails[FIRST] == "about to fail"
@@ -137,14 +137,14 @@ def test_a_failure_comes_with_its_log_and_the_stacks_of_the_others(
 
 def test_what_a_dying_task_printed_last_is_not_lost(start: Starter) -> None:
     with pytest.raises(TaskFailedError, match="ended with exit code 3") as failure:
-        start("one").call("exit", {}, timeout_s=TIMEOUT_S)
+        start("one").call("exit", {}, deadline=TIMEOUT_S)
     assert failure.value.log_tails[FIRST].endswith("line 99")
 
 
 def test_what_a_killed_task_took_down_last_is_told(start: Starter) -> None:
     payload = {"worker-0": {"do": "kill"}, "worker-1": {"do": "wait"}}
     with pytest.raises(TaskFailedError, match="last at collective 7") as failure:
-        start().call("mixed", payload, timeout_s=TIMEOUT_S)
+        start().call("mixed", payload, deadline=TIMEOUT_S)
     assert failure.value.recent[FIRST] == ("collective 7, all_reduce",)
 
 
@@ -153,32 +153,32 @@ def test_a_stopped_task_is_seen_from_afar(
 ) -> None:
     monkeypatch.setattr(group_module, "_GIVE_UP_S", 0.0)
     with pytest.raises(TaskFailedError, match="was stopped by a signal"):
-        start("one").call("stop", {}, timeout_s=TIMEOUT_S)
+        start("one").call("stop", {}, deadline=TIMEOUT_S)
 
 
 def test_a_greedy_task_is_seen_from_afar(start: Starter) -> None:
     with pytest.raises(TaskFailedError, match="MiB of memory, and 8 MiB a task"):
         start("one", memory_bytes=1 << 23).call(
-            "take_memory", {"size_bytes": 1 << 26}, timeout_s=TIMEOUT_S
+            "take_memory", {"size_bytes": 1 << 26}, deadline=TIMEOUT_S
         )
 
 
 def test_a_task_that_was_killed_returns_at_its_address(start: Starter) -> None:
     chief, worker = Task(role="chief", index=0), Task(role="worker", index=0)
     group = start("ps:1+1")
-    before = group.call("describe", {}, tasks=[worker], timeout_s=TIMEOUT_S)[worker]
+    before = group.call("describe", {}, tasks=[worker], deadline=TIMEOUT_S)[worker]
     kill = Injury(number=signal.SIGKILL, step=1, task=worker, restarts=True)
     group.injure(kill)
-    group.call("take_steps", {"waits": [1, 2]}, tasks=[chief], timeout_s=TIMEOUT_S)
+    group.call("take_steps", {"waits": [1, 2]}, tasks=[chief], deadline=TIMEOUT_S)
 
     def is_back() -> bool:
-        group.call("echo", {}, tasks=[chief], timeout_s=TIMEOUT_S)
+        group.call("echo", {}, tasks=[chief], deadline=TIMEOUT_S)
         return group.pids[worker] != before["pid"]
 
     assert comes_true(is_back)
-    after = group.call("describe", {}, tasks=[worker], timeout_s=TIMEOUT_S)[worker]
+    after = group.call("describe", {}, tasks=[worker], deadline=TIMEOUT_S)[worker]
     assert after["addresses"] == before["addresses"]
-    seen = group.call("listen", {}, tasks=[worker], timeout_s=TIMEOUT_S)[worker]
+    seen = group.call("listen", {}, tasks=[worker], deadline=TIMEOUT_S)[worker]
     assert seen["every interface"] == after["addresses"]["worker"][0].split(":")[0]
     assert group.injury.endswith("it was started again")
 
@@ -188,8 +188,8 @@ def test_a_lost_node_is_named_and_replaced(
 ) -> None:
     monkeypatch.setattr(group_module, "_GIVE_UP_S", 0.0)
     group = start()
-    pids = group.call("describe", {}, timeout_s=TIMEOUT_S)
-    wait = group.submit("wait", {}, timeout_s=TIMEOUT_S)
+    pids = group.call("describe", {}, deadline=TIMEOUT_S)
+    wait = group.submit("wait", {}, deadline=TIMEOUT_S)
     for agent in engine.agents:
         if agent.address == "127.0.0.12":
             agent.popen.kill()
@@ -200,7 +200,7 @@ def test_a_lost_node_is_named_and_replaced(
     assert failure.value.kind == "died"
     # Its processes go with the agent.
     assert is_gone_soon(pids[failure.value.task]["pid"])
-    assert len(start("ps:2+1").call("echo", {}, timeout_s=TIMEOUT_S)) == 4
+    assert len(start("ps:2+1").call("echo", {}, deadline=TIMEOUT_S)) == 4
     # So that an engine places what follows elsewhere.
     assert {a.address for a in engine.agents if a.is_lost} == {"127.0.0.12"}
 
@@ -214,7 +214,7 @@ def test_a_full_disk_of_the_bench_is_not_laid_at_the_nodes_door(
     group, folder = start("one"), run_directory.make_folder("full")
     monkeypatch.setattr(Mirror, "write", fail)
     with pytest.raises(TaskFailedError, match=r"cannot be heard: .*No space left"):
-        group.call("write", {"folder": str(folder), "text": "x"}, timeout_s=TIMEOUT_S)
+        group.call("write", {"folder": str(folder), "text": "x"}, deadline=TIMEOUT_S)
 
 
 def test_an_agent_serves_one_group_after_another(
@@ -245,10 +245,10 @@ group = start_group(
     ClusterSpec.parse("mwms:2"), run_directory=RunDirectory(Path(sys.argv[1])),
     entry="launch_entries:run", engine=engine,
 )
-grandchildren = group.call("start_grandchild", {}, timeout_s=20).values()
+grandchildren = group.call("start_grandchild", {}, deadline=20).values()
 pids = [*group.pids.values(), *(result["pid"] for result in grandchildren)]
 print(json.dumps([*pids, *(agent.popen.pid for agent in engine.agents)]), flush=True)
-group.call("wait_stubbornly", {}, timeout_s=600)
+group.call("wait_stubbornly", {}, deadline=600)
 """
 
 

@@ -32,7 +32,7 @@ def test_a_job_that_is_not_wanted_any_more_ends_at_once(engine: Engine) -> None:
     halt = Halt()
     with RunDirectory() as directory, open_starter(directory) as start:
         group = start("mwms:2", engine=engine, halt=halt)
-        wait = group.submit("wait_stubbornly", {}, timeout_s=600.0)
+        wait = group.submit("wait_stubbornly", {}, deadline=600.0)
         pids = group.pids.values()
         threading.Timer(0.1, halt.set).start()
         begin_s = time.monotonic()
@@ -51,7 +51,7 @@ def test_groups_of_several_threads_have_tasks_of_their_own(engine: Engine) -> No
         with RunDirectory() as directory, open_starter(directory) as start:
             group = start(spec, engine=engine)
             meet.wait()
-            seen = group.call("describe", {}, timeout_s=TIMEOUT_S)
+            seen = group.call("describe", {}, deadline=TIMEOUT_S)
             meet.wait()
             return {answer["pid"] for answer in seen.values()}
 

@@ -27,7 +27,7 @@ def test_tasks_are_spawned_where_an_import_touches_the_driver(
     variables = cuda_stand_in.compile_stand_in(tmp_path)
     told: list[str] = []
     group = start("mwms:1", preload=preload, environment=variables, log=told.append)
-    results = group.call("echo", {"x": 1}, timeout_s=TIMEOUT_S)
+    results = group.call("echo", {"x": 1}, deadline=TIMEOUT_S)
     assert [result["x"] for result in results.values()] == [1]
     assert group.started_by == how
     assert cuda_stand_in.was_initialised(variables) == (how == "spawn")

@@ -20,7 +20,7 @@ from distbench.launch.group import Group
 def catch_failure(
     group: Group, job: str, payload: Any = None, **options: Any
 ) -> TaskFailedError:
-    options = {"timeout_s": TIMEOUT_S, **options}
+    options = {"deadline": TIMEOUT_S, **options}
     with pytest.raises(TaskFailedError, match=job) as caught:
         group.call(job, payload or {}, **options)
     assert group.closed
@@ -46,7 +46,7 @@ def test_an_exception_is_told_with_rank_place_and_traceback(start: Starter) -> N
 @pytest.mark.parametrize("how", ["fork", *swept("spawn")])
 def test_one_failure_ends_the_call_though_others_wait(start: Starter, how: str) -> None:
     group = start("mwms:3", start=how)
-    group.call("echo", {}, timeout_s=TIMEOUT_S)
+    group.call("echo", {}, deadline=TIMEOUT_S)
     payload = {str(task): {"do": "wait"} for task in group.tasks}
     payload[str(SECOND)] = {"do": "fail"}
     failure = catch_failure(group, "mixed", payload)
@@ -75,7 +75,7 @@ def test_an_exit_is_seen_by_a_bench_that_hears_no_signals(
         group = start("one", start=how, environment={"HEARS_NO_SIGNALS": "1"})
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    assert group.call("describe", {}, timeout_s=TIMEOUT_S)[FIRST]["blocked"] == []
+    assert group.call("describe", {}, deadline=TIMEOUT_S)[FIRST]["blocked"] == []
     assert catch_failure(group, "exit").exit_code == 3
 
 
@@ -139,7 +139,7 @@ def test_nothing_that_a_task_says_steers_a_terminal(start: Starter) -> None:
 @pytest.mark.parametrize("how", ["fork", *swept("spawn")])
 def test_no_letter_stops_what_a_task_prints(start: Starter, how: str) -> None:
     group = start("one", start=how, environment={"PYTHONIOENCODING": "ascii"})
-    group.call("print", {"text": "κόσμε"}, timeout_s=TIMEOUT_S)
+    group.call("print", {"text": "κόσμε"}, deadline=TIMEOUT_S)
     assert group.read_logs()[FIRST] == r"\u03ba\u03cc\u03c3\u03bc\u03b5"
 
 
@@ -171,7 +171,7 @@ def test_a_system_exit_is_an_exception(start: Starter) -> None:
 def test_a_death_is_blamed_and_not_those_who_complain_of_it(start: Starter) -> None:
     payload = {"worker-0": {"do": "fail"}, "worker-1": {"do": "kill"}}
     group = start()
-    group.call("echo", {}, timeout_s=TIMEOUT_S)
+    group.call("echo", {}, deadline=TIMEOUT_S)
     failure = catch_failure(group, "mixed", payload)
     assert (failure.task, failure.signal) == (SECOND, signal.SIGKILL)
 
@@ -212,8 +212,8 @@ def test_a_deadline_shows_where_each_task_is(
     monkeypatch.setattr(group_module, "_GIVE_UP_S", 0.0)
     payload = {"worker-0": {"do": "echo"}, "worker-1": {"do": job}}
     group = start()
-    group.call("echo", {}, timeout_s=TIMEOUT_S)
-    failure = catch_failure(group, "mixed", payload, timeout_s=0.25)
+    group.call("echo", {}, deadline=TIMEOUT_S)
+    failure = catch_failure(group, "mixed", payload, deadline=0.25)
     assert (failure.kind, failure.task, failure.waiting) == (
         "timeout",
         SECOND,
@@ -240,7 +240,7 @@ def test_an_entry_that_does_not_run_is_the_benchs_fault(
 ) -> None:
     group = start("one", entry=entry)
     with pytest.raises(TaskFailedError, match=message.replace(" .* ", ".*")) as caught:
-        group.call("echo", {}, timeout_s=TIMEOUT_S)
+        group.call("echo", {}, deadline=TIMEOUT_S)
     assert caught.value.kind == "bench"
 
 

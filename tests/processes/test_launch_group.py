@@ -38,7 +38,7 @@ from distbench.launch.surroundings import choose_start
 @pytest.mark.parametrize("how", ["fork", *swept("spawn")])
 def test_each_task_answers_with_its_own_result(start: Starter, how: str) -> None:
     group = start(start=how)
-    results = group.call("echo", {"x": 1}, timeout_s=TIMEOUT_S)
+    results = group.call("echo", {"x": 1}, deadline=TIMEOUT_S)
     assert results == {
         FIRST: {"task": "worker-0", "x": 1},
         SECOND: {"task": "worker-1", "x": 1},
@@ -49,7 +49,7 @@ def test_each_task_answers_with_its_own_result(start: Starter, how: str) -> None
 def test_some_tasks_work_while_others_only_serve(start: Starter) -> None:
     group = start("ps:2+1")
     chief = Task(role="chief", index=0)
-    results = group.call("echo", {}, tasks=[chief], timeout_s=TIMEOUT_S)
+    results = group.call("echo", {}, tasks=[chief], deadline=TIMEOUT_S)
     assert results == {chief: {"task": "chief-0"}}
     assert [str(task) for task in group.tasks] == [
         "chief-0",
@@ -62,14 +62,14 @@ def test_some_tasks_work_while_others_only_serve(start: Starter) -> None:
 def test_a_group_takes_one_job_after_another(start: Starter) -> None:
     group = start("one")
     for number in range(3):
-        results = group.call("echo", {"x": number}, timeout_s=TIMEOUT_S)
+        results = group.call("echo", {"x": number}, deadline=TIMEOUT_S)
         assert results[FIRST]["x"] == number
 
 
 def test_progress_is_passed_on(start: Starter) -> None:
     seen: list[tuple[Task, int | None, str | None]] = []
     start("one").call(
-        "report", {}, timeout_s=TIMEOUT_S, on_progress=lambda *event: seen.append(event)
+        "report", {}, deadline=TIMEOUT_S, on_progress=lambda *event: seen.append(event)
     )
     assert seen == [(FIRST, 4, "loss"), (FIRST, 5, None)]
 
@@ -90,7 +90,7 @@ def test_a_task_sees_what_the_bench_sees(
         start=how,
         environment={"GIVEN": "1"},
     )
-    results = group.call("describe", {}, timeout_s=TIMEOUT_S)
+    results = group.call("describe", {}, deadline=TIMEOUT_S)
     for task, seen in results.items():
         environment = seen.pop("environment")
         assert environment["GIVEN"] == "1"
@@ -116,7 +116,7 @@ def test_a_task_sees_what_the_bench_sees(
 def test_what_tasks_leave_in_their_temporary_folder_goes_with_the_run(
     start: Starter, how: str, run_directory: RunDirectory
 ) -> None:
-    left = start(start=how).call("make_file", {}, timeout_s=TIMEOUT_S)
+    left = start(start=how).call("make_file", {}, deadline=TIMEOUT_S)
     names = [Path(result["name"]) for result in left.values()]
     assert [name.exists() for name in names] == [True, True]
     run_directory.close()
@@ -127,7 +127,7 @@ def test_a_single_process_gets_no_tf_config_of_the_user(
     start: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["elsewhere:1"]}}')
-    results = start("mirrored:2").call("describe", {}, timeout_s=TIMEOUT_S)
+    results = start("mirrored:2").call("describe", {}, deadline=TIMEOUT_S)
     assert "TF_CONFIG" not in results[FIRST]["environment"]
     assert results[FIRST]["addresses"] == {}
 
@@ -140,7 +140,7 @@ def test_no_process_is_left_after_close(start: Starter) -> None:
     assert group.closed
     assert not any(psutil.pid_exists(pid) for pid in pids)
     with pytest.raises(ClusterError, match=r"tasks of 'mwms:2' have been ended"):
-        group.call("echo", {}, timeout_s=TIMEOUT_S)
+        group.call("echo", {}, deadline=TIMEOUT_S)
 
 
 @pytest.mark.parametrize("how", ["fork", *swept("spawn")])
@@ -151,7 +151,7 @@ def test_tasks_that_were_dismissed_end_while_another_group_works(
     pids = dismissed.pids.values()
     dismissed.dismiss()
     assert all(map(is_gone_soon, pids))
-    assert len(other.call("echo", {}, timeout_s=TIMEOUT_S)) == 2
+    assert len(other.call("echo", {}, deadline=TIMEOUT_S)) == 2
     dismissed.close()
     assert dismissed.closed
 
@@ -159,7 +159,7 @@ def test_tasks_that_were_dismissed_end_while_another_group_works(
 @pytest.mark.parametrize("how", ["fork", *swept("spawn")])
 def test_what_a_task_started_ends_with_it(start: Starter, how: str) -> None:
     group = start("one", start=how)
-    results = group.call("start_grandchild", {}, timeout_s=TIMEOUT_S)
+    results = group.call("start_grandchild", {}, deadline=TIMEOUT_S)
     group.close()
     assert is_gone_soon(results[FIRST]["pid"])
 
@@ -170,7 +170,7 @@ def test_shared_memory_ends_with_the_task_that_made_it(
     start: Starter, how: str, ending: str
 ) -> None:
     group = start("one", start=how)
-    name = group.call("share_memory", {}, timeout_s=TIMEOUT_S)[FIRST]["name"]
+    name = group.call("share_memory", {}, deadline=TIMEOUT_S)[FIRST]["name"]
     segment = Path("/dev/shm", name)
     assert segment.exists()
     if ending == "kill":
@@ -181,10 +181,10 @@ def test_shared_memory_ends_with_the_task_that_made_it(
 
 def test_a_fork_of_a_task_does_not_speak_for_it(start: Starter) -> None:
     group = start("one")
-    answer = group.call("fork", {}, timeout_s=TIMEOUT_S)[FIRST]
+    answer = group.call("fork", {}, deadline=TIMEOUT_S)[FIRST]
     assert answer["child"] > 0
     for number in range(3):
-        answer = group.call("echo", {"x": number}, timeout_s=TIMEOUT_S)[FIRST]
+        answer = group.call("echo", {"x": number}, deadline=TIMEOUT_S)[FIRST]
         assert answer["x"] == number
 
 
@@ -192,9 +192,9 @@ def test_a_daemon_ends_with_the_last_task_of_its_server(start: Starter) -> None:
     # Nobody else's task may live beside it: a server of its own.
     options = {"environment": {"LEAVES": "daemons"}}
     group, other = start("one", **options), start("one", **options)
-    pid = group.call("leave_daemon", {}, timeout_s=TIMEOUT_S)[FIRST]["pid"]
+    pid = group.call("leave_daemon", {}, deadline=TIMEOUT_S)[FIRST]["pid"]
     group.close()
-    other.call("echo", {}, timeout_s=TIMEOUT_S)
+    other.call("echo", {}, deadline=TIMEOUT_S)
     assert psutil.pid_exists(pid)
     other.close()
     assert is_gone_soon(pid)
@@ -202,7 +202,7 @@ def test_a_daemon_ends_with_the_last_task_of_its_server(start: Starter) -> None:
 
 def test_a_daemon_ends_with_the_server(start: Starter) -> None:
     group = start("one", environment={"LEAVES": "more daemons"})
-    pid = group.call("leave_daemon", {}, timeout_s=TIMEOUT_S)[FIRST]["pid"]
+    pid = group.call("leave_daemon", {}, deadline=TIMEOUT_S)[FIRST]["pid"]
     get_fork_server(PRELOAD, {"LEAVES": "more daemons"}).close()
     assert is_gone_soon(pid)
 
@@ -225,9 +225,9 @@ def test_a_task_that_ignores_sigterm_is_killed(
     monkeypatch.setattr(group_module, "_TERMINATE_S", 0.05)
     monkeypatch.setattr(group_module, "_GIVE_UP_S", 0.0)
     group = start("one")
-    group.call("echo", {}, timeout_s=TIMEOUT_S)
+    group.call("echo", {}, deadline=TIMEOUT_S)
     with pytest.raises(TaskFailedError, match="deadline"):
-        group.call("wait_stubbornly", {}, timeout_s=0.1)
+        group.call("wait_stubbornly", {}, deadline=0.1)
     assert not psutil.pid_exists(group.pids[FIRST])
 
 
@@ -238,7 +238,7 @@ def test_ctrl_c_ends_the_group(start: Starter) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        group.call("wait", {}, timeout_s=TIMEOUT_S, on_progress=interrupt)
+        group.call("wait", {}, deadline=TIMEOUT_S, on_progress=interrupt)
     assert group.closed
     assert not any(psutil.pid_exists(pid) for pid in group.pids.values())
 
@@ -268,7 +268,7 @@ def test_a_dead_fork_server_is_replaced(start: Starter) -> None:
     os.kill(old, signal.SIGKILL)
     said: list[str] = []
     group = start("one", log=said.append)
-    assert group.call("echo", {}, timeout_s=TIMEOUT_S)
+    assert group.call("echo", {}, deadline=TIMEOUT_S)
     assert find_server().pid != old
     assert said == ["The fork server had died; another one is started."]
 
@@ -278,7 +278,7 @@ def test_a_server_that_dies_while_it_imports_is_replaced(start: Starter) -> None
     os.kill(get_fork_server(PRELOAD, environment).pid, signal.SIGKILL)
     said: list[str] = []
     group = start("one", environment=environment, log=said.append)
-    assert group.call("echo", {}, timeout_s=TIMEOUT_S)
+    assert group.call("echo", {}, deadline=TIMEOUT_S)
     assert said == ["The fork server had died; another one is started."]
 
 
@@ -292,7 +292,7 @@ def test_a_fork_server_takes_its_tasks_with_it(start: Starter) -> None:
 
     words = r"by SIGKILL \(its fork server died: it was killed by SIGTERM\)"
     with pytest.raises(TaskFailedError, match=words) as failure:
-        group.call("wait", {}, timeout_s=TIMEOUT_S, on_progress=kill_server)
+        group.call("wait", {}, deadline=TIMEOUT_S, on_progress=kill_server)
     assert failure.value.signal == signal.SIGKILL
     assert "memory" not in str(failure.value)
     assert all(is_gone_soon(pid) for pid in group.pids.values())
@@ -350,7 +350,7 @@ def test_a_lost_port_starts_the_cluster_anew(
     start: Starter, run_directory: RunDirectory
 ) -> None:
     said: list[str] = []
-    job = Job(name="bind", payload={"failures": 1}, timeout_s=TIMEOUT_S)
+    job = Job(name="bind", payload={"failures": 1}, deadline=TIMEOUT_S)
     group = start("mwms:1", first=job, log=said.append)
     assert group.attempts == 2
     assert group.first == {FIRST: {}}
@@ -361,7 +361,7 @@ def test_a_lost_port_starts_the_cluster_anew(
 
 
 def test_ports_that_are_always_lost_are_an_error(start: Starter) -> None:
-    job = Job(name="bind", payload={"failures": 9}, timeout_s=TIMEOUT_S)
+    job = Job(name="bind", payload={"failures": 9}, deadline=TIMEOUT_S)
     with pytest.raises(TaskFailedError, match=r"PortLostError") as failure:
         start("mwms:1", first=job, attempts=2)
     assert failure.value.kind == "port"

@@ -148,7 +148,7 @@ def _coordinate(group: Group, victim: Task, states: list[str]) -> None:
         "victim": str(victim),
         "pid": group.pids[victim],
     }
-    group.call("coordinate", payload, tasks=[CHIEF], timeout_s=TIMEOUT_S)
+    group.call("coordinate", payload, tasks=[CHIEF], deadline=TIMEOUT_S)
 
 
 def test_a_worker_that_is_killed_ends_nothing(start: Starter) -> None:
@@ -157,7 +157,7 @@ def test_a_worker_that_is_killed_ends_nothing(start: Starter) -> None:
     _coordinate(group, WORKERS[1], ["", "", "gone", ""])
     assert group.injury == "worker-1 was sent SIGKILL with step 2"
     left = [task for task in TASKS if task != WORKERS[1]]
-    assert set(group.call("echo", {}, tasks=left, timeout_s=TIMEOUT_S)) == set(left)
+    assert set(group.call("echo", {}, tasks=left, deadline=TIMEOUT_S)) == set(left)
 
 
 def test_a_worker_that_returns_has_run_its_first_job_and_works(start: Starter) -> None:
@@ -166,7 +166,7 @@ def test_a_worker_that_returns_has_run_its_first_job_and_works(start: Starter) -
     group.injure(Injury(number=signal.SIGKILL, step=1, task=WORKERS[0], restarts=True))
     _coordinate(group, WORKERS[0], ["", "back"])
     assert group.injury.endswith("with step 1, it was started again")
-    results = group.call("echo", {}, timeout_s=TIMEOUT_S)
+    results = group.call("echo", {}, deadline=TIMEOUT_S)
     assert results[WORKERS[0]] == {"task": "worker-0"}
     after = group.pids[WORKERS[0]]
     assert after != before
@@ -179,7 +179,7 @@ def test_a_worker_that_is_stopped_goes_on(start: Starter) -> None:
     group = start("ps:2+1", first=Job(name="bind", payload={"failures": 0}))
     group.injure(Injury(number=signal.SIGSTOP, step=1, task=WORKERS[1], until_step=2))
     _coordinate(group, WORKERS[1], ["", "T", "S"])
-    assert len(group.call("echo", {}, timeout_s=TIMEOUT_S)) == 4
+    assert len(group.call("echo", {}, deadline=TIMEOUT_S)) == 4
 
 
 def test_who_waits_with_its_progress_is_hit_before_it_goes_on(start: Starter) -> None:
@@ -190,7 +190,7 @@ def test_who_waits_with_its_progress_is_hit_before_it_goes_on(start: Starter) ->
     )
     words = r"worker-1.*SIGKILL.*step 1.*: the injected fault kill:worker:1@1\."
     with pytest.raises(TaskFailedError, match=words) as failed:
-        group.call("take_steps", {"waits": [1]}, timeout_s=TIMEOUT_S)
+        group.call("take_steps", {"waits": [1]}, deadline=TIMEOUT_S)
     assert (failed.value.task, failed.value.kind) == (task, "injected")
 
 
@@ -198,7 +198,7 @@ def test_a_task_that_is_delayed_ends_nothing(start: Starter) -> None:
     group = start("mwms:2")
     injury = Injury(number=signal.SIGSTOP, step=1, task=WORKERS[1], for_s=0.1)
     group.injure(injury)
-    group.call("take_steps", {"waits": [1]}, timeout_s=TIMEOUT_S)
+    group.call("take_steps", {"waits": [1]}, deadline=TIMEOUT_S)
     assert (
         group.injury == "worker-1 was sent SIGSTOP with step 1 and went on after 0.1 s"
     )
@@ -218,4 +218,4 @@ def test_the_death_of_another_task_is_not_taken_for_meant(start: Starter) -> Non
     group = start("ps:2+1", first=Job(name="bind", payload={"failures": 0}))
     group.injure(Injury(number=signal.SIGKILL, step=9, task=SERVER))
     with pytest.raises(TaskFailedError, match=r"worker-0.*SIGKILL"):
-        group.call("kill", {}, tasks=WORKERS[:1], timeout_s=TIMEOUT_S)
+        group.call("kill", {}, tasks=WORKERS[:1], deadline=TIMEOUT_S)

@@ -32,16 +32,16 @@ group = start_group(
 )
 from distbench.launch.ports import lease_ports
 lease = lease_ports(1)
-shared = group.call("share_memory", {}, timeout_s=20).values()
+shared = group.call("share_memory", {}, deadline=20).values()
 names = [result["name"] for result in shared]
-grandchildren = group.call("start_grandchild", {}, timeout_s=20).values()
+grandchildren = group.call("start_grandchild", {}, deadline=20).values()
 pids = [*group.pids.values(), *(result["pid"] for result in grandchildren)]
 if start == "fork":
     pids.append(get_fork_server((), {}).pid)
 print(json.dumps([pids, *lease.ports, names]), flush=True)
 if job == "raise":
     raise SystemExit(0)
-group.call(job, {}, timeout_s=600)
+group.call(job, {}, deadline=600)
 """
 
 

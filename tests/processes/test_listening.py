@@ -47,7 +47,7 @@ def expect_all(host: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("how", ["fork", "spawn"])
 def test_what_asks_for_every_interface_gets_loopback(start: Starter, how: str) -> None:
-    found = start("mwms:2", start=how).call("listen", {}, timeout_s=TIMEOUT_S)
+    found = start("mwms:2", start=how).call("listen", {}, deadline=TIMEOUT_S)
     assert found == {FIRST: expect_all("127.0.0.1"), SECOND: expect_all("127.0.0.1")}
 
 
@@ -55,7 +55,7 @@ def test_without_the_filter_it_gets_every_interface(
     start: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "LOOPBACK", "")
-    found = start("mwms:1").call("listen", {}, timeout_s=TIMEOUT_S)[FIRST]
+    found = start("mwms:1").call("listen", {}, deadline=TIMEOUT_S)[FIRST]
     assert found["every interface"] == found["of a child"] == "0.0.0.0"
     assert found["every interface, both families"] == "::"
 
@@ -66,7 +66,7 @@ def test_on_another_host_it_gets_that_hosts_address(
 ) -> None:
     with FolderEngine(tmp_path) as engine:
         group = start("mwms:2", engine=engine, start=how)
-        found = group.call("listen", {}, timeout_s=TIMEOUT_S)
+        found = group.call("listen", {}, deadline=TIMEOUT_S)
         assert found[FIRST] == expect_all("127.0.0.11")
         assert found[SECOND] == expect_all("127.0.0.12")
         group.close()
@@ -84,7 +84,7 @@ def test_a_daemon_is_served_after_its_task(start: Starter, tmp_path: Path) -> No
     other = start("mwms:1")
     group = start("mwms:1")
     daemon = {"asked": str(asked), "told": str(told)}
-    group.call("leave_listener", daemon, timeout_s=TIMEOUT_S)
+    group.call("leave_listener", daemon, deadline=TIMEOUT_S)
     group.close()
     asked.write_text("now")
     assert comes_true(lambda: told.exists() and told.read_text() == "127.0.0.1")
@@ -98,7 +98,7 @@ def test_who_binds_without_a_warden_fails_at_once(
     os.mkfifo(asked)
     group = start("mwms:1")
     daemon = {"asked": str(asked), "told": str(told)}
-    (found,) = group.call("leave_listener", daemon, timeout_s=TIMEOUT_S).values()
+    (found,) = group.call("leave_listener", daemon, deadline=TIMEOUT_S).values()
     os.kill(find_server().pid, signal.SIGKILL)
     assert is_gone_soon(group.pids[FIRST])
     asked.write_text("now")
@@ -110,7 +110,7 @@ def test_who_binds_without_a_warden_fails_at_once(
 def test_nothing_is_kept_of_a_filter_that_nobody_has(start: Starter, how: str) -> None:
     watcher = find_server().pid if how == "fork" else os.getpid()
     group = start("mwms:2", start=how)
-    group.call("listen", {}, timeout_s=TIMEOUT_S)
+    group.call("listen", {}, deadline=TIMEOUT_S)
     assert comes_true(lambda: count_filters(watcher) == 2)
     group.close()
     assert comes_true(lambda: count_filters(watcher) == 0)
@@ -128,12 +128,12 @@ def test_who_is_killed_while_it_binds_holds_up_nobody(start: Starter) -> None:
     rng = random.Random(11)
     for _ in range(8):
         group = start("mwms:2")
-        wait = group.submit("listen_on_and_on", {}, timeout_s=TIMEOUT_S)
+        wait = group.submit("listen_on_and_on", {}, deadline=TIMEOUT_S)
         time.sleep(rng.uniform(0.0, 0.05))  # drawn: any moment will do
         os.kill(group.pids[SECOND], signal.SIGKILL)
         with pytest.raises(TaskFailedError, match="was killed by SIGKILL"):
             wait()
-    found = start("mwms:1").call("listen", {}, timeout_s=TIMEOUT_S)
+    found = start("mwms:1").call("listen", {}, deadline=TIMEOUT_S)
     assert found == {FIRST: expect_all("127.0.0.1")}
 
 
@@ -141,12 +141,12 @@ def test_nonsense_fails_as_ever_and_holds_up_nobody(
     start: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     confined = start("mwms:1")
-    found = confined.call("listen_nowhere", {}, timeout_s=TIMEOUT_S)
+    found = confined.call("listen_nowhere", {}, deadline=TIMEOUT_S)
     monkeypatch.setattr(local, "LOOPBACK", "")
-    free = start("mwms:1").call("listen_nowhere", {}, timeout_s=TIMEOUT_S)
+    free = start("mwms:1").call("listen_nowhere", {}, deadline=TIMEOUT_S)
     assert found == free
     assert errno.EFAULT in free[FIRST]["errors"]
-    seen = confined.call("listen", {}, timeout_s=TIMEOUT_S)
+    seen = confined.call("listen", {}, deadline=TIMEOUT_S)
     assert seen == {FIRST: expect_all("127.0.0.1")}
 
 

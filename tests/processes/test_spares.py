@@ -71,7 +71,7 @@ def test_what_was_wanted_waits_and_serves_one(bench: Bench) -> None:
     group = bench.take()
     assert group is not None
     with group:
-        results = group.call("echo", {"x": 1}, timeout_s=TIMEOUT_S)
+        results = group.call("echo", {"x": 1}, deadline=TIMEOUT_S)
         assert [result["x"] for result in results.values()] == [1, 1]
         assert bench.take() is None
         assert bench.take("another key") is None
@@ -135,7 +135,7 @@ def test_who_has_taken_one_keeps_it_and_its_files(bench: Bench) -> None:
         bench.now_s = KEEP_S + 1.0
         assert bench.take() is None
         assert list(bench.spares.list_waiting()) == []
-        assert group.call("echo", {}, timeout_s=TIMEOUT_S).keys() == set(group.tasks)
+        assert group.call("echo", {}, deadline=TIMEOUT_S).keys() == set(group.tasks)
         assert group.read_logs().keys() == set(group.tasks)
         assert all(place.is_dir() for place in bench.places)
 
@@ -163,7 +163,7 @@ def test_who_takes_one_may_halt_it(bench: Bench) -> None:
     halt = Halt()
     group = bench.take(halt=halt)
     assert group is not None
-    wait = group.submit("wait_stubbornly", {}, timeout_s=600.0)
+    wait = group.submit("wait_stubbornly", {}, deadline=600.0)
     threading.Timer(0.1, halt.set).start()
     with pytest.raises(HaltedError):
         wait()

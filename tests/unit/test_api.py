@@ -85,7 +85,7 @@ def test_what_is_given_becomes_an_option_of_its_type(
         ({"jit": "off"}, "jit must be True or False or None. Received: 'off'"),
         ({"split": "5,3"}, "split must be a list, each element a whole number"),
         ({"keras": 3}, "keras must be a text or None. Received: 3"),
-        ({"timeout_s": "3"}, "timeout_s must be a number. Received: '3'"),
+        ({"timeout_s": "3"}, "timeout_s must be a number or None. Received: '3'"),
         ({"timeout": 3}, "Did you mean 'timeout_s'?"),
         ({"clusters": ("one",)}, "Did you mean 'cluster'?"),
     ],

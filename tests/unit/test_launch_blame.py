@@ -13,6 +13,7 @@ from launch_support import FIRST, SECOND, TIMEOUT_S
 from scripted_group import COMPLAINT, Maker, ScriptedProcess, open_scripted, tick
 
 from distbench.launch.channel import Message
+from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError, read_tail, trim_stacks
 from distbench.launch.process import ExitStatus
 
@@ -37,7 +38,7 @@ def test_what_came_while_the_bench_stood_still_came_in_time(
         return []  # a wait that was interrupted looks no more than that
 
     monkeypatch.setattr(selector, "select", stand_still)
-    assert group.call("train", {}, timeout_s=10.0)[FIRST] == {"steps": 3}
+    assert group.call("train", {}, deadline=10.0)[FIRST] == {"steps": 3}
 
 
 def test_a_death_that_comes_in_after_the_complaint_is_the_cause(
@@ -48,7 +49,7 @@ def test_a_death_that_comes_in_after_the_complaint_is_the_cause(
     complains.say(**COMPLAINT)
     group = make_scripted(complains, dies)
     with pytest.raises(TaskFailedError, match=r"worker-1 .* killed by SIGSEGV"):
-        group.call("train", {}, timeout_s=TIMEOUT_S)
+        group.call("train", {}, deadline=TIMEOUT_S)
 
 
 def test_the_first_of_several_exceptions_is_the_cause(
@@ -58,7 +59,7 @@ def test_the_first_of_several_exceptions_is_the_cause(
     second.say(**COMPLAINT)
     group = make_scripted(first, second, clock=tick(0.1))
     with pytest.raises(TaskFailedError, match=r"worker-1 .* UnavailableError"):
-        group.call("train", {}, timeout_s=TIMEOUT_S)
+        group.call("train", {}, deadline=TIMEOUT_S)
     assert first.signals[-1] == signal.SIGTERM
 
 
@@ -79,7 +80,7 @@ def test_of_those_that_raise_alike_the_first_in_order_is_named(
     quick.say(**alike)
     group = make_scripted(slow, quick)
     with pytest.raises(TaskFailedError, match=r"worker-0 .* KeyError") as caught:
-        group.call("train", {}, timeout_s=TIMEOUT_S)
+        group.call("train", {}, deadline=TIMEOUT_S)
     assert caught.value.others == {SECOND: "raised KeyError as well"}
 
 
@@ -91,7 +92,7 @@ def test_who_lost_a_peer_is_a_bystander_of_who_raised_later(
     cause.say(**{**COMPLAINT, "exception": "KeyError", "kind": "subject"})
     group = make_scripted(bystander, cause)
     with pytest.raises(TaskFailedError, match=r"worker-1 .* KeyError") as caught:
-        group.call("train", {}, timeout_s=TIMEOUT_S)
+        group.call("train", {}, deadline=TIMEOUT_S)
     assert caught.value.others == {
         FIRST: "is a bystander: it raised UnavailableError, because a peer was gone"
     }
@@ -109,7 +110,7 @@ def test_a_living_task_that_its_peers_cannot_reach_is_named(
     group = make_scripted(*everyone, clock=tick(0.1))
     words = "worker-2 .* could not be reached any more by worker-0, worker-1 "
     with pytest.raises(TaskFailedError, match=words) as caught:
-        group.call("train", {}, timeout_s=TIMEOUT_S)
+        group.call("train", {}, deadline=TIMEOUT_S)
     assert caught.value.kind == "peer"
 
 
@@ -117,7 +118,7 @@ def test_a_peer_that_nobody_can_name_is_nobodys_fault(make_scripted: Maker) -> N
     process = ScriptedProcess(None)
     process.say(**{**COMPLAINT, "kind": "peer"})
     with pytest.raises(TaskFailedError, match=r"worker-0 .* UnavailableError") as error:
-        make_scripted(process).call("train", {}, timeout_s=TIMEOUT_S)
+        make_scripted(process).call("train", {}, deadline=TIMEOUT_S)
     assert error.value.kind == "peer"
 
 
@@ -147,14 +148,17 @@ def test_at_the_deadline_who_waits_for_others_is_not_to_blame(
     make_scripted: Maker,
 ) -> None:
     waits, stalls = make_waiting(), ScriptedProcess(None)
-    group = make_scripted(waits, stalls, clock=tick(0.05))
+    clock = tick(0.05)
+    group, shared = make_scripted(waits, stalls, clock=clock), Deadline(30, clock=clock)
+    while shared.left_s > 1:
+        pass  # other jobs take it
     with pytest.raises(
         TaskFailedError, match=r"from: worker-1 .*\. worker-0 only"
     ) as e:
-        group.call("train", {}, timeout_s=1.0, of_s=30.0)
+        group.call("train", {}, deadline=shared)
     assert (e.value.kind, e.value.task) == ("timeout", SECOND)
     # What the user has set, and what other jobs have left of it.
-    assert "deadline of 30 s, of which 1 s were left for it." in str(e.value)
+    assert "deadline of 30 s, of which 0.95 s were left for it." in str(e.value)
     assert e.value.collectives == {FIRST: HELD}
     assert e.value.others == {FIRST: "waited in collective 7"}
 
@@ -167,7 +171,7 @@ def test_a_failed_collective_has_the_others_say_where_they_wait(
     fails.say(**{**COMPLAINT, "kind": "collective"}, collective=other)
     group = make_scripted(waits, fails, clock=tick(0.1))
     with pytest.raises(TaskFailedError) as caught:
-        group.call("train", {}, timeout_s=TIMEOUT_S)
+        group.call("train", {}, deadline=TIMEOUT_S)
     assert caught.value.kind == "collective"
     assert caught.value.collectives == {FIRST: HELD, SECOND: other}
 
@@ -180,7 +184,7 @@ def test_of_two_deaths_the_one_reaped_first_is_the_cause(
     follower.theirs.close()
     group = make_scripted(follower, cause)
     with pytest.raises(TaskFailedError, match=r"worker-1 .* killed by SIGKILL"):
-        group.call("train", {}, timeout_s=TIMEOUT_S)
+        group.call("train", {}, deadline=TIMEOUT_S)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +203,7 @@ def test_a_signal_says_why_a_process_may_have_ended(
     process.theirs.close()
     group = make_scripted(process)
     with pytest.raises(TaskFailedError, match=words):
-        group.call("train", {}, timeout_s=TIMEOUT_S)
+        group.call("train", {}, deadline=TIMEOUT_S)
 
 
 def test_a_deadline_follows_the_clock_it_is_given(
@@ -208,7 +212,7 @@ def test_a_deadline_follows_the_clock_it_is_given(
     process = ScriptedProcess(None)
     group = make_scripted(process, clock=tick(1000.0))
     with pytest.raises(TaskFailedError, match=r"deadline of 1500 s"):
-        group.call("train", {}, timeout_s=1500.0)
+        group.call("train", {}, deadline=1500.0)
 
 
 def test_what_a_task_said_before_its_death_counts(
@@ -218,7 +222,7 @@ def test_what_a_task_said_before_its_death_counts(
     process.say(**COMPLAINT)
     group = make_scripted(process)
     with pytest.raises(TaskFailedError, match=r"raised UnavailableError"):
-        group.call("train", {}, timeout_s=TIMEOUT_S)
+        group.call("train", {}, deadline=TIMEOUT_S)
 
 
 def test_an_idle_group_is_asked_before_it_is_killed(

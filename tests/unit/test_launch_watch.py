@@ -40,7 +40,7 @@ def test_a_task_that_stays_stopped_is_to_blame(make_scripted: Maker) -> None:
     clock = tick(0.1)
     group = make_scripted(waits, stopped, watch=watch, clock=clock)
     with pytest.raises(TaskFailedError, match=r"worker-1 .* was stopped") as caught:
-        group.call("train", {}, timeout_s=1000.0)
+        group.call("train", {}, deadline=1000.0)
     assert (caught.value.kind, caught.value.task) == ("stopped", SECOND)
     assert caught.value.others == {FIRST: "was still at work"}
     # Two looks, and what the bench asks its clock meanwhile: no deadline was awaited.
@@ -54,7 +54,7 @@ def test_a_task_that_is_stopped_for_a_moment_is_left_alone(
     watch = script_looks(p1=[RUNS, STOPPED, RUNS, STOPPED, RUNS])
     group = make_scripted(process, watch=watch, clock=tick(0.5))
     with pytest.raises(TaskFailedError, match="deadline of 20 s") as caught:
-        group.call("train", {}, timeout_s=20.0)
+        group.call("train", {}, deadline=20.0)
     assert caught.value.kind == "timeout"
 
 
@@ -82,7 +82,7 @@ def test_a_task_that_takes_all_memory_is_ended_and_told(
         modest, greedy, watch={**limits, **script_looks(**looks)}, clock=tick(0.5)
     )
     with pytest.raises(TaskFailedError, match=words) as caught:
-        group.call("train", {}, timeout_s=1000.0)
+        group.call("train", {}, deadline=1000.0)
     assert (caught.value.kind, caught.value.task) == ("memory", SECOND)
 
 
@@ -96,7 +96,7 @@ def test_memory_within_the_limits_is_nobodys_business(make_scripted: Maker) -> N
     }
     group = make_scripted(process, watch=watch, clock=tick(0.5))
     with pytest.raises(TaskFailedError, match="deadline of 20 s"):
-        group.call("train", {}, timeout_s=20.0)
+        group.call("train", {}, deadline=20.0)
 
 
 def test_a_log_that_grows_without_end_is_cut(

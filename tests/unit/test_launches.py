@@ -10,11 +10,11 @@ import pytest
 
 from distbench.checking.launches import make_launch
 from distbench.errors import BadInputError, ClusterError
+from distbench.launch.deadline import Deadline
 from distbench.launch.engine import Engine, Places, Request, Room
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.spares import Spares
 from distbench.machine import Machine
-from distbench.observe.deadline import Deadline
 from distbench.observe.launching import ONE, Launch, make_opening
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
@@ -80,10 +80,21 @@ def test_flags_of_xla_are_as_the_check_has_them(
     assert [environment.get("TF_XLA_FLAGS") for environment in seen] == [started]
 
 
-@pytest.mark.parametrize("timeout_s", [7.0, 900.0])
-def test_opening_has_the_time_of_its_scenario(timeout_s: float) -> None:
-    opening = make_opening(Scenario(target="a.b:c"), Deadline(timeout_s))
-    assert timeout_s - 5 < opening.timeout_s <= timeout_s
+def test_opening_has_the_time_of_its_scenario() -> None:
+    deadline = Deadline(7.0)
+    assert make_opening(Scenario(target="a.b:c"), deadline).deadline is deadline
+
+
+@pytest.mark.parametrize(("asked", "most"), [(None, 600.0), (60.0, 60.0), (9e3, 9e3)])
+def test_only_who_sets_no_deadline_has_patience_with_tasks_that_compute(
+    tmp_path: Path, asked: float | None, most: float
+) -> None:
+    options = CheckOptions(timeout_s=asked)
+    with RunDirectory(tmp_path) as directory:
+        deadline = make_launch(directory, options).give_time(options.deadline_s)
+    assert deadline.given_s == (120.0 if asked is None else asked)
+    deadline.excuse(0.0, 1e9)
+    assert deadline.allowed_s == most
 
 
 def test_a_spare_is_taken_however_much_time_is_left(tmp_path: Path) -> None:

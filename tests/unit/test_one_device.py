@@ -13,17 +13,17 @@ import pytest
 
 from distbench import cluster
 from distbench.checking.plan import Planned, plan_scenarios
+from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.start import Job
 from distbench.machine import Machine
 from distbench.observe import OneDevice
-from distbench.observe.deadline import Deadline
 from distbench.observe.preparing import prepare_both
 from distbench.options import CheckOptions
 from distbench.target import TargetRef, parse_target
 
 MACHINE = Machine(cores=2, memory_bytes=2**34, gpus=0)
-OPENING = Job(name="open", payload={}, timeout_s=1.0)
+OPENING = Job(name="open", payload={}, deadline=1.0)
 
 
 class Task:
@@ -35,7 +35,7 @@ class Task:
         self.polite = True
 
     def submit(
-        self, job: str, payload: object, *, timeout_s: float, of_s: float
+        self, job: str, payload: object, *, deadline: Deadline
     ) -> Callable[[], dict[str, Any]]:
         self.asked += 1
         answer = {"job": job, "asked": self.asked}

@@ -8,8 +8,8 @@ import pytest
 
 from distbench.cluster import Task
 from distbench.errors import BadInputError
+from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError
-from distbench.observe.deadline import Deadline
 from distbench.observe.subject import ask_one
 from distbench.target import TargetRef
 
