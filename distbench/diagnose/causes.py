@@ -144,12 +144,14 @@ def _explain_kept(context: Context) -> tuple[Explained, ...]:
 
     What trains follows from that state, as it does from slots. What is wrong beside a
     number that neither gradients nor examples lead, such as a count of steps, follows
-    from that number, wherever it is.
+    from that number, wherever it is. So it does beside what is made of all gradients
+    and is no variable's own, such as a mean of norms or a preconditioner.
     """
-    numbers = {
-        path for path in find_unled(context.evidence) if is_number(context.infos[path])
-    }
-    for paths in (numbers, context.evidence.subject.kept):
+    infos, kept = context.infos, context.evidence.subject.kept
+    numbers = {path for path in find_unled(context.evidence) if is_number(infos[path])}
+    shapes = {v.shape for v in infos.values() if v.role == "variable" and v.trainable}
+    statistics = {path for path in kept if infos[path].shape not in shapes}
+    for paths in (numbers, kept, statistics):
         part = context.select(
             tuple(c for c in context.cases if c.key.variable in paths)
         )
@@ -157,7 +159,7 @@ def _explain_kept(context: Context) -> tuple[Explained, ...]:
         left = [c for c in context.cases if c.key.variable not in paths]
         if not (part.cases and left):
             continue
-        if paths is numbers and any(
+        if paths is not kept and any(
             (c.key.step, c.key.replica) not in places for c in left
         ):
             continue

@@ -17,7 +17,7 @@ from distbench.compare.bounds import find_roundoff
 from distbench.compare.measure import Margin
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_norm, measure_size
-from distbench.diagnose.context import Context, take_rows
+from distbench.diagnose.context import Context, find_base, take_rows
 from distbench.diagnose.fit import add_weighted
 from distbench.trace import UPDATED, Trace, TraceKey, Values
 
@@ -160,6 +160,19 @@ def _list_shown(context: Context) -> list[_Shown]:
         ):
             found[key] = shown
     return list(found.values()) if needed <= set(found) else []
+
+
+def find_start(context: Context, case: Pair) -> Array:
+    """The state that gradients of 0 leave, where one device was asked; else the old."""
+    fed = _find_fed(context) if context.phase in UPDATED else None
+    silent = None if fed is None else _take(fed.silent, case)
+    return find_base(case) if silent is None or np.isnan(silent).any() else silent
+
+
+def find_source(context: Context, case: Pair) -> str:
+    """The variable whose gradient leads a state: its own, or that of a buffer."""
+    fed = _find_fed(context) if context.phase in UPDATED else None
+    return (_find_owner(context, case, fed) if fed else "") or case.key.variable
 
 
 def _make_context(

@@ -1,12 +1,16 @@
-"""Norms of what was summed that are reduced over the replicas once more."""
+"""Norms that are not those of the sum, or are reduced over the replicas once more."""
 
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED
+from distbench.samples.program import BUFFERS, TRAINED
 from distbench.samples.replicas import all_reduce
-from distbench.unusual.by_hand import TrustRatioByHand
+from distbench.unusual.by_hand import (
+    ClippedByMeanOfNorms,
+    TrustRatioBehindMomentum,
+    TrustRatioByHand,
+)
 from distbench.unusual.reducing import DividedByNormOfShards, DividedByNormOfSum
 
 _AGAIN = "double-reduction"
@@ -35,3 +39,32 @@ class NormOfShardsAndWhole(DividedByNormOfShards):
 
     def join(self, of_shard, of_all):
         return all_reduce("sum", of_shard + of_all)
+
+
+@fault(
+    "nonlinear-before-reduction",
+    "variable",
+    (*TRAINED, *BUFFERS),
+    like="deepspeedai/DeepSpeed#490",
+    clusters=WIDE,
+)
+class TrustRatioOfOwnNorms(TrustRatioBehindMomentum):
+    """A momentum takes the sum times a trust ratio by the mean of the own norms."""
+
+    def measure(self, own, total):
+        del total
+        return all_reduce("mean", tf.norm(own))
+
+
+@fault(
+    "slot-from-local-gradient",
+    "variable",
+    ("norms",),
+    like="deepspeedai/DeepSpeed#490",
+)
+class ClippedByMeanOfOwnNorms(ClippedByMeanOfNorms):
+    """A limit that all gradients follow is a mean of the replicas' own norms."""
+
+    def measure(self, own, total):
+        del total
+        return all_reduce("mean", tf.linalg.global_norm(own))

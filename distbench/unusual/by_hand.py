@@ -125,6 +125,54 @@ class TrustRatioByHand(AdamByHand):
 
 
 @unusual()
+class TrustRatioBehindMomentum(MomentumByHand):
+    """A momentum takes the sum times a trust ratio, as under LARS."""
+
+    def take(self, place, gradient):
+        own, variable = tf.convert_to_tensor(gradient), self.trained()[place]
+        total = self.reduce(own)
+        ratio = tf.norm(variable) / (self.measure(own, total) + 1e-3)
+        update(self.buffers[place], self.move, 0.1 * ratio * total)
+        self.update(variable, tf.identity(self.buffers[place]))
+
+    def measure(self, own, total):
+        """The size of a sum, by which it is divided."""
+        del own
+        return tf.norm(total)
+
+
+@unusual()
+class ClippedByMeanOfNorms(MomentumByHand):
+    """The sum is clipped by a moving mean of its norms before a momentum takes it."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.norms = tf.Variable(1.0, trainable=False, name="norms")
+
+    def variables(self):
+        return [*super().variables(), self.norms]
+
+    def apply(self, gradients):
+        own = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        total = [self.reduce(gradient) for gradient in own]
+        update(self.norms, self.follow, self.measure(own, total))
+        size = tf.linalg.global_norm(total)
+        share = tf.minimum(1.0, tf.identity(self.norms) / size)
+        for place, variable in enumerate(self.trained()):
+            update(self.buffers[place], self.move, share * total[place])
+            self.update(variable, tf.identity(self.buffers[place]))
+
+    def measure(self, own, total):
+        """The norm that the mean takes."""
+        del own
+        return tf.linalg.global_norm(total)
+
+    def follow(self, copy, norm):
+        """One copy's mean of norms."""
+        copy.assign(0.8 * copy + 0.2 * norm)
+
+
+@unusual()
 class SignsBesideDecayByHand(MomentumByHand):
     """A step is the sign of momentum and sum, as under Lion, and a decay."""
 

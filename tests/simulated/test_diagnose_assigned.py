@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from training_simulator import observe
 
 from distbench.compare.measure import BITWISE
 from distbench.compare.pair import GLOBAL, Pair
-from distbench.diagnose.context import Context
+from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.hypotheses.assigned import explain_by_added_copies
+from distbench.diagnose.hypotheses.register import list_hypotheses
 from distbench.diagnose.rank import find_best
 from distbench.trace import TraceKey, VariableInfo
 
@@ -22,7 +25,12 @@ SHARDS = [np.array([1.0, 0.5, 2.0]), np.array([2.0, -2.5, 4.5])]
 
 
 def name_cause(
-    observed: np.ndarray, *, adds_up: bool = False, is_slot: bool = False
+    observed: np.ndarray,
+    *,
+    adds_up: bool = False,
+    is_slot: bool = False,
+    again: np.ndarray | None = None,
+    ask: Callable[[Context], Iterable[Hypothesis]] = explain_by_added_copies,
 ) -> tuple[str, str] | None:
     """The code and words of what is wrong with an average that nobody trains.
 
@@ -30,6 +38,8 @@ def name_cause(
         observed: What every replica holds of it.
         adds_up: Whether its aggregation sums.
         is_slot: Whether it belongs to the optimizer.
+        again: What one device makes of it if a sum of sums counts twice.
+        ask: The causes that are asked.
     """
     evidence = observe()
     phase: Literal["slot", "variable"] = "slot" if is_slot else "variable"
@@ -58,12 +68,15 @@ def name_cause(
         dtype="float32",
         base=BEFORE,
     )
+    if again is not None:
+        summed = replace(evidence.reference, values={KEY: again})
+        evidence = change_evidence(evidence, again=summed)
     context = Context(
         evidence=replace(evidence, reference=reference, observed=observed_run),
         phase=phase,
         cases=(case,),
     )
-    best = find_best(context, explain_by_added_copies(context))
+    best = find_best(context, ask(context))
     if best is None or not best.full:
         return None
     return best.hypothesis.code, best.hypothesis.detail
@@ -74,6 +87,25 @@ def test_a_sum_of_what_each_makes_of_its_own_examples_is_told() -> None:
     assert found is not None
     assert found[0] == "statistics-not-synchronized"
     assert "its own examples" in found[1]
+
+
+@pytest.mark.parametrize(
+    ("again", "code"),
+    [
+        (BEFORE + 2 * (DUE - BEFORE), "double-reduction"),
+        (DUE, "update-repeated"),
+        (None, "update-repeated"),
+    ],
+    ids=["so", "not-so", "not-asked"],
+)
+def test_a_sum_that_is_summed_again_is_told_if_one_device_says_so(
+    again: np.ndarray | None, code: str
+) -> None:
+    """That it is added N times is a guess."""
+    observed = BEFORE + 2 * (DUE - BEFORE)
+    found = name_cause(observed, again=again, ask=list_hypotheses)
+    assert found is not None
+    assert found[0] == code
 
 
 def test_a_sum_of_equal_values_is_told_as_before() -> None:

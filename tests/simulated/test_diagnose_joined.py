@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from evidence_changes import change_evidence
 from gradient_values import Gradients, add_up, measure_all, scale, to_array
-from hidden_sums import feed_combined, hide_sums
+from hidden_sums import feed, feed_combined, hide_sums
 from simulated_rule import Rule
 from training_simulator import TRAINED, Fault, observe
 
@@ -86,6 +86,42 @@ def test_a_size_is_told_by_steps_that_rounding_moves(rate: float) -> None:
     (finding,) = judge(hide_sums(evidence)).findings
     assert finding.code == "nonlinear-before-reduction"
     assert "taken for that is the sum of the replicas' own norms" in finding.explanation
+
+
+@pytest.mark.parametrize("of_all", [True, False], ids=["all", "each"])
+@pytest.mark.parametrize("made", [*JOINED, "replica 1's of"])
+def test_a_size_is_told_behind_a_momentum(made: str, of_all: bool) -> None:
+    """Of what a momentum becomes only a part is in proportion to the sum."""
+    rule, added = Rule(name="momentum"), 1e-3
+
+    def join(own: list[Gradients]) -> float:
+        sizes = np.array([measure_all(g) for g in own])
+        return float(JOINED[made](sizes) if made in JOINED else sizes[1])
+
+    def divide_by(own: list[Gradients]) -> Gradients:
+        total = add_up(own)
+        if of_all:
+            return divide(total, join(own) + added)
+        return {
+            path: scale(g, 1 / (join([{path: one[path]} for one in own]) + added))
+            for path, g in total.items()
+        }
+
+    def change(gradients: Gradients) -> Gradients:
+        if of_all:
+            return divide(gradients, measure_all(gradients) + added)
+        sizes = {path: measure_all({path: g}) for path, g in gradients.items()}
+        return {p: scale(g, 1 / (sizes[p] + added)) for p, g in gradients.items()}
+
+    setup = {"replicas": 3, "steps": 3, "sparse": False, "shards_known": False}
+    fault = Fault(reduce=lambda own, step: [divide_by(own)] * 3)
+    seen = hide_sums(observe(fault, alone=change, rule=rule, **setup))
+    ways = ("mean", "thrice", "none")
+    sums = tuple(feed(seen, way, rule, change) for way in ways)
+    (finding,) = judge(change_evidence(seen, sums=sums)).findings
+    assert finding.code == "nonlinear-before-reduction"
+    assert len(finding.variables) == len(TRAINED)
+    assert f"taken for that is {made} the replicas' own norms" in finding.explanation
 
 
 def measure_counted(gradients: Gradients, often: tuple[str, ...], times: int) -> float:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from evidence_changes import change_evidence
-from gradient_values import to_array
+from gradient_values import add_up, map_values, to_array
+from hidden_sums import hide_sums
 from planted_case import check_passed
 from simulated_rule import Rule
 from swept import swept
@@ -146,6 +147,60 @@ def test_any_statistic_of_own_gradients_is_told_by_one_device(combine, words):
     (finding,) = judge(change_evidence(evidence, apart=apart)).findings
     assert (finding.code, finding.phase) == ("slot-from-local-gradient", "slot")
     assert words in finding.explanation
+
+
+def bend(gradients):
+    """No buffer follows from it as a slot does, so none is told to be one."""
+    return {
+        path: map_values(g, lambda x: np.sign(x) * np.sqrt(np.abs(x)))
+        for path, g in gradients.items()
+    }
+
+
+def measure_before(gradients):
+    """The norm before they were bent."""
+    return measure_norm({p: to_array(g) ** 2 for p, g in gradients.items()})
+
+
+def keep_by_hand(trace):
+    """As a program that makes steps by hand keeps them: all state is the model's."""
+    infos = {v.path: v for v in trace.variables if v.role == "slot"}
+    values = {
+        replace(key, phase="variable") if key.variable in infos else key: value
+        for key, value in trace.values.items()
+    }
+    variables = tuple(
+        replace(info, role="variable", trainable=False, of="")
+        if info.path in infos
+        else info
+        for info in trace.variables
+    )
+    return replace(trace, values=values, variables=variables)
+
+
+def follow_own_norms(new, old, gradients, run):
+    """Buffers and variables follow a wrong statistic in a way that is not known."""
+    own = [measure_norm(g) for g in run.locals]
+    running = run.rule.average(old["running"], np.mean(own))
+    off = np.float32(running - new["running"])
+    led = [path for path in new if path not in ("running", "iterations")]
+    bent = {path: new[path] + off * np.cos(new[path]) ** 2 for path in led}
+    return {**new, **bent, "running": running}
+
+
+def test_what_follows_a_wrong_statistic_by_hand_is_left_out():
+    rule = Rule(name="momentum", statistic=measure_before)
+    fault = Fault(
+        reduce=lambda own, step: [bend(add_up(own))] * 3, update=follow_own_norms
+    )
+    setup = {"replicas": 3, "steps": 2, "shards_known": False, "sparse": False}
+    found = observe(fault, alone=bend, rule=rule, **setup)
+    hidden = hide_sums(found.change_traces(keep_by_hand))
+    kept = tuple(v.path for v in hidden.observed.variables if not v.trainable)
+    subject = replace(hidden.subject, kept=kept)
+    (finding,) = judge(replace(hidden, subject=subject)).findings
+    assert finding.code == "slot-from-local-gradient"
+    assert finding.variables == ("running",)
 
 
 @pytest.mark.first(2)

@@ -28,6 +28,7 @@ _EXPLAINING = {
     "diagnose.context",
     "diagnose.fit",
     "diagnose.names",
+    "diagnose.shown_sums",
 }
 _JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict", "details"}
 _REPORTED = {
@@ -153,6 +154,7 @@ ALLOWED: dict[str, set[str]] = {
     "diagnose.fit": {"compare"},
     "diagnose.context": {"evidence", "trace", "compare"},
     "diagnose.addends": {"compare", "diagnose.context", "trace"},
+    "diagnose.shown_sums": {"compare", "diagnose.context", "diagnose.fit", "trace"},
     "diagnose.hypotheses": {"compare", "trace", *_EXPLAINING},
     "diagnose": {
         *_JUDGED - _DATA,

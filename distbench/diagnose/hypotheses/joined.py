@@ -10,13 +10,19 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify, measure_norm, measure_size
-from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.shown_sums import find_source, find_start
 from distbench.trace import TraceKey
 
 _APART = 1.01
 """Norms that are closer than this are one number, and so is what is divided by them."""
 _SAME = 1e-3
 """Share of what factors are beyond 1 by which a fit may miss them."""
+
+_MOST_SINGLE = 8
+"""So many replicas' own size may be taken for that of all."""
+_SCALED = ("reduced_gradient", "slot", "variable")
+"""Phases in which a sum times a number is seen, or a step that is made of one."""
 
 Join = Callable[[Array], float]
 
@@ -47,6 +53,7 @@ def explain_by_joined_norm(context: Context) -> Iterator[Hypothesis]:
     ratios = fit_ratios(context)
     if not ratios:
         return
+    ways = (*_JOINED, *_list_single(context.replicas))
     for (what, size), of_all in (
         (kind, of_all) for kind in _SIZES for of_all in (True, False)
     ):
@@ -56,7 +63,7 @@ def explain_by_joined_norm(context: Context) -> Iterator[Hypothesis]:
             return
         whole = np.array([of_sum for _, of_sum in found])
         of_what = "all gradients" if of_all else "each variable's gradient"
-        for (made, join), power in itertools.product(_JOINED, (1, 2)):
+        for (made, join), power in itertools.product(ways, (1, 2)):
             joined = np.array([join(own) for own, _ in found]) ** power
             if not np.all(joined > 0) or joined.max() <= _APART * joined.min():
                 continue
@@ -72,9 +79,18 @@ def explain_by_joined_norm(context: Context) -> Iterator[Hypothesis]:
                 )
 
 
+def _list_single(replicas: int) -> Iterator[tuple[str, Join]]:
+    for one in range(min(replicas, _MOST_SINGLE)):
+        yield f"replica {one}'s of", lambda sizes, r=one: float(sizes[r])  # type: ignore[misc]
+
+
 def fit_ratios(context: Context) -> Mapping[int, float]:
-    """What each value, or its step, is times what is due; empty if some are not."""
-    if context.phase not in ("reduced_gradient", "variable") or context.replicas == 1:
+    """What each value, or its step, is times what is due; empty if some are not.
+
+    Of a momentum only what the step adds to it, and of a variable that follows one what
+    goes beyond what would have come without any gradient.
+    """
+    if context.phase not in _SCALED or context.replicas == 1:
         return {}
     found = {number: _fit_ratio(context, case) for number, case in context.list_cases()}
     known = {number: ratio for number, ratio in found.items() if ratio is not None}
@@ -113,7 +129,7 @@ def divide_by(
     predicted = {}
     for number, factor in zip(ratios, factors, strict=True):
         case = context.cases[number]
-        base = find_base(case)
+        base = find_start(context, case)
         predicted[number] = base + factor * (case.expected - base)
     return predicted
 
@@ -127,7 +143,7 @@ def collect_all(
 
 
 def _fit_ratio(context: Context, case: Pair) -> float | None:
-    base = find_base(case)
+    base = find_start(context, case)
     fit = fit_ratio(case.observed - base, case.expected - base)
     if fit is None or fit.ratio <= 0:
         return None
@@ -139,7 +155,7 @@ def _measure(
     context: Context, case: Pair, size: Callable[[Array], float], of_all: bool
 ) -> tuple[Array, float] | None:
     """Size of each replica's own gradients, and that of their sum."""
-    variable = None if of_all else case.key.variable
+    variable = None if of_all else find_source(context, case)
 
     def measure() -> tuple[Array, float] | None:
         own = collect_all(context, case.key.step, variable)

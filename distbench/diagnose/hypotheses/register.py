@@ -91,6 +91,8 @@ CAUSES: tuple[Explain, ...] = (
     by_hand.explain_by_mean,
     slot_statistic.explain_by_unknown_statistic,
     slot_spread.explain_by_own_squares,
+    # That it is summed once more is seen; that it is assigned N times is a guess.
+    by_hand.explain_by_repeated_sum,
     assigned.explain_by_added_copies,
     repeated.explain_by_repeated_replay,
     repeated.explain_by_repeated_slot,
@@ -104,7 +106,6 @@ CAUSES: tuple[Explain, ...] = (
     repeated.explain_by_repeated_update,
     # Of a rule that is linear N updates are one of N times the sum.
     by_hand.explain_by_sum,
-    by_hand.explain_by_repeated_sum,
     update.explain_by_momentum,
     decay.explain_by_decay,
     update.explain_by_counter,
