@@ -6,6 +6,7 @@ from distbench.compare.comparison import Judged
 from distbench.compare.leading import find_unled
 from distbench.compare.pair import TOLD
 from distbench.diagnose.causes import explain_cases
+from distbench.diagnose.context import is_number
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
@@ -16,6 +17,7 @@ from distbench.diagnose.totals import (
     explain_results,
     explain_totals,
     leave_out_following,
+    leave_out_misled,
 )
 from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, INITIAL, PHASES, Phase
@@ -52,10 +54,22 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
         wrong = [j for j in later if j.comparison.relation == relation]
         if wrong:
             context = make_context(evidence, chain, "variable", wrong)
+            context = leave_out_misled(context, _list_misled_steps(evidence, later))
             told = list(report_causes(context, explain(context), wrong))
             findings = [*leave_out_following(findings, told), *told]
     findings.sort(key=lambda f: (f.step, _place(f), f.warning, f.code == "unexplained"))
     return tuple(findings)
+
+
+def _list_misled_steps(evidence: Evidence, wrong: list[Judged]) -> set[int]:
+    """Steps in which a number is wrong that neither gradients nor examples lead."""
+    unled = find_unled(evidence)
+    infos = {v.path: v for v in evidence.observed.variables}
+    return {
+        j.comparison.step
+        for j in wrong
+        if j.comparison.variable in unled and is_number(infos[j.comparison.variable])
+    }
 
 
 def _leave_out_told(findings: list[Finding]) -> list[Finding]:

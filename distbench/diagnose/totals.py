@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -50,6 +50,22 @@ def explain_totals(context: Context) -> tuple[Explained, ...]:
         for (code, detail, ratio), cases in found.items()
     )
     return sums + _tell_together(context.select(tuple(rest)), _tell_total)
+
+
+def leave_out_misled(context: Context, steps: Collection[int]) -> Context:
+    """Without totals that get nothing in some steps, or no multiple of what is due.
+
+    Args:
+        context: Wrong totals.
+        steps: Those in which a number is wrong that neither gradients nor examples
+            lead: what is made of a wrong count of steps follows from that.
+    """
+    kept: list[Pair] = []
+    for part in context.part_by_variable():
+        is_led = all(case.key.step in steps for case in part.cases)
+        if not is_led or _fit_factor(list(part.cases)):
+            kept += part.cases
+    return context.select(tuple(kept))
 
 
 def leave_out_following(

@@ -43,12 +43,26 @@ def go_nearly_to_sum(value: np.ndarray, end: np.ndarray) -> np.ndarray:
     return go(value, 0.98 * N * end)
 
 
-def make_context(move: Move, end: np.ndarray, *, copied: bool = False) -> Context:
-    """A wrong average of the head, which the head is set to if it is `copied`."""
+def make_context(
+    move: Move,
+    end: np.ndarray,
+    *,
+    copied: bool = False,
+    taken: np.ndarray | None = None,
+) -> Context:
+    """A wrong average of the head, which the head is set to if it is `copied`.
+
+    Args:
+        move: What the cluster makes of the average and of what it goes to.
+        end: What one device has it go to.
+        copied: Whether the head is set to the average.
+        taken: What the cluster has it go to, if that is something else.
+    """
     evidence = observe()
     values = dict(evidence.observed.values)
     phase: Phase = "variable"
-    state = {"average": move(BEFORE, end), "head": HEAD}
+    state = {"average": move(BEFORE, end if taken is None else taken)}
+    state["head"] = HEAD
     if copied:
         state["head"] = state["average"]
     for name, value in state.items():
@@ -131,3 +145,26 @@ def test_one_that_stays_where_it_is_has_its_turn_in_other_steps() -> None:
     assert best.full
     assert best.hypothesis.code == "hyperparameter-differs"
     assert "it stays as it was" in best.hypothesis.detail
+
+
+@pytest.mark.parametrize(
+    ("due", "taken", "words"),
+    [
+        (HEAD, HEAD_BEFORE, "before the step, and on one device as it is after it"),
+        (HEAD_BEFORE, HEAD, "after the step, and on one device as it is before it"),
+    ],
+    ids=["too-early", "too-late"],
+)
+def test_an_average_that_is_moved_at_another_turn_is_told(
+    due: np.ndarray, taken: np.ndarray, words: str
+) -> None:
+    context = make_context(go, due, taken=taken)
+    best = find_best(context, list_hypotheses(context))
+    assert best is not None
+    assert best.full
+    assert words in best.hypothesis.detail
+
+
+def test_an_average_of_nothing_that_is_known_is_not_told_to_be() -> None:
+    found = name_cause(make_context(go, HEAD, taken=HEAD + HEAD_BEFORE))
+    assert found != ("hyperparameter-differs", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +30,15 @@ from training_simulator import Fault
 from distbench.checking.confirm import confirm_first, find_correction
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence, Tier
-from distbench.trace import INITIAL, STATE, WHOLE, Trace, Values
+from distbench.trace import (
+    INITIAL,
+    STATE,
+    WHOLE,
+    Trace,
+    TraceKey,
+    Values,
+    VariableInfo,
+)
 from distbench.verdict import Status
 
 INTEGER = {"seen": np.int64(0)}
@@ -286,6 +294,47 @@ def test_a_total_made_of_a_misreported_loss_follows_from_it() -> None:
     fault = Fault(loss=lambda loss, r: loss * F(5))
     judgement = judge(make_run(METRIC, meter_times_n, fault=fault))
     assert [f.code for f in judgement.findings] == ["loss-misreported"]
+
+
+def accumulate_half(state: State, losses: np.ndarray, place: Place) -> State:
+    """Cleared after each step, as where a count of steps is always even."""
+    kept = state["kept"] + spread(losses)
+    return {
+        "kept": np.zeros_like(kept) if place.step % 2 + place.replicas > 1 else kept
+    }
+
+
+def count_steps(evidence: Evidence, more: int) -> Evidence:
+    """The same with a count of steps, to which the cluster adds another number."""
+    info = VariableInfo(
+        path="micro", role="variable", shape=(), dtype="int64", trainable=False
+    )
+    key = TraceKey(step=INITIAL, phase="variable", variable="micro")
+
+    def join(trace: Trace, replicas: Sequence[int], each: int) -> Trace:
+        found = {
+            replace(key, step=step, replica=replica): np.asarray(count)
+            for step, count in enumerate([0, *np.arange(trace.steps) + each], INITIAL)
+            for replica in replicas
+        }
+        variables = (*trace.variables, info)
+        return replace(trace, variables=variables, values={**trace.values, **found})
+
+    everyone = range(evidence.observed.replicas)
+    return replace(
+        evidence,
+        observed=join(evidence.observed, everyone, 1 + more),
+        reference=join(evidence.reference, [WHOLE, *everyone], 1),
+        twins=tuple(join(twin, [WHOLE], 1) for twin in evidence.twins),
+    )
+
+
+@pytest.mark.parametrize("more", [0, 1], ids=["right", "wrong"])
+def test_a_total_made_of_a_wrong_count_of_steps_follows_from_it(more: int) -> None:
+    evidence = make_run(VECTOR, accumulate_half, adds_up=False)
+    findings = judge(count_steps(evidence, more)).findings
+    wrong = "micro" if more else "kept"
+    assert {name for f in findings for name in f.variables} == {wrong}
 
 
 @pytest.mark.parametrize(

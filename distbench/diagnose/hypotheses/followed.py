@@ -23,10 +23,14 @@ class _Way:
 
     Attributes:
         find_end: Where the other one is.
+        find_other: Where it is before the step, if it goes to what that left, or after.
+        is_early: Whether it goes to where that is before the step.
         left: Share of the way that one device leaves, 0 to 1.
     """
 
     find_end: Callable[[Pair], Array]
+    find_other: Callable[[Pair], Array]
+    is_early: bool
     left: float
 
 
@@ -37,11 +41,7 @@ def explain_by_repeated_average(context: Context) -> Iterator[Hypothesis]:
     times β^k of the way is left. The other one is as it was before the step, or as the
     step left it.
     """
-    ways = {
-        path: way
-        for path, cases in _list_followers(context)
-        if (way := _find_way(context, path, cases)) is not None
-    }
+    ways = _find_ways(context)
     for count in sorted({*range(2, 9), context.replicas}) if ways else ():
         predicted: dict[int, Array] = {}
         for number, case in context.list_cases():
@@ -55,6 +55,36 @@ def explain_by_repeated_average(context: Context) -> Iterator[Hypothesis]:
             "variable",
             ratio=float(count),
         )
+
+
+def explain_by_other_turn(context: Context) -> Iterator[Hypothesis]:
+    """A variable goes to where another one is before its step, and not after it.
+
+    Or the other way round, where one device goes to where it was.
+    """
+    ways = _find_ways(context)
+    for is_early in {way.is_early for way in ways.values()}:
+        turns = ("before", "after") if is_early else ("after", "before")
+        predicted = {}
+        for number, case in context.list_cases():
+            way = ways.get(case.key.variable)
+            if way is not None and way.is_early == is_early:
+                end = way.find_other(case)
+                predicted[number] = end + way.left * (find_base(case) - end)
+        yield Hypothesis(
+            code="hyperparameter-differs",
+            predicted=predicted,
+            detail="it goes its part of the way to another variable as that is "
+            f"{turns[1]} the step, and on one device as it is {turns[0]} it",
+        )
+
+
+def _find_ways(context: Context) -> dict[str, _Way]:
+    return {
+        path: way
+        for path, cases in _list_followers(context)
+        if (way := _find_way(context, path, cases)) is not None
+    }
 
 
 def _list_followers(context: Context) -> Iterator[tuple[str, Sequence[Numbered]]]:
@@ -71,7 +101,8 @@ def _find_way(context: Context, path: str, cases: Sequence[Numbered]) -> _Way | 
     for other, info in context.infos.items():
         if info.role != "variable" or info.shape != shape or other == path:
             continue
-        for find_end in _list_ends(context, other):
+        ends = _list_ends(context, other)
+        for find_end, find_other in (ends, ends[::-1]):
             rows = [
                 Row(
                     number=number,
@@ -82,11 +113,18 @@ def _find_way(context: Context, path: str, cases: Sequence[Numbered]) -> _Way | 
             ]
             share = fit_weights(rows)
             if share is not None and 0 < share[0] < 1 and leaves_nothing(rows, share):
-                return _Way(find_end=find_end, left=1 - float(share[0]))
+                return _Way(
+                    find_end=find_end,
+                    find_other=find_other,
+                    is_early=find_end is ends[0],
+                    left=1 - float(share[0]),
+                )
     return None
 
 
-def _list_ends(context: Context, variable: str) -> Iterator[Callable[[Pair], Array]]:
+def _list_ends(
+    context: Context, variable: str
+) -> tuple[Callable[[Pair], Array], Callable[[Pair], Array]]:
     """Where another variable is: before the step of a case, and after it."""
     evidence = context.evidence
 
@@ -98,8 +136,7 @@ def _list_ends(context: Context, variable: str) -> Iterator[Callable[[Pair], Arr
         value = evidence.observed.get(replace(case.key, variable=variable))
         return find_base(case) if value is None else densify(value)
 
-    yield find_before
-    yield find_after
+    return find_before, find_after
 
 
 def explain_by_summed_copies(context: Context) -> Iterator[Hypothesis]:

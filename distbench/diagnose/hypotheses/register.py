@@ -102,6 +102,7 @@ CAUSES: tuple[Explain, ...] = (
     update.explain_by_statistics,
     update.explain_by_unseen_sum,
     followed.explain_by_repeated_average,
+    followed.explain_by_other_turn,
     followed.explain_by_summed_copies,
     repeated.explain_by_repeated_update,
     # Of a rule that is linear N updates are one of N times the sum.
