@@ -67,8 +67,14 @@ def explain_root(
         return
     unknown = all(map(is_vague, of_loss))
     if causes and unknown and causes[0].code in ("unexplained", "scale-error"):
-        # Of so few numbers nothing can be said but what is said of their gradients.
-        raised = _raise_early(causes, losses, lambda c: replace(c, phase="loss"))
+        # Of so few numbers nothing can be said but what is said of their gradients. The
+        # loss has no factor that only some of them have.
+        open_ones = [cause for cause in causes if cause.code == "unexplained"] or causes
+        raised = _raise_early(
+            causes,
+            losses,
+            lambda c: replace(c, phase="loss") if c in open_ones else c,
+        )
         yield from report_causes(context, raised, gradients)
         return
     if not causes and _would_show(chain, phase, losses):

@@ -182,3 +182,23 @@ def test_a_later_update_alone_is_found_where_nothing_explains_it() -> None:
     (finding,) = judge(update_in_turn(evidence)).findings
     assert finding.code == "unexplained"
     assert set(finding.variables) >= set(LATER)
+
+
+def test_a_factor_of_some_gradients_is_not_said_of_the_loss() -> None:
+    """A variable has no part in a loss that is another one besides."""
+
+    def bend(gradients: Any, replica: int, step: int) -> Any:
+        kernel = np.asarray(gradients[KERNEL])
+        return {
+            **gradients,
+            BIAS: scale(gradients[BIAS], 0.0),
+            KERNEL: kernel + np.cos(np.arange(kernel.size)).reshape(kernel.shape),
+        }
+
+    fault = Fault(local=bend, loss=lambda loss, r: loss + np.float32(1 + r))
+    evidence = observe(fault, replicas=2, steps=3, shards_known=False, sparse=False)
+    findings = judge(evidence).findings
+    (factor,) = (f for f in findings if f.variables == (BIAS,))
+    assert (factor.code, factor.phase) == ("scale-error", "local_gradient")
+    (rest,) = (f for f in findings if f is not factor)
+    assert (rest.code, rest.phase) == ("unexplained", "loss")
