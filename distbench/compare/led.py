@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -87,8 +88,9 @@ def list_led(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
         return
     # A free run has left the reference behind after its first step.
     steps = 1 if evidence.tier == "free" else evidence.observed.steps
+    shared = _list_shared(evidence)
     for info in evidence.observed.variables:
-        if info.role != "variable" or not info.synchronised:
+        if info.role != "variable" or not info.synchronised or info.path in shared:
             continue
         if not is_trained(evidence, info.path):
             keys = [
@@ -121,9 +123,11 @@ def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
     """A variable that holds what shards alone make of it, and not the whole batch.
 
     A moving average of batch statistics that nobody synchronises is such; what a
-    metric counts is no part of a loss.
+    metric counts is no part of a loss, and what takes the statistics that the losses
+    take of all is not of the own ones, whatever it comes to.
     """
     counted = {path for metric in evidence.observed.metrics for path in metric.state}
+    counted |= _list_shared(evidence)
     for info in evidence.observed.variables:
         is_model = info.role == "variable" and info.path not in counted
         if not is_model or is_trained(evidence, info.path):
@@ -136,6 +140,11 @@ def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
         if led.find_leaders() or any(map(led.are_near, ways)):
             return info.path
     return None
+
+
+def _list_shared(evidence: Evidence) -> set[str]:
+    """State that nobody leads: it takes what the losses take of all replicas."""
+    return set(cast(Sequence[str], evidence.observed.notes.get("shared_state", ())))
 
 
 def find_leader(evidence: Evidence, pair: Pair) -> int | None:

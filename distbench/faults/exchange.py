@@ -20,6 +20,7 @@ from distbench.unusual.exchange import (
     BalanceOfAll,
     CountOfAllUnderStatistics,
     HeadsSharedOut,
+    MovingStatisticsOfAll,
     NegativesOfAll,
     RowsOfAllPenalised,
     SizesOverTheLargestOfAll,
@@ -43,6 +44,15 @@ class VariancesAveraged(StatisticsOfAll):
 
     def measure(self, x):
         return all_reduce("mean", list(tf.nn.moments(x, axes=[0])))
+
+
+@fault("unexplained", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
+class MovingStatisticsAveraged(MovingStatisticsOfAll):
+    """What the replicas normalise by is averaged, and moving statistics take that."""
+
+    def add_up(self, parts):
+        total, squares, count = parts
+        return (*all_reduce("mean", [total / count, squares / count]), 1.0)
 
 
 @fault(

@@ -53,6 +53,27 @@ class StatisticsOfAll(Program):
 
 
 @unusual(clusters=ALIKE)
+class MovingStatisticsOfAll(StatisticsOfAll):
+    """Moving statistics take the mean and variance of all replicas' examples."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.moving = [
+            tf.Variable(tf.zeros(HIDDEN), trainable=False, name=f"moving/{what}")
+            for what in ("mean", "variance")
+        ]
+
+    def variables(self):
+        return [*super().variables(), *self.moving]
+
+    def measure(self, x):
+        found = super().measure(x)
+        for variable, taken in zip(self.moving, found, strict=True):
+            update(variable, lambda v, new: v.assign(0.9 * v + 0.1 * new), taken)
+        return found
+
+
+@unusual(clusters=ALIKE)
 class BalanceOfAll(Program):
     """Outputs are to be used alike by the examples of all replicas together."""
 

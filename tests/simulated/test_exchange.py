@@ -136,6 +136,18 @@ def test_statistics_of_the_own_examples_leave_features_no_measure() -> None:
     assert judge(keep_statistic(right, (4.0, 4.0, 4.0))).status is Status.PASS
 
 
+def test_what_takes_what_the_losses_take_is_no_statistic_of_its_own() -> None:
+    """A mean of means, of uneven shards: the moving mean is what shards alone give."""
+    evidence = note(Simulator(by_statistics).make_evidence(), "features")
+    evidence = keep_statistic(evidence, (3.0, 3.0, 3.0))
+    notes = {**evidence.observed.notes, "shared_state": ["moving"]}
+    judgement = judge(
+        replace(evidence, observed=replace(evidence.observed, notes=notes))
+    )
+    assert judgement.status is Status.FAIL
+    assert judgement.findings[0].phase == "loss"
+
+
 def test_what_a_metric_counts_of_its_own_examples_is_no_part_of_a_loss() -> None:
     evidence = note(Simulator(by_statistics).make_evidence(), "features")
     evidence = keep_statistic(evidence, (3.0, 3.0, 3.0))

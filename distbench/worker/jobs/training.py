@@ -21,7 +21,7 @@ from distbench.worker.stepping.steps import Step
 from distbench.worker.subjects.batches import check_batches
 from distbench.worker.subjects.sizes import Sizes, find_sizes
 from distbench.worker.taps.draws import find_draws, find_seeds
-from distbench.worker.taps.exchange import Exchange, find_exchange
+from distbench.worker.taps.exchange import Exchange, find_exchange, list_shared_state
 from distbench.worker.taps.given import select_gradients, select_state
 
 
@@ -35,6 +35,7 @@ class TrainingJobs:
         self._draws: Mapping[str, str] = {}
         self._seeds: Mapping[str, list[str]] = {}
         self._exchange: Exchange = ""
+        self._shared: tuple[str, ...] = ()
         self._spoilt: dict[int, list[int]] = {}
 
     @property
@@ -77,6 +78,7 @@ class TrainingJobs:
         self._draws = find_draws(graph)
         self._seeds = find_seeds(graph)
         self._exchange = find_exchange(session.board, session.table)
+        self._shared = list_shared_state(session.board, session.table)
         for step in range(late):
             self._task.report_progress(step=step, phase="before the restore")
             self.run_step(session, trained, step, sizes, {})
@@ -194,6 +196,7 @@ class TrainingJobs:
                 "draws": self._draws,
                 "seeds": self._seeds,
                 "exchange": self._exchange,
+                "shared_state": list(self._shared),
                 **{f"spoilt-{r}": steps for r, steps in self._spoilt.items()},
             },
             metrics=session.metrics,

@@ -57,6 +57,40 @@ def find_exchange(board: TapBoard, table: VariableTable) -> Exchange:
     return next((kind for kind in kinds if kind in found), "")
 
 
+def list_shared_state(board: TapBoard, table: VariableTable) -> tuple[str, ...]:
+    """State that takes what the losses of a traced step take of all replicas.
+
+    A moving mean of statistics by which all examples are normalised is such. One of the
+    own statistics is none, though its copies are averaged: no loss is made of that.
+
+    Args:
+        board: See `find_exchange`.
+        table: The subject's variables: those of the model that are not trained.
+    """
+    reduced = {_place(t) for tensors in board.reduced.values() for t in tensors}
+    found: dict[str, None] = {}
+    for replica, targets in board.trained_by.items():
+        traced = [t for t in targets if not _is_eager(t)]
+        if not traced:
+            continue
+        own = {_place(tensor) for tensor in board.given[replica]}
+        others = {_place(t) for n in board.given for t in board.given[n]} - own
+        ends = own | others | reduced
+        flow = _Flow(trained=set(), ends=ends)
+        flow.add(traced)
+        led = flow.spread(own)
+        joined = led & (flow.spread(others) | flow.collectives)
+        writes = _Writes(traced[0].graph)
+        for variable in table.state:
+            if variable.info.role == "variable" and not variable.info.trainable:
+                taken = _Flow(trained=set(), ends=ends)
+                values = writes.list_written(variable.components)
+                taken.add(values)
+                if joined & (taken.places | {_place(value) for value in values}):
+                    found[variable.info.path] = None
+    return tuple(found)
+
+
 def is_made_of(tensors: Iterable[Any], sources: Iterable[Any]) -> bool:
     """Whether a traced step computes any of some tensors of any of others."""
     found, ends = list(tensors), {_place(source) for source in sources}
@@ -124,6 +158,11 @@ class _Flow:
                     seen.add(_place(source))
                     waiting.append(source)
 
+    @property
+    def places(self) -> set[_Place]:
+        """All that something else is computed of."""
+        return set(self._used)
+
     def spread(self, start: Iterable[_Place], *, smoothly: bool = False) -> set[_Place]:
         """All that is computed of some places, these included.
 
@@ -172,12 +211,19 @@ class _Writes:
     """
 
     def __init__(self, graph: Any) -> None:
+        self._captures = [(o, i.name) for o, i in getattr(graph, "captures", ())]
         self._ops: dict[str, list[Any]] = {}
         self._order: dict[str, int] = {}
         for place, op in enumerate(graph.get_operations()):
             self._order[op.name] = place
             if _ASSIGN.match(op.type):
                 self._ops.setdefault(op.inputs[0].name, []).append(op)
+
+    def list_written(self, components: Iterable[Any]) -> list[Any]:
+        """What is assigned to components of a variable."""
+        handles = [getattr(component, "handle", None) for component in components]
+        names = [n for o, n in self._captures if any(o is h for h in handles)]
+        return [op.inputs[1] for name in names for op in self._ops.get(name, ())]
 
     def list_read(self, op: Any) -> list[Any]:
         """What was assigned to the variables that an op is given, before it ran.
