@@ -8,6 +8,7 @@ from itertools import chain
 
 from distbench.codes import CODES
 from distbench.compare.leading import find_unled
+from distbench.compare.pair import Pair
 from distbench.diagnose.addends import describe_untouched
 from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context, is_number
@@ -149,24 +150,37 @@ def _explain_kept(context: Context) -> tuple[Explained, ...]:
     """
     infos, kept = context.infos, context.evidence.subject.kept
     numbers = {path for path in find_unled(context.evidence) if is_number(infos[path])}
-    shapes = {v.shape for v in infos.values() if v.role == "variable" and v.trainable}
-    statistics = {path for path in kept if infos[path].shape not in shapes}
-    for paths in (numbers, kept, statistics):
+    for paths in (numbers, kept):
         part = context.select(
             tuple(c for c in context.cases if c.key.variable in paths)
         )
-        places = {(c.key.step, c.key.replica) for c in part.cases}
         left = [c for c in context.cases if c.key.variable not in paths]
         if not (part.cases and left):
             continue
-        if paths is not kept and any(
-            (c.key.step, c.key.replica) not in places for c in left
-        ):
+        if paths is numbers and not _are_beside(left, part.cases):
             continue
         causes = explain_cases(part)
-        if all(c.confidence >= ALL and c.code != "unexplained" for c in causes):
+        told = [c for c in causes if c.confidence >= ALL and c.code != "unexplained"]
+        if len(told) == len(causes):
             return causes
+        named = [case for cause in told for case in cause.cases]
+        left += [c for cause in causes if cause not in told for c in cause.cases]
+        if paths is kept and _are_of_all(context, named) and _are_beside(left, named):
+            return tuple(told)
     return ()
+
+
+def _are_beside(cases: Sequence[Pair], others: Sequence[Pair]) -> bool:
+    """Whether each value is of a step and replica of which others are."""
+    places = {(case.key.step, case.key.replica) for case in others}
+    return all((case.key.step, case.key.replica) in places for case in cases)
+
+
+def _are_of_all(context: Context, cases: Sequence[Pair]) -> bool:
+    """Whether some state is no variable's own: none that is trained has its shape."""
+    infos = context.infos.values()
+    shapes = {v.shape for v in infos if v.role == "variable" and v.trainable}
+    return any(context.infos[c.key.variable].shape not in shapes for c in cases)
 
 
 def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explained, ...]:
