@@ -186,7 +186,8 @@ def _try_listening() -> str:
 
 def check_fork_server() -> Iterator[Check]:
     """Whether TensorFlow can be imported once and tasks forked from it."""
-    from distbench.launch.forkclient import UnfitError, get_fork_server
+    from distbench.launch.forkclient import UnfitError
+    from distbench.launch.servers import get_fork_server
     from distbench.launch.surroundings import choose_start
 
     name = "fork server"

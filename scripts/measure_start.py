@@ -19,8 +19,8 @@ from typing import Any
 
 from distbench.cluster import ClusterSpec
 from distbench.launch.channel import TaskChannel
-from distbench.launch.forkclient import get_fork_server
 from distbench.launch.rundir import RunDirectory
+from distbench.launch.servers import get_fork_server
 from distbench.launch.start import start_group
 from distbench.launch.surroundings import Start
 from distbench.launch.task import TaskContext, serve

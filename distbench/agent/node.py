@@ -25,14 +25,11 @@ from distbench.agent.wire import GREETING_S, Wire, greet_bench
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.bind_filter import find_own_address
 from distbench.launch.channel import EXIT_BENCH_GONE, Message
-from distbench.launch.forkclient import (
-    ForkServer,
-    ServerDiedError,
-    close_fork_servers,
-)
+from distbench.launch.forkclient import ForkServer, ServerDiedError
 from distbench.launch.local import find_server
 from distbench.launch.ports import PortLease, lease_ports
 from distbench.launch.rundir import RunDirectory
+from distbench.launch.servers import close_fork_servers
 from distbench.launch.watch import LOOK_S, measure_room
 
 

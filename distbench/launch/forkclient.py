@@ -1,14 +1,10 @@
-"""The bench's side of fork servers: started lazily, shared, restarted when dead.
-
-There is one server per environment that modules are imported under, since what an
-import reads (`TF_USE_LEGACY_KERAS`) cannot be changed after it. A server lives as
-long as the bench.
-"""
+"""The bench's side of a fork server: what it asks it, and how long it waits."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
@@ -18,7 +14,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from distbench.errors import ClusterError
@@ -30,19 +26,19 @@ from distbench.launch.process import (
     start_program,
 )
 from distbench.launch.surroundings import make_python_environment
-from distbench.locks import Locks
+from distbench.launch.watch import LOOK_S, look_at
 
 DEFAULT_CHECK = "distbench.launch.forkserver:find_unfitness"
 READY_TIMEOUT_S = 180.0
 _FORK_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 5.0
 _DYING_TIMEOUT_S = 1.0
-
-_Key = tuple[tuple[str, ...], frozenset[tuple[str, str]], str]
+_LONG_S = 30.0
+"""An import that takes longer is told of: nothing else is to be seen meanwhile."""
 
 
 class ServerDiedError(ClusterError):
-    """The fork server is gone; a new one may be started."""
+    """The fork server is gone, or was of no use; a new one may be started."""
 
 
 class UnfitError(ClusterError):
@@ -86,6 +82,7 @@ class ForkServer:
         self.dead = False
         self._dead_s = 0.0
         self._preload = preload
+        self._names = ", ".join(preload)
         self._finalizer = weakref.finalize(
             self,
             _end_server,
@@ -106,28 +103,37 @@ class ForkServer:
         """The control socket's descriptor, for selectors."""
         return self._control.fileno()
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, log: Callable[[str], None] = lambda _: None) -> None:
         """Wait until the modules are imported.
+
+        Args:
+            log: Told once if that takes long.
 
         Raises:
             UnfitError: The process must not be forked after these imports.
             ClusterError: An import failed, or took longer than `READY_TIMEOUT_S`.
-            ServerDiedError: The server died.
+            ServerDiedError: The server died, or was stopped.
         """
         with self._lock:
             if self._unfit:
                 raise UnfitError(self._unfit)
             if self._ready.is_set():
                 return
-            report = self._receive(READY_TIMEOUT_S)
+            report = self._receive(
+                READY_TIMEOUT_S,
+                lambda: log(
+                    f"The fork server (pid {self.pid}) still imports {self._names}. "
+                    f"It has {READY_TIMEOUT_S:g} s in all."
+                ),
+            )
             if "failed" in report:
                 self.close()
-                names = ", ".join(self._preload)
                 advice = report["advice"] or (
-                    f"Check the installation with {sys.executable} -c 'import {names}'."
+                    "Check the installation with "
+                    f"{sys.executable} -c 'import {self._names}'."
                 )
                 raise ClusterError(
-                    f"The fork server could not import {names}. Received: "
+                    f"The fork server could not import {self._names}. Received: "
                     f"{report['failed'].strip().splitlines()[-1]}. {advice}"
                     if self._preload
                     else "The fork server could not run its check.",
@@ -148,7 +154,7 @@ class ForkServer:
 
         Raises:
             ClusterError: The machine has no room for another process.
-            ServerDiedError: The server died.
+            ServerDiedError: The server died, or was stopped.
         """
         with self._lock:
             self.wait_ready()
@@ -214,21 +220,47 @@ class ForkServer:
         except OSError as error:
             raise self._make_died_error() from error
 
-    def _receive(self, timeout_s: float) -> dict[str, Any]:
-        self._control.settimeout(timeout_s)
-        try:
-            packet = self._control.recv(PACKET_BYTES)
-        except ConnectionError as error:
-            raise self._make_died_error() from error
-        except TimeoutError as error:
-            self.close()
-            raise ClusterError(
-                f"The fork server (pid {self.pid}) gave no answer in {timeout_s:g} s. "
-                "The machine may be short of memory or processors."
-            ) from error
-        if not packet:
-            raise self._make_died_error()
-        return json.loads(packet)  # type: ignore[no-any-return]  # our own protocol
+    def _receive(
+        self, timeout_s: float, on_long: Callable[[], None] = lambda: None
+    ) -> dict[str, Any]:
+        """The next packet; `on_long` is called once, where it takes its time."""
+        self._control.settimeout(min(timeout_s, LOOK_S))
+        was_stopped = False
+        for turn in range(max(1, math.ceil(timeout_s / LOOK_S))):
+            try:
+                packet = self._control.recv(PACKET_BYTES)
+            except ConnectionError as error:
+                raise self._make_died_error() from error
+            except TimeoutError:
+                seen = look_at(self.pid)
+                is_stopped = seen is not None and seen.stopped
+                if is_stopped and was_stopped:
+                    raise self._make_stopped_error() from None
+                was_stopped = is_stopped
+                if turn == _LONG_S // LOOK_S:
+                    on_long()
+                continue
+            if not packet:
+                raise self._make_died_error()
+            return json.loads(packet)  # type: ignore[no-any-return]  # our own protocol
+        raise self._make_late_error(timeout_s)
+
+    def _make_stopped_error(self) -> ServerDiedError:
+        self._popen.send_signal(signal.SIGCONT)  # so that it ends its tasks in order
+        self.close()
+        return ServerDiedError(
+            f"The fork server (pid {self.pid}), which starts the tasks, was stopped by "
+            "a signal such as SIGSTOP, and was ended. Look who stops processes here."
+        )
+
+    def _make_late_error(self, timeout_s: float) -> ClusterError:
+        doing = "" if self._ready.is_set() else f" while it imported {self._names}"
+        self.close()
+        return ClusterError(
+            f"The fork server (pid {self.pid}), which starts the tasks, gave no answer "
+            f"in {timeout_s:g} s{doing}. The machine may be short of memory or "
+            "processors, or its disk slow: look with 'distbench doctor', and try again."
+        )
 
     def _make_died_error(self) -> ServerDiedError:
         output = ""
@@ -262,32 +294,6 @@ class ForkedProcess(TaskProcess):
         return self._exit
 
 
-_SERVERS: dict[_Key, ForkServer] = {}
-_LOCKS = Locks()
-
-
-def get_fork_server(
-    preload: tuple[str, ...],
-    environment: Mapping[str, str],
-    *,
-    check: str = DEFAULT_CHECK,
-) -> ForkServer:
-    """The living server for these imports under this environment.
-
-    Args:
-        preload: Modules to import before the first fork.
-        environment: What the imports have to see, beyond the bench's own environment
-            at the time when the server starts.
-        check: `module:function` that returns why the process must not be forked.
-    """
-    key = (preload, frozenset(environment.items()), check)
-    with _LOCKS.of("servers"):
-        server = _SERVERS.get(key)
-        if server is None or server.dead:
-            server = _SERVERS[key] = ForkServer(preload, environment, check=check)
-        return server
-
-
 def _end_server(
     control: socket.socket,
     popen: subprocess.Popen[bytes],
@@ -306,16 +312,3 @@ def _end_server(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(popen.pid, signal.SIGKILL)
         popen.wait()
-
-
-def close_fork_servers() -> None:
-    """End the servers of this process, also those that still import.
-
-    A fork of the bench leaves the bench's servers alone, and starts others.
-    """
-    for server in tuple(_SERVERS.values()):
-        server.close()
-    _SERVERS.clear()
-
-
-os.register_at_fork(after_in_child=close_fork_servers)

@@ -14,18 +14,18 @@ from distbench.launch.forkclient import (
     ForkServer,
     ServerDiedError,
     UnfitError,
-    get_fork_server,
 )
 from distbench.launch.ports import PortLease, lease_ports
 from distbench.launch.process import TaskProcess
 from distbench.launch.rundir import GroupFiles
+from distbench.launch.servers import get_fork_server
 from distbench.launch.spawn import spawn_task
 from distbench.launch.surroundings import Start, choose_start
 from distbench.launch.tf_config import LOOPBACK, assign_addresses, count_ports
 from distbench.launch.watch import Watch, measure_room
 from distbench.machine import SERVER_BYTES, TASK_BYTES, Machine, inspect_machine
 
-REPLACED = "The fork server had died; another one is started."
+REPLACED = "The fork server had died or was stopped; another one is started."
 
 
 class LocalEngine(Engine):
@@ -106,12 +106,12 @@ def find_server(
     server = get_fork_server(preload, environment, check=check)
     try:
         try:
-            server.wait_ready()
+            server.wait_ready(log)
         except ServerDiedError:
             # It was killed while it was importing; one that dies again is an error.
             log(REPLACED)
             server = get_fork_server(preload, environment, check=check)
-            server.wait_ready()
+            server.wait_ready(log)
     except UnfitError as error:
         if start == "fork":
             raise ClusterError(

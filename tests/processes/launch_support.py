@@ -10,9 +10,10 @@ from typing import Any
 import psutil
 
 from distbench.cluster import ClusterSpec, Task
-from distbench.launch.forkclient import ForkServer, get_fork_server
+from distbench.launch.forkclient import ForkServer
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
+from distbench.launch.servers import get_fork_server
 from distbench.launch.start import start_group
 
 FIRST, SECOND = Task(role="worker", index=0), Task(role="worker", index=1)

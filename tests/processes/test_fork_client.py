@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,16 @@ from launch_support import comes_true
 from distbench.errors import ClusterError
 from distbench.launch import forkclient
 from distbench.launch.forkclient import ForkServer, ServerDiedError
+
+
+def write_endless_import(folder: Path) -> Path:
+    """A module `imports_for_ever`; returns what it makes as it begins."""
+    begun = folder / "begun"
+    (folder / "imports_for_ever.py").write_text(
+        f"import pathlib, threading\npathlib.Path({str(begun)!r}).touch()\n"
+        "threading.Event().wait()\n"
+    )
+    return begun
 
 
 def test_a_server_that_was_killed_is_told_with_the_signal_and_why() -> None:
@@ -49,14 +60,42 @@ def test_a_server_that_still_imports_is_ended_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing has been forked, and Ctrl-C should not take as long as the import."""
-    begun = tmp_path / "begun"
-    (tmp_path / "imports_for_ever.py").write_text(
-        f"import pathlib, threading\npathlib.Path({str(begun)!r}).touch()\n"
-        "threading.Event().wait()\n"
-    )
+    begun = write_endless_import(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(forkclient, "_END_TIMEOUT_S", None)  # it would wait for ever
     server = ForkServer(("imports_for_ever",), {})
     assert comes_true(begun.exists)
     server.close()
     assert server._popen.returncode == -signal.SIGKILL
+
+
+def test_a_server_that_is_stopped_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows when it goes on, and the import has minutes."""
+    begun = write_endless_import(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    server = ForkServer(("imports_for_ever",), {})
+    assert comes_true(begun.exists)
+    os.kill(server.pid, signal.SIGSTOP)
+    begin = time.monotonic()
+    with pytest.raises(ServerDiedError, match="was stopped by a signal such as SIGSTO"):
+        server.wait_ready()
+    assert time.monotonic() - begin < 5.0
+    assert server._popen.returncode == -signal.SIGKILL
+
+
+def test_an_import_that_takes_long_is_told_with_the_time_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_endless_import(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(forkclient, "READY_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(forkclient, "_LONG_S", 0.25)
+    server = ForkServer(("imports_for_ever",), {})
+    said: list[str] = []
+    words = "no answer in 1 s while it imported imports_for_ever"
+    with pytest.raises(ClusterError, match=words):
+        server.wait_ready(said.append)
+    (told,) = said
+    assert told.endswith("still imports imports_for_ever. It has 1 s in all.")

@@ -29,8 +29,8 @@ from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch import group as group_module
 from distbench.launch.failure import TaskFailedError
-from distbench.launch.forkclient import get_fork_server
 from distbench.launch.rundir import RunDirectory
+from distbench.launch.servers import get_fork_server
 from distbench.launch.start import Job, start_group
 from distbench.launch.surroundings import choose_start
 
@@ -270,7 +270,7 @@ def test_a_dead_fork_server_is_replaced(start: Starter) -> None:
     group = start("one", log=said.append)
     assert group.call("echo", {}, deadline=TIMEOUT_S)
     assert find_server().pid != old
-    assert said == ["The fork server had died; another one is started."]
+    assert said == ["The fork server had died or was stopped; another one is started."]
 
 
 def test_a_server_that_dies_while_it_imports_is_replaced(start: Starter) -> None:
@@ -279,7 +279,7 @@ def test_a_server_that_dies_while_it_imports_is_replaced(start: Starter) -> None
     said: list[str] = []
     group = start("one", environment=environment, log=said.append)
     assert group.call("echo", {}, deadline=TIMEOUT_S)
-    assert said == ["The fork server had died; another one is started."]
+    assert said == ["The fork server had died or was stopped; another one is started."]
 
 
 def test_a_fork_server_takes_its_tasks_with_it(start: Starter) -> None:

@@ -19,7 +19,7 @@ import json, signal, sys
 # Behind a shell's & it would be ignored, and so would the test's.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from distbench.cluster import ClusterSpec
-from distbench.launch.forkclient import get_fork_server
+from distbench.launch.servers import get_fork_server
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import start_group
 

@@ -11,7 +11,7 @@ import pytest
 
 from distbench import pickling
 from distbench.checking import controls
-from distbench.launch import forkclient
+from distbench.launch import servers
 from distbench.locks import Locks
 
 
@@ -42,7 +42,7 @@ def test_each_key_has_a_lock_of_its_own() -> None:
     ("locks", "key"),
     [
         pytest.param(pickling._LOCKS, "cloudpickle", id="pickles"),
-        pytest.param(forkclient._LOCKS, "servers", id="fork-servers"),
+        pytest.param(servers._LOCKS, "servers", id="fork-servers"),
         pytest.param(controls._LOCKS, ("a control",), id="controls"),
     ],
 )
