@@ -7,6 +7,7 @@ controller; only the controller writes files.
 from __future__ import annotations
 
 import os
+from argparse import ArgumentTypeError
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,31 +41,38 @@ def distbench(request: pytest.FixtureRequest) -> Iterator[Bench]:
         bench.warn_of_unread()
 
 
+def _read_path(text: str) -> Path:
+    """A path from the command line: an empty one would be the folder where one is."""
+    if not text:
+        raise ArgumentTypeError("it is empty. Expected the name of a file or folder")
+    return Path(text)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the installed plugin; all begin with --distbench-."""
     group = parser.getgroup("distbench", "distributed training (distbench)")
     group.addoption(
         "--distbench-json",
-        type=Path,
+        type=_read_path,
         metavar="FILE",
         help="write the verdicts of all tests as one JSON document",
     )
     group.addoption(
         "--distbench-html",
-        type=Path,
+        type=_read_path,
         metavar="FILE",
         help="write the verdicts of all tests as one HTML page",
     )
     group.addoption(
         "--distbench-tensorboard",
-        type=Path,
+        type=_read_path,
         metavar="DIR",
         help="write each replica's losses, norms and errors of all tests for "
         "TensorBoard",
     )
     group.addoption(
         "--distbench-tests",
-        type=Path,
+        type=_read_path,
         metavar="FILE",
         help="write how each test ended as a verdict with one run for each, for "
         "'distbench history --add'",
@@ -102,6 +110,13 @@ def pytest_configure(config: pytest.Config) -> None:
             (check_folder if name in _FOLDERS else check_place)(path)
         except BadInputError as error:
             raise pytest.UsageError(f"--{name.replace('_', '-')}: {error}") from None
+    if settings := _read_settings(config):
+        from distbench.options import CheckOptions
+
+        try:
+            CheckOptions(**settings)
+        except BadInputError as error:
+            raise pytest.UsageError(str(error)) from None
     config.pluginmanager.register(Collector(config), "distbench-collector")
 
 

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,16 @@ from distbench.cli.trace import diff, show
 
 class _Commands(typer.core.TyperGroup):
     """Tells what an option was given where typer only says that it is wrong."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse empty values: a path that is empty is the folder where one is."""
+        for option, value in pairwise(["", *args]):
+            if not value and option.startswith("-"):
+                raise typer.BadParameter(
+                    f"{option} has an empty value, as from a variable of the shell "
+                    "that is not set. Received: ''. Leave it out, or give it a value."
+                )
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -103,3 +103,10 @@ def test_bad_usage_is_one_clear_message(call, capsys, line: str, message: str) -
     assert message in shown.err
     assert "Traceback" not in shown.err
     assert shown.out == ""
+
+
+@pytest.mark.parametrize("option", ["--json", "--keep", "--partitioner", "-c"])
+def test_an_empty_value_is_refused(call, capsys, option: str) -> None:
+    """As of `--keep "$FOLDER"`: traces would be kept where one is."""
+    assert call("check", "a.b:c", option, "") == 2
+    assert f"{option} has an empty value" in capsys.readouterr().err

@@ -228,6 +228,22 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(
     result.stderr.fnmatch_lines(["*--distbench-json: *there is no folder*"])
 
 
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--distbench-tensorboard=", "--distbench-tensorboard: it is empty"),
+        ("--distbench-engine=rai", "Engine 'rai' is not known"),
+        ("--distbench-timeout=0", "timeout_s must be"),
+    ],
+)
+def test_an_option_that_no_check_takes_is_refused_at_once(
+    suite: pytest.Pytester, option: str, words: str
+) -> None:
+    result = run_suite(suite, MANY, option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{words}*"])
+
+
 def test_the_curves_of_all_tests_are_in_one_folder(suite: pytest.Pytester) -> None:
     result = run_suite(suite, MANY, "--distbench-tensorboard=curves")
     result.assert_outcomes(passed=4, failed=1)
