@@ -26,6 +26,9 @@ _ENDED_BY: Mapping[int | None, str] = {
     "('ulimit -t').",
     signal.SIGABRT: "Its log shows why. TensorFlow does so where it may start no "
     "more threads ('ulimit -u') or take no more memory ('ulimit -v').",
+    signal.SIGSEGV: "Its log shows what it did last. TensorFlow does so between CPUs "
+    "where workers gather nothing: an all_gather, or the sum of a sparse gradient, of "
+    "no rows on any of them.",
     signal.SIGXCPU: "It has used the processor time that it may take ('ulimit -t').",
 }
 """Why a process was ended, by the signal that did it."""
