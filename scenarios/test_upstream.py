@@ -316,6 +316,34 @@ def share_twice() -> float:
     return float(shared.numpy())
 
 
+@shown_by("gather_of_no_rows_ends_workers")
+def test_workers_gather_no_rows(distbench):
+    try:
+        found = distbench.run(gather_no_rows, "mwms:2", timeout_s=30)
+    except ClusterError as error:
+        if "SIGSEGV" not in str(error):
+            raise
+        raise StillWrongError(str(error)) from error
+    assert set(found.values()) == {0}
+
+
+def gather_no_rows() -> int:
+    """How many rows come of none."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+    @tf.function
+    def step():
+        def run():
+            context = tf.distribute.get_replica_context()
+            return context.all_gather(tf.zeros([0, 3]), axis=0)
+
+        return strategy.run(run)
+
+    return int(step().shape[0])
+
+
 def test_every_entry_has_its_scenario():
     source = Path(__file__).read_text("utf-8")
     # How a race between steps in flight ends is chance: no test can expect it.
