@@ -50,9 +50,9 @@ def launch_clusters(count: int) -> dict[str, int]:
     """Start clusters one after the other; how many needed other ports, or failed."""
     from distbench.cluster import ClusterSpec
     from distbench.errors import ClusterError
+    from distbench.launch.deadline import Deadline
     from distbench.launch.rundir import RunDirectory
     from distbench.observe import Launch
-    from distbench.observe.deadline import Deadline
     from distbench.observe.launching import OPEN_S, make_opening
     from distbench.scenario import Scenario
 
