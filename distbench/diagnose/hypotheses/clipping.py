@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in ADDED:
         return
     found = list_sources(context)
-    untouched = find_untouched(context)
+    small = _Small(context, found)
     n = context.replicas
     for words, norm, sources in list_norms(context, found):
         for mean in (1.0,) if n == 1 else (1.0, 1.0 / n):
@@ -69,7 +70,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
                 code="clip-before-reduction",
                 predicted={
                     **predicted,
-                    **_predict_small(context, sources, untouched, norm, limit),
+                    **small.predict(norm, limit),
                 },
                 detail=f"every replica clips {words.format(limit)} before the "
                 "replicas' gradients are added up",
@@ -88,7 +89,7 @@ def explain_by_joint_clip(context: Context) -> Iterator[Hypothesis]:
     sources = list_sources(context)
     if not all(_is_scaled_sum(context, source) for source in sources):
         return
-    untouched = find_untouched(context)
+    small = _Small(context, sources)
     norms: list[tuple[str, Norm]] = [("each variable's gradient", TENSOR)]
     norms += [("all gradients", norm) for norm in list_global_norms(context)]
     for (of_what, norm), (made, join) in itertools.product(norms, _JOINED):
@@ -100,7 +101,7 @@ def explain_by_joint_clip(context: Context) -> Iterator[Hypothesis]:
             code="clip-before-reduction",
             predicted={
                 **{s.number: sum_clipped(s, joint, limit) for s in sources},
-                **_predict_small(context, sources, untouched, joint, limit),
+                **small.predict(joint, limit),
             },
             detail=f"the norm of {of_what} is clipped to {limit:.6g}, and taken for it "
             f"is {made} the replicas' own norms, which is not that of their sum",
@@ -302,31 +303,45 @@ def list_norms(
     yield f"{unit} times that of the unit's weights", by_unit, sources
 
 
-def _predict_small(
-    context: Context,
-    sources: Sequence[Source],
-    untouched: Mapping[int, Source],
-    norm: Norm,
-    limit: float,
-) -> dict[int, Array]:
+class _Small:
     """Sums of addends that all were too small to be clipped, unlike the sums.
 
     Nothing was done to them, which is wrong only if one device clips the sum: that it
     came to what the same clip makes of it shows that it does. So does that all sums
     came to what some other clip makes of them: one device may go by the norm of more
     than the cluster does, as of all of a variable that the cluster has in shards.
+
+    Args:
+        context: The wrong values.
+        sources: Those to whose addends something was done.
     """
-    found: dict[int, Array] = {}
-    for number, source in untouched.items():
+
+    def __init__(self, context: Context, sources: Sequence[Source]) -> None:
+        self._context = context
+        self._sources = sources
+        self._untouched = find_untouched(context)
+
+    def predict(self, norm: Norm, limit: float) -> dict[int, Array]:
+        """What they come to, where each replica clips by a norm to a limit."""
+        predicted = {
+            number: sum_clipped(source, norm, limit)
+            for number, source in self._untouched.items()
+        }
+        due = {n for n in predicted if self._is_due(self._untouched[n], norm, limit)}
+        if len(due) < len(predicted) and self._are_due_clipped:
+            return predicted
+        return {number: predicted[number] for number in due}
+
+    def _is_due(self, source: Source, norm: Norm, limit: float) -> bool:
+        """Whether one device makes of the sum what the same clip makes of it."""
         total = np.sum(source.terms, axis=0)
         size = norm.relate(source, total)
         clipped = total if size is None else total * find_share(size, limit)
-        if context.are_near(source.case, source.case.expected, clipped):
-            found[number] = sum_clipped(source, norm, limit)
-    if len(found) < len(untouched) and any(
-        _list_due_clips(
-            context, [_make_due(one) for one in (*sources, *untouched.values())]
-        )
-    ):
-        return {n: sum_clipped(s, norm, limit) for n, s in untouched.items()}
-    return found
+        return self._context.are_near(source.case, source.case.expected, clipped)
+
+    @cached_property
+    def _are_due_clipped(self) -> bool:
+        """Whether it clips all sums, by any one norm; asked once for all of them."""
+        all_of_them = (*self._sources, *self._untouched.values())
+        due = [_make_due(source) for source in all_of_them]
+        return any(_list_due_clips(self._context, due))
