@@ -7,11 +7,10 @@ from dataclasses import replace
 from itertools import chain
 
 from distbench.codes import CODES
-from distbench.compare.leading import find_unled
 from distbench.compare.pair import Pair
 from distbench.diagnose.addends import describe_untouched
 from distbench.diagnose.constraint import describe_constraint
-from distbench.diagnose.context import Context, is_number
+from distbench.diagnose.context import Context, find_counts, is_number
 from distbench.diagnose.drift import name_apart, name_drift, name_sums_apart
 from distbench.diagnose.exchange import describe_exchange
 from distbench.diagnose.explain import Explained, explain_all
@@ -148,8 +147,7 @@ def _explain_kept(context: Context) -> tuple[Explained, ...]:
     from that number, wherever it is. So it does beside what is made of all gradients
     and is no variable's own, such as a mean of norms or a preconditioner.
     """
-    infos, kept = context.infos, context.evidence.subject.kept
-    numbers = {path for path in find_unled(context.evidence) if is_number(infos[path])}
+    numbers, kept = find_counts(context.evidence), context.evidence.subject.kept
     for paths in (numbers, kept):
         part = context.select(
             tuple(c for c in context.cases if c.key.variable in paths)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
+from distbench.compare.leading import find_unled
 from distbench.compare.pair import DIRECTION, Pair
 from distbench.compare.values import Array, align_values, densify, measure_size
 from distbench.evidence import Evidence
@@ -288,6 +289,12 @@ def is_number(info: VariableInfo) -> bool:
     A single number that belongs to no variable is no average of gradients.
     """
     return not info.of and not info.shape
+
+
+def find_counts(evidence: Evidence) -> set[str]:
+    """Numbers that neither gradients nor examples lead, such as a count of steps."""
+    infos = {info.path: info for info in evidence.observed.variables}
+    return {path for path in find_unled(evidence) if is_number(infos[path])}
 
 
 def find_base(case: Pair) -> Array:

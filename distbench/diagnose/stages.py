@@ -6,7 +6,7 @@ from distbench.compare.comparison import Judged
 from distbench.compare.leading import find_unled
 from distbench.compare.pair import TOLD
 from distbench.diagnose.causes import explain_cases
-from distbench.diagnose.context import is_number
+from distbench.diagnose.context import find_counts
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
@@ -63,13 +63,8 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
 
 def _list_misled_steps(evidence: Evidence, wrong: list[Judged]) -> set[int]:
     """Steps in which a number is wrong that neither gradients nor examples lead."""
-    unled = find_unled(evidence)
-    infos = {v.path: v for v in evidence.observed.variables}
-    return {
-        j.comparison.step
-        for j in wrong
-        if j.comparison.variable in unled and is_number(infos[j.comparison.variable])
-    }
+    counts = find_counts(evidence)
+    return {j.comparison.step for j in wrong if j.comparison.variable in counts}
 
 
 def _leave_out_told(findings: list[Finding]) -> list[Finding]:
