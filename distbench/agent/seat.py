@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 from distbench.agent.mirror import Mirror
@@ -128,8 +129,8 @@ class Seat:
             case "file":
                 self._mirror.write(told["name"], body)
             case "look":
-                look = {name: told[name] for name in ("stopped", "memory_bytes")}
-                self._process.note_look(Look(**look, computed_s=told["computed_s"]))
+                look = Look(**{field.name: told[field.name] for field in fields(Look)})
+                self._process.note_look(look)
             case "hung_up":
                 self._end_stream()
             case "exited":
