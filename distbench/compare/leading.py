@@ -7,7 +7,7 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.values import densify
 from distbench.evidence import Evidence
-from distbench.trace import INITIAL, WHOLE, Trace, TraceKey
+from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
 
 
 def is_trained(evidence: Evidence, variable: str) -> bool:
@@ -76,6 +76,20 @@ def find_unled(evidence: Evidence) -> frozenset[str]:
         and _has_part(reference, reference, key)
     }
     return frozenset(untrained) - led | _find_set_numbers(evidence)
+
+
+def is_number(info: VariableInfo) -> bool:
+    """Whether a slot is one of the numbers that the rule is given.
+
+    A single number that belongs to no variable is no average of gradients.
+    """
+    return not info.of and not info.shape
+
+
+def find_counts(evidence: Evidence) -> set[str]:
+    """Numbers that neither gradients nor examples lead, such as a count of steps."""
+    infos = {info.path: info for info in evidence.observed.variables}
+    return {path for path in find_unled(evidence) if is_number(infos[path])}
 
 
 def _find_set_numbers(evidence: Evidence) -> frozenset[str]:

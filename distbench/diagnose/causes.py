@@ -7,10 +7,11 @@ from dataclasses import replace
 from itertools import chain
 
 from distbench.codes import CODES
+from distbench.compare.leading import find_counts, is_number
 from distbench.compare.pair import Pair
 from distbench.diagnose.addends import describe_untouched
 from distbench.diagnose.constraint import describe_constraint
-from distbench.diagnose.context import Context, find_counts, is_number
+from distbench.diagnose.context import Context
 from distbench.diagnose.drift import name_apart, name_drift, name_sums_apart
 from distbench.diagnose.exchange import describe_exchange
 from distbench.diagnose.explain import Explained, explain_all

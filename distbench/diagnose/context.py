@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
-from distbench.compare.leading import find_unled
 from distbench.compare.pair import DIRECTION, Pair
 from distbench.compare.values import Array, align_values, densify, measure_size
 from distbench.evidence import Evidence
@@ -281,20 +280,6 @@ class Hypothesis:
 def _count_calls(evidence: Evidence) -> range:
     traces = (evidence.observed, evidence.reference)
     return range(1 + max((key.call for t in traces for key in t.values), default=0))
-
-
-def is_number(info: VariableInfo) -> bool:
-    """Whether a slot is one of the numbers that the rule is given.
-
-    A single number that belongs to no variable is no average of gradients.
-    """
-    return not info.of and not info.shape
-
-
-def find_counts(evidence: Evidence) -> set[str]:
-    """Numbers that neither gradients nor examples lead, such as a count of steps."""
-    infos = {info.path: info for info in evidence.observed.variables}
-    return {path for path in find_unled(evidence) if is_number(infos[path])}
 
 
 def find_base(case: Pair) -> Array:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from distbench.compare.comparison import Judged
-from distbench.compare.leading import find_unled
+from distbench.compare.leading import find_counts, find_unled
 from distbench.compare.pair import TOLD
 from distbench.diagnose.causes import explain_cases
-from distbench.diagnose.context import find_counts
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.comparison import Judged
 from distbench.compare.copies import are_recorded_alike
+from distbench.compare.leading import is_number
 from distbench.compare.values import densify, measure_size
-from distbench.diagnose.context import is_number
 from distbench.diagnose.links import Chain
 from distbench.diagnose.reporting import report_all
 from distbench.evidence import Evidence

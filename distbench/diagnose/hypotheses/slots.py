@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from distbench.compare.leading import is_number
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
-from distbench.diagnose.context import Context, Hypothesis, find_base, is_number
+from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
