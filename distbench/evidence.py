@@ -221,7 +221,9 @@ class Evidence:
             narrower dtype in which the step computes (loss and local gradients);
             `exchanged`, each shard of the first step, whose collectives give what those
             of the global batch do, `exchanged-regrouped`, the same with other examples,
-            and `exchanged-doubled`, with each twice (loss and local gradients).
+            `exchanged-doubled`, with each twice (loss and local gradients);
+            `uncut`, each step from the reference's state, where no variable is cut into
+            shards (state).
         fed: What follows on one device from the cluster's own gradients.
         measure: How far the reference says what the cluster has to arrive at.
         subject: What is known of the subject and of its run besides numbers.

@@ -10,14 +10,14 @@ import numpy as np
 from distbench.compare.absent import add_absent
 from distbench.compare.measured_noise import measure_noise
 from distbench.compare.noise import Noise
-from distbench.compare.row_sensitive import find_row_sensitive
+from distbench.compare.sensitive import find_cut_sensitive, find_row_sensitive
 from distbench.diagnose.averaged import AVERAGED, read_averaged, tells_more
 from distbench.diagnose.examples import count_examples
 from distbench.diagnose.exchange import exchanges, is_joined
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.misplaced import find_misplaced
-from distbench.diagnose.notes import note_left_out, note_rows, note_sizes
+from distbench.diagnose.notes import note_cut, note_left_out, note_rows, note_sizes
 from distbench.diagnose.owners import name_owners
 from distbench.diagnose.pipelines import describe_pipeline
 from distbench.diagnose.randomness import find_shared_randomness
@@ -44,7 +44,7 @@ def judge(evidence: Evidence) -> Judgement:
         evidence = add_absent(name_owners(evidence))
         noise = measure_noise(evidence)
         judgement = _read_averaged(evidence, noise, _judge_best(evidence, noise))
-        rows = find_row_sensitive(evidence)
+        rows, cut = find_row_sensitive(evidence), find_cut_sensitive(evidence)
         found = (find_misplaced(evidence), find_shared_randomness(evidence, noise))
     judgement = _add(judgement, *count_examples(evidence.examples))
     for finding in filter(None, found):
@@ -55,6 +55,7 @@ def judge(evidence: Evidence) -> Judgement:
         note_left_out(evidence.reference),
         *describe_pipeline(evidence.examples),
         note_rows(rows),
+        note_cut(cut),
     ]
     return replace(judgement, message="; ".join(filter(None, notes)))
 

@@ -12,7 +12,7 @@ from distbench.compare.comparison import Comparison
 from distbench.diagnose.links import Chain
 from distbench.diagnose.readings import Reading
 from distbench.evidence import Evidence
-from distbench.trace import Trace
+from distbench.trace import Trace, TraceKey
 
 
 def note_sizes(reference: Trace) -> str:
@@ -55,6 +55,23 @@ def note_rows(paths: Sequence[str]) -> str:
     return (
         f"note: the rule of '{paths[0]}' gives another result if the repeated rows "
         "of a sparse gradient are added up before; add them up in the rule itself"
+    )
+
+
+def note_cut(places: Sequence[TraceKey]) -> str:
+    """Names a variable of which a step leaves something else where it is not cut.
+
+    Args:
+        places: Those of the first such step, by the paths of shards.
+    """
+    if not places:
+        return ""
+    first = places[0]
+    return (
+        "note: where no variable is cut into shards, one device leaves another "
+        f"{first.phase} '{first.variable}' in step {first.step}; what looks at a whole "
+        "variable, such as a norm of each one, a trust ratio, a name or its first "
+        "rows, sees each shard as a variable of its own"
     )
 
 

@@ -20,6 +20,8 @@ def read_evidence(
     scenario: Scenario,
     answer: Mapping[str, Any],
     replies: Mapping[str, Any],
+    *,
+    uncut: Trace | None = None,
 ) -> Evidence:
     """What a tier of a run showed.
 
@@ -29,6 +31,7 @@ def read_evidence(
         scenario: What was run.
         answer: What the jobs `reference` and `probe` returned.
         replies: What the job `replay` returned.
+        uncut: The single-device run with no variable in shards, where there is one.
     """
     folder, tasks = Path(payload["folder"]), payload["tasks"]
     reference = Path(payload["reference"])
@@ -59,7 +62,8 @@ def read_evidence(
         terms=read_all("terms"),
         penalty=read_trace(reference, "penalty") if answer["penalty"] else None,
         probes={
-            name: read_trace(reference, f"probe-{name}") for name in answer["probes"]
+            **{n: read_trace(reference, f"probe-{n}") for n in answer["probes"]},
+            **({} if uncut is None else {"uncut": uncut}),
         },
         fed=Fed(
             replays={

@@ -27,6 +27,7 @@ from distbench.observe.preparing import prepare_both
 from distbench.observe.reading import list_reads, read_evidence
 from distbench.observe.saved import train_before
 from distbench.observe.trainers import start_trainers
+from distbench.observe.uncut import observe_uncut
 from distbench.scenario import Scenario
 from distbench.target import TargetRef, target_from_json
 
@@ -122,10 +123,17 @@ def observe(
         replies = next(iter(replayed.values()))
         if replies["spent"]:
             one.replace()
+        uncut = (
+            observe_uncut(target, payload, found, opening, launch, deadline)
+            if scenario.partitioner
+            else {}
+        )
 
     return Observation(
         evidence={
-            tier: read_evidence(payload, tier, scenario, answer, replies)
+            tier: read_evidence(
+                payload, tier, scenario, answer, replies, uncut=uncut.get(tier)
+            )
             for tier in found
         },
         control=control,

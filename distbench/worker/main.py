@@ -33,6 +33,7 @@ def run_task(channel: TaskChannel, context: TaskContext) -> None:
             "read": training.read,
             "reference": reference.make_reference,
             "probe": reference.probe,
+            "uncut": reference.run_uncut,
             "prepare": training.prepare,
             "train": training.train,
             "save": training.save,

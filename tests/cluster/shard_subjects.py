@@ -125,6 +125,10 @@ def make_clipped():
     return legacy.Adam(0.1, global_clipnorm=0.5)
 
 
+def make_with_norm():
+    return legacy.SGD(0.1, clipnorm=0.05)
+
+
 class ClipsEachShard(legacy.SGD):
     """Clips the norm of what each server holds, where there are any."""
 

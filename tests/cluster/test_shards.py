@@ -55,6 +55,18 @@ def test_a_global_norm_is_that_of_all_shards(
     assert verdict.status is Status.PASS, describe_verdict(verdict)
 
 
+@pytest.mark.parametrize(
+    ("name", "noted"), [("make_clipped", False), ("make_with_norm", True)]
+)
+def test_a_rule_of_shards_that_is_no_rule_of_whole_variables_is_told(
+    name: str, noted: bool
+) -> None:
+    verdict = _check(name, "max:8", workload="linear", tier="bounded")
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    (run,) = verdict.runs
+    assert ("where no variable is cut into shards" in run.message) == noted
+
+
 @pytest.mark.nightly
 def test_a_norm_of_each_shard_is_found() -> None:
     verdict = _check("make_clipping_each", "max:8", workload="linear", tier="bounded")

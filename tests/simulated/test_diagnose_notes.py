@@ -35,18 +35,20 @@ def test_what_is_wrong_with_a_last_batch_alone_is_told() -> None:
     assert "step 2 has 3 + 1 + 1 examples, in place of 6 + 4 + 3" in judgement.message
 
 
-def put_distinct(evidence: Evidence, factor: float) -> Evidence:
-    """Say what the update gives with repeated rows added up: a slot times a factor."""
+def put_probe(
+    evidence: Evidence, name: str, *, step: int, replica: int, factor: float
+) -> Evidence:
+    """Say what the update gives otherwise: in a step a slot times a factor."""
     values = {
-        replace(key, replica=0): value
-        if key.phase != "slot"
+        replace(key, replica=replica): value
+        if key.phase != "slot" or key.step != step
         else np.asarray(value * np.float32(factor))
-        for key, value in evidence.reference.select(step=0, replica=WHOLE)
-        if key.phase in ("slot", "variable")
+        for key, value in evidence.reference.select(replica=WHOLE)
+        if key.phase in ("slot", "variable") and key.step >= 0
     }
     assert values
-    distinct = replace(evidence.reference, values=values)
-    return replace(evidence, probes={**evidence.probes, "distinct": distinct})
+    probe = replace(evidence.reference, values=values)
+    return replace(evidence, probes={**evidence.probes, name: probe})
 
 
 @pytest.mark.parametrize(("factor", "noted"), [(1.0, False), (1.5, True)])
@@ -54,6 +56,29 @@ def test_a_rule_that_minds_repeated_rows_passes_with_a_note(
     factor: float, noted: bool
 ) -> None:
     evidence = observe(rule=Rule(name="momentum"))
-    judgement = judge(put_distinct(evidence, factor))
+    judgement = judge(put_probe(evidence, "distinct", step=0, replica=0, factor=factor))
     assert judgement.status is Status.PASS
     assert ("repeated rows" in judgement.message) == noted
+
+
+@pytest.mark.parametrize(
+    ("factor", "draws", "noted"),
+    [
+        (1.0, {}, False),
+        (1.5, {}, True),
+        # Whoever draws for each shard draws other numbers than for the whole.
+        (1.5, {"noise.py:3": "subject"}, False),
+    ],
+)
+def test_a_rule_that_minds_shards_passes_with_a_note(
+    factor: float, draws: dict[str, str], noted: bool
+) -> None:
+    evidence = observe(rule=Rule(name="momentum"))
+    notes = {**evidence.reference.notes, "draws": draws}
+    evidence = replace(evidence, reference=replace(evidence.reference, notes=notes))
+    judgement = judge(
+        put_probe(evidence, "uncut", step=1, replica=WHOLE, factor=factor)
+    )
+    assert judgement.status is Status.PASS
+    found = "leaves another slot 'momentum/dense/kernel' in step 1" in judgement.message
+    assert found == noted, judgement.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distbench.worker.state.recut import recut_shards
+from distbench.trace.shards import recut_shards
 
 ROWS = np.arange(14.0).reshape(7, 2)
 

@@ -34,6 +34,7 @@ from distbench.worker.one_device.replay import (
 from distbench.worker.one_device.reruns import has_near, rerun_shards
 from distbench.worker.one_device.terms import split_loss
 from distbench.worker.one_device.twins import Twins
+from distbench.worker.one_device.uncut import run_uncut
 from distbench.worker.one_device.undetermined import find_undetermined
 from distbench.worker.stepping.session import Session
 
@@ -84,6 +85,21 @@ class ReferenceJobs:
             "tiers": tiers,
             "control": write_control(session, folder),
         }
+
+    def run_uncut(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Take the steps of a scenario in shards with whole variables; writes a trace.
+
+        Args:
+            payload: That of the reference, with one of the tiers that it ran.
+        """
+        scenario = replace(scenario_from_json(payload["scenario"]), partitioner="")
+        session = self._task.make_session(payload, scenario)
+        self._task.take_data(session, payload, scenario)
+        reference = Reference(session, scenario, payload["replicas"])
+        (tier,) = payload["tiers"]
+        uncut = run_uncut(reference, read_reference(payload, tier))
+        write_trace(uncut, Path(payload["folder"]), f"uncut-{tier}")
+        return {}
 
     def probe(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask one device what the judge has to know besides; needs no cluster's start.

@@ -23,9 +23,9 @@ from distbench.trace import (
     Value,
 )
 from distbench.trace.naming import pair_names
+from distbench.trace.shards import recut_shards
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.handles import find_written
-from distbench.worker.state.recut import recut_shards
 from distbench.worker.state.torn import find_torn
 from distbench.worker.state.values import are_equal, leaves_digits
 from distbench.worker.stepping.program import count_batch
