@@ -136,9 +136,9 @@ class Collector:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """Write what was asked for."""
-        places = {name: self._config.getoption(name) for name in (*_FILES, *_FOLDERS)}
-        if self._is_xdist_worker or not any(places.values()):
+        """Write what was asked for, if tests were run."""
+        places = self._list_places()
+        if self._is_xdist_worker or not places:
             return
         from distbench.options import CheckOptions
         from distbench.report.files import write_report
@@ -147,15 +147,15 @@ class Collector:
         from distbench.verdict.document import verdict_from_json, verdict_to_json
 
         merged = merge_verdicts(verdict_from_json(text) for text in self._documents)
-        if place := places["distbench_json"]:
+        if place := places.get("distbench_json"):
             write_report(place, verdict_to_json(merged) + "\n")
-        if place := places["distbench_html"]:
+        if place := places.get("distbench_html"):
             write_report(place, verdict_to_html(merged, CheckOptions()))
-        if place := places["distbench_tensorboard"]:
+        if place := places.get("distbench_tensorboard"):
             from distbench.summaries import write_summaries
 
             write_summaries(merged, CheckOptions(), place)
-        if place := places["distbench_tests"]:
+        if place := places.get("distbench_tests"):
             from distbench.history.suite import make_suite_verdict
 
             outcomes = [
@@ -170,13 +170,19 @@ class Collector:
         """Say where the verdicts are."""
         from distbench.errors import count_things
 
-        for name in (*_FILES, *_FOLDERS):
-            if place := self._config.getoption(name):
-                told = count_things(len(self._documents), "verdict")
-                if name == "distbench_tests":
-                    ended = sum(map(_has_ended, self._tests.values()))
-                    told = count_things(ended, "test")
-                terminalreporter.write_line(f"distbench: {told} in {place}")
+        for name, place in self._list_places().items():
+            told = count_things(len(self._documents), "verdict")
+            if name == "distbench_tests":
+                ended = sum(map(_has_ended, self._tests.values()))
+                told = count_things(ended, "test")
+            terminalreporter.write_line(f"distbench: {told} in {place}")
+
+    def _list_places(self) -> dict[str, Path]:
+        """Where verdicts go, by the option; nowhere if tests are only listed."""
+        if self._config.option.collectonly:
+            return {}
+        options = {name: self._config.getoption(name) for name in (*_FILES, *_FOLDERS)}
+        return {name: place for name, place in options.items() if place}
 
 
 @pytest.hookimpl(wrapper=True)

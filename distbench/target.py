@@ -267,10 +267,10 @@ def _guard(ref: TargetRef, load: Callable[[], Any]) -> Any:
 
 
 def _suggest_module(ref: TargetRef, error: BaseException) -> str:
-    """How to name a file of a package, whose relative imports need the package."""
-    if ref.kind != "file" or "relative import" not in read_message(error):
+    """How to name a module of a package, whose relative imports need the package."""
+    if ref.kind == "pickle" or "relative import" not in read_message(error):
         return ""
-    file = Path(ref.path)
+    file = Path(ref.path or f"{Path(*ref.search_path, *ref.module.split('.'))}.py")
     parents = list(takewhile(lambda p: (p / "__init__.py").is_file(), file.parents))
     if not parents:
         return ""

@@ -228,6 +228,17 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(
     result.stderr.fnmatch_lines(["*--distbench-json: *there is no folder*"])
 
 
+def test_tests_that_are_only_listed_leave_earlier_verdicts_alone(
+    suite: pytest.Pytester,
+) -> None:
+    earlier = suite.path / "v.json"
+    earlier.write_text("earlier")
+    result = run_suite(suite, MANY, "--collect-only", f"--distbench-json={earlier}")
+    assert result.ret == pytest.ExitCode.OK
+    assert earlier.read_text() == "earlier"
+    result.stdout.no_fnmatch_line("distbench: *")
+
+
 @pytest.mark.parametrize(
     ("option", "words"),
     [

@@ -111,6 +111,9 @@ def test_a_file_of_a_package_is_to_be_named_by_its_module(tmp_path: Path) -> Non
     hint = rf"Name it 'pack\.inner\.train:RATE', from the folder '{tmp_path}'\."
     with pytest.raises(BadInputError, match=f"relative import.*{hint}"):
         load_target(parse_target("pack/inner/train.py:RATE", tmp_path))
+    # Or as a module, from the folder in which it lies.
+    with pytest.raises(BadInputError, match=f"relative import.*{hint}"):
+        load_target(parse_target("train:RATE", tmp_path / "pack" / "inner"))
 
 
 def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
