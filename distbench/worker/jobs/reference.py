@@ -122,7 +122,7 @@ class ReferenceJobs:
         goes_on = reference.scenario.may_go_on
         limits = goes_on and limits_larger(reference, recorded)
         guards = goes_on and leaves_out_overflow(reference, recorded)
-        probes = dict(Probes(reference).record(tier, recorded))
+        probes = dict(Probes(reference).record(tier))
         for number, moved in enumerate(copying.record_rounded(tier)):
             probes[f"rounded-{number}"] = moved
         distinct = add_repeated_rows(feeder, tier, recorded)

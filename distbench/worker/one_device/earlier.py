@@ -41,7 +41,7 @@ def rerun_earlier(
     model = {v.path for v in session.variables if v.role == "variable"}
     starts = reference.starts[tier]
     # Steps that were traced before may have lost their taps to a replay.
-    whole = session.make_step()
+    whole = session.make_step(any_size=reference.shard_step.any_size)
     shard = whole
     if session.program.shards_known:
         shard = session.make_step(session.program.local_step)

@@ -13,9 +13,8 @@ from distbench.evidence import Tier
 from distbench.trace import COMPUTED, Trace, TraceKey, Value
 from distbench.worker.one_device.exchanged import give_exchanged, scale_exchanged
 from distbench.worker.one_device.reference import Reference
-from distbench.worker.state.values import are_equal, are_near, widen
+from distbench.worker.state.values import are_equal
 from distbench.worker.stepping.program import count_batch, take_examples
-from distbench.worker.stepping.steps import Step
 
 _DRAWS = 48
 """Runs of a step with other random numbers each time, to see what they average to."""
@@ -34,12 +33,11 @@ class Probes:
         self._reference = reference
         self._session = reference.session
 
-    def record(self, tier: Tier, recorded: Trace) -> Mapping[str, Trace]:
+    def record(self, tier: Tier) -> Mapping[str, Trace]:
         """Loss and local gradients of other batches than the replicas get.
 
         Args:
             tier: From whose states the steps start.
-            recorded: What the reference recorded in it.
 
         Returns:
             `regrouped`: shards of the same sizes that hold other examples of the batch,
@@ -71,43 +69,16 @@ class Probes:
             "exchanged-doubled": {r: _repeat(own, 2) for r, own in shards.items()},
         }
         thrice = [{largest: _repeat(shard, 3)}]
-        by = self._find_open_step(recorded)
         return {
             "regrouped": self._probe("regrouped", map(self._regroup, first), tier),
             "doubled": self._probe(
-                "doubled", self._list_doubled(), tier, by, keeps_led=True
+                "doubled", self._list_doubled(), tier, keeps_led=True
             ),
-            "tripled": self._probe("tripled", thrice, tier, by),
+            "tripled": self._probe("tripled", thrice, tier),
             **self._draw_again(largest, {"once": shard, "twice": _repeat(shard, 2)}),
             **give_exchanged(reference, tier, given),
             **scale_exchanged(reference, tier),
         }
-
-    def _find_open_step(self, recorded: Trace) -> Step | None:
-        """A step that is traced once for all sizes; None where it does not pay.
-
-        Of a large model a trace takes longer than all of its runs, and the doubles of
-        uneven shards have sizes of their own. A program may do another thing where no
-        number of examples is known when it is traced, so it has to give its shards what
-        their own traces gave. Random ops are other ones in another trace.
-        """
-        reference = self._reference
-        sizes = {2 * size for size in reference.shards} | {3 * max(reference.shards)}
-        sizes -= {*reference.shards, reference.examples}
-        if len(sizes) < 2 or reference.draws or reference.updates_often:
-            return None
-        step = self._session.make_step(any_size=True)
-        if not step.any_size:
-            return None
-        for replica, shard in self._cut(0, reference.draw(0)).items():
-            values = self._session.make_values()
-            self._session.restore_state(reference.initial)
-            if not reference.runs_shard(0, shard, step):
-                return None
-            self._session.collect_taps(0, values, replica=replica, phases=COMPUTED)
-            if not _are_alike(recorded, values, reference.narrowest):
-                return None
-        return step
 
     def _cut(self, step: int, batch: Any) -> dict[int, Any]:
         return dict(enumerate(self._reference.sizes.cut(step, batch)))
@@ -129,7 +100,6 @@ class Probes:
         name: str,
         steps: Iterable[Mapping[int, Any]],
         tier: Tier,
-        by: Step | None = None,
         *,
         keeps_led: bool = False,
     ) -> Trace:
@@ -137,7 +107,7 @@ class Probes:
         for step, shards in enumerate(steps):
             for replica, shard in shards.items():
                 self._reference.restore_shard(tier, step, replica)
-                if self._reference.runs_shard(step, shard, by):
+                if self._reference.runs_shard(step, shard):
                     self._session.collect_taps(
                         step, values, replica=replica, phases=COMPUTED
                     )
@@ -191,25 +161,6 @@ class Probes:
         }
         moves = {key: after[key] - start for key, start in numbers.items()}
         return {key: move for key, move in moves.items() if np.any(move)}
-
-
-def _are_alike(recorded: Trace, values: Mapping[TraceKey, Value], dtype: str) -> bool:
-    """Whether losses and gradients are what was recorded, but for rounding.
-
-    All gradients together, since one that is due to be 0 is made of rounding alone.
-    """
-    for phase in COMPUTED:
-        pairs = [(recorded.get(k), v) for k, v in values.items() if k.phase == phase]
-        known = [(widen(own), widen(seen)) for own, seen in pairs if own is not None]
-        if len(known) < len(pairs) or any(a.shape != b.shape for a, b in known):
-            return False
-        own, seen = (
-            np.concatenate([side[place].ravel() for side in known] or [np.zeros(0)])
-            for place in (0, 1)
-        )
-        if not are_near(own, seen, dtype):
-            return False
-    return True
 
 
 def _repeat(shard: Any, times: int) -> Any:

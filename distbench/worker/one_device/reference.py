@@ -24,6 +24,7 @@ from distbench.trace import (
 )
 from distbench.trace.naming import pair_names
 from distbench.trace.shards import recut_shards
+from distbench.worker.one_device.open_step import find_open_step
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.handles import find_written
 from distbench.worker.state.torn import find_torn
@@ -73,11 +74,6 @@ class Reference:
         # A step without the update costs half as much, but leaves no state behind.
         stops_early = program.shards_known and not self._own
         function = program.local_step if stops_early else None
-        # The share of a penalty is a constant of the trace, so the step of a shard
-        # needs a trace of its own.
-        self.shard_step = (
-            session.make_step(function) if program.shards_known else self._whole
-        )
         self.narrowest = _find_narrowest(graph, self.list_dtypes())
         self.draws = find_draws(graph)
         self.seeds = find_seeds(graph)
@@ -85,7 +81,14 @@ class Reference:
         self.graph = graph
         self.initial = session.read_state()
         self._left_out = LeftOut(session, scenario.injected, function)
-        self.repeats = program.shards_known or self._find_repeats(batch)
+        if program.shards_known:
+            self.repeats = True
+            # The share of a penalty is a constant of the trace, so the step of a shard
+            # needs a trace of its own.
+            self.shard_step = session.make_step(function)
+        else:
+            self.repeats = self._find_repeats(batch)
+            self.shard_step = find_open_step(self, batch) or self._whole
 
     def list_written(self) -> frozenset[str]:
         """Paths of what a step may change; of all where Python acts between steps."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-
-import tensorflow as tf
+from contextlib import AbstractContextManager, nullcontext
 
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, Trace
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import are_equal, are_near
+from distbench.worker.stepping.op_by_op import run_op_by_op
 from distbench.worker.stepping.steps import Step
 
 
@@ -68,13 +66,3 @@ def _rerun(
                 reference.run_shard(number, shard, step)
                 session.collect_taps(number, values, replica=replica, phases=COMPUTED)
     return reference.make_trace(name, tier, values)
-
-
-@contextmanager
-def run_op_by_op() -> Iterator[None]:
-    """Inside, no function is compiled: nothing joins an op with another."""
-    tf.config.run_functions_eagerly(True)
-    try:
-        yield
-    finally:
-        tf.config.run_functions_eagerly(False)
