@@ -14,6 +14,8 @@ from distbench.worker.in_flight.orders import draw_order, list_in_turn
 TALLY, SLOT, COUNTER = "tally", "tally/momentum", "iterations"
 ROLES = {TALLY: "variable", SLOT: "slot", COUNTER: "iterations"}
 State = dict[str, np.ndarray]
+MOMENTUM = 0.5
+"""Of a rule to which the order matters."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,139 @@
+"""Steps in flight: what moves state otherwise than by a lost or an extra update."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from flights import COUNTER, MOMENTUM, SLOT, TALLY, Simulated, make_pair, make_trace
+
+from distbench.compare.envelope import list_envelopes
+from distbench.diagnose.flight import judge_flight
+from distbench.trace import TraceKey
+
+
+@pytest.mark.parametrize(
+    ("shared", "is_told"), [(0.0, True), (0.1, False)], ids=["by-itself", "by-counter"]
+)
+def test_what_moves_twice_as_far_by_a_wrong_counter_did_not_come_twice(
+    shared: float, is_told: bool
+) -> None:
+    """A rule that asks for the counter moves all elements otherwise without a step."""
+    ones, parts = np.ones(2), np.eye(2)
+    moved = [part + shared * (ones - part) for part in parts]
+    flight = make_pair(
+        {COUNTER: np.array(2.0), TALLY: ones},
+        [{COUNTER: np.array(1.0), TALLY: own} for own in moved],
+        {COUNTER: np.array(0.0), TALLY: ones + moved[0]},
+        torn=["iterations"],
+    )
+    codes = [finding.code for finding in judge_flight(flight).findings]
+    assert ("extra-update" in codes, "iterations-wrong" in codes) == (is_told, True)
+
+
+@pytest.mark.parametrize("momentum", [0.0, MOMENTUM], ids=["commutes", "does-not"])
+@pytest.mark.parametrize("factor", [0.5, 1 / 3, 2.5])
+def test_a_factor_of_every_step_is_no_step_that_is_lost(
+    factor: float, momentum: float
+) -> None:
+    flight = Simulated(momentum=momentum).observe()
+    scaled = {
+        e.key.at(0): (e.start + factor * (e.observed - e.start)).astype(np.float32)
+        for e in list_envelopes(flight)
+        if e.phase in ("variable", "slot")
+    }
+    values = {**flight.observed.values, **scaled}
+    object.__setattr__(flight.observed, "values", values)
+    [finding] = judge_flight(flight).findings
+    assert (finding.code, finding.phase, finding.step) == ("scale-error", "variable", 0)
+    assert finding.ratio == pytest.approx(factor, rel=0.05)
+
+
+@pytest.mark.parametrize(("moved", "is_told"), [(0.0, True), (0.4, False)])
+def test_what_follows_from_a_wrong_counter_is_no_lost_update(
+    moved: float, is_told: bool
+) -> None:
+    """A rule whose rate the counter decides moves less or more, by no whole step."""
+    ones, parts = np.ones(2), np.eye(2)
+    flight = make_pair(
+        {COUNTER: np.array(2.0), TALLY: ones},
+        [{COUNTER: np.array(1.0), TALLY: part} for part in parts],
+        {COUNTER: np.array(0.0), TALLY: ones - (1 - moved) * parts[0]},
+        torn=["iterations"],
+    )
+    codes = [finding.code for finding in judge_flight(flight).findings]
+    assert ("lost-update" in codes, "iterations-wrong" in codes) == (is_told, True)
+
+
+@pytest.mark.parametrize(
+    ("torn", "share", "is_stale"),
+    [(["slot"], 1.0, True), (["slot"], 0.8, False), ([], 1.0, False)],
+    ids=["adds-of-older", "by-something-else", "by-one-op"],
+)
+def test_what_older_values_explain_wholly_is_a_stale_read(
+    torn: list[str], share: float, is_stale: bool
+) -> None:
+    """Both halve the slot, then both take away the half of what was there before."""
+    start, decay = np.array([4.0, 8.0]), 0.5
+    gradients = np.eye(2)
+
+    def add(read: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        return (1 - decay) * (gradient - read)
+
+    first = start + add(start, gradients[0])
+    base = first + add(first, gradients[1])
+    stale = start + sum(add(start, own) for own in gradients)
+    flight = make_pair(
+        {SLOT: base},
+        [{SLOT: base - (start + add(start, own))} for own in gradients[::-1]],
+        {SLOT: base + share * (stale - base)},
+        torn=torn,
+    )
+    flight = replace(flight, stale=(make_trace("stale", [{SLOT: stale}]),))
+    [finding] = judge_flight(flight).findings
+    assert (finding.code == "stale-read") == is_stale
+    if is_stale:
+        assert (finding.phase, finding.step) == ("slot", 1)
+        assert "made of an older value of it" in finding.explanation
+        assert finding.confidence == pytest.approx(1.0)
+
+
+def test_one_unit_in_the_last_place_is_seen_where_no_order_matters() -> None:
+    flight = Simulated().observe()
+    changed = {
+        key: np.nextafter(value, np.float32(9)) if key.variable == TALLY else value
+        for key, value in flight.observed.values.items()
+    }
+    object.__setattr__(flight.observed, "values", changed)
+    judgement = judge_flight(flight)
+    assert [finding.code for finding in judgement.findings] == ["unexplained"]
+
+
+def test_what_no_step_explains_is_told_of_the_first_round_that_shows_it() -> None:
+    flight = Simulated(rounds=3).observe()
+    key = TraceKey(step=1, phase="variable", variable=TALLY, replica=0)
+    changed = np.nextafter(flight.observed.values[key], np.float32(9))
+    values = {**flight.observed.values, key: changed}
+    observed = replace(flight.observed, values=values)
+    [finding] = judge_flight(replace(flight, observed=observed)).findings
+    assert (finding.code, finding.step) == ("unexplained", flight.in_flight)
+    assert finding.explanation.startswith(f"Step {flight.in_flight} and after it")
+
+
+@pytest.mark.parametrize(
+    ("times", "counted", "codes"),
+    [
+        ({}, {1: 2}, ["iterations-wrong"]),
+        ({4: 0}, {4: 0}, ["lost-update"]),
+        ({4: 0}, {}, ["lost-update"]),
+        ({4: 2}, {4: 2}, ["extra-update"]),
+    ],
+    ids=["counted-twice", "skipped", "lost-but-counted", "ran-twice"],
+)
+def test_the_counter_is_held_against_the_steps_that_took_place(
+    times: dict[int, int], counted: dict[int, int], codes: list[str]
+) -> None:
+    flight = Simulated(times=times, counted=counted).observe()
+    findings = judge_flight(flight).findings
+    assert [finding.code for finding in findings] == codes
