@@ -138,6 +138,7 @@ def list_totals(evidence: Evidence) -> list[Comparison]:
 
 
 METRIC = {"total": F(0), "count": F(0)}
+VECTOR = {"kept": np.zeros(4, F)}
 
 
 def meter(state: State, losses: np.ndarray, place: Place) -> State:
@@ -158,3 +159,13 @@ def meter_shares(state: State, losses: np.ndarray, place: Place) -> State:
 
 def meter_times_n(state: State, losses: np.ndarray, place: Place) -> State:
     return meter(state, losses * F(place.replicas), place)
+
+
+def spread(losses: np.ndarray) -> np.ndarray:
+    """A gradient of four numbers under a fixed global size."""
+    return (losses.sum(dtype=F) / F(EXAMPLES) * np.arange(1, 5, dtype=F)).astype(F)
+
+
+def average(state: State, losses: np.ndarray, place: Place) -> State:
+    mean = np.resize(losses.mean(dtype=F), 4)
+    return {"kept": F(0.9) * state["kept"] + F(0.1) * mean}

@@ -1,0 +1,81 @@
+"""State that every replica makes for itself, and all make alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from own_state import (
+    STEPS,
+    VECTOR,
+    F,
+    Place,
+    State,
+    Update,
+    average,
+    list_totals,
+    make_run,
+    spread,
+)
+
+from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence
+from distbench.trace import INITIAL, WHOLE
+from distbench.verdict import Status
+
+
+def hold_in_common(
+    evidence: Evidence, share: float = 1.0, start: float = 0.0
+) -> Evidence:
+    """Every replica has what one device adds for the whole batch, or a share of it."""
+    values = {
+        key: F(start) + F(share) * (evidence.reference.values[key.at(WHOLE)] - F(start))
+        if key.variable == "kept" and key.step != INITIAL
+        else value
+        for key, value in evidence.observed.values.items()
+    }
+    return replace(evidence, observed=replace(evidence.observed, values=values))
+
+
+def add(state: State, losses: np.ndarray, place: Place) -> State:
+    return {"kept": state["kept"] + spread(losses)}
+
+
+@pytest.mark.parametrize("update", [add, average])
+def test_what_all_replicas_make_alike_is_what_one_device_makes(update: Update) -> None:
+    """As slots that every replica has for itself, and moves by the same sum."""
+    evidence = hold_in_common(make_run(VECTOR, update, adds_up=False))
+    assert judge(evidence).status is Status.PASS
+    assert len(list_totals(evidence)) == STEPS
+
+
+def add_squares(state: State, losses: np.ndarray, place: Place) -> State:
+    return {"kept": state["kept"] + spread(losses) ** 2}
+
+
+@pytest.mark.parametrize(
+    ("share", "update", "start", "code", "ratio"),
+    [
+        (1 / 3, add, 0.0, "mean-instead-of-sum", 1 / 3),
+        (3.0, add, 0.0, "double-reduction", 3.0),
+        (1 / 9, add_squares, 0.0, "mean-instead-of-sum", 1 / 3),
+        (9.0, add_squares, 0.0, "double-reduction", 3.0),
+        (1 / 9, add, -1e3, "metric-wrong", 1 / 9),
+        (0.7, add, 0.0, "metric-wrong", 0.7),
+    ],
+    ids=["mean", "twice", "squared-mean", "squared-twice", "no-square", "odd"],
+)
+def test_alike_and_wrong_is_no_part_of_a_sum(
+    share: float, update: Update, start: float, code: str, ratio: float
+) -> None:
+    """Three thirds would make it up, and nobody adds them: a mean was taken."""
+    begun = {"kept": F(start) + np.asarray(VECTOR["kept"], F)}
+    evidence = hold_in_common(make_run(begun, update, adds_up=False), share, start)
+    (found,) = judge(evidence).findings
+    assert (found.code, found.variables) == (code, ("kept",))
+    assert found.ratio == pytest.approx(ratio, rel=1e-3)
+
+
+def test_what_is_read_as_a_sum_holds_the_whole_but_once() -> None:
+    assert judge(hold_in_common(make_run(VECTOR, add))).status is Status.FAIL
