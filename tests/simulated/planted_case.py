@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simulated_rule import Rule
-from training_simulator import KERNEL, Fault, observe
+from training_simulator import BIAS, HEAD, KERNEL, Fault, observe
 from wrong_steps import Stale
 
 from distbench.diagnose.judge import judge
@@ -15,6 +15,7 @@ from distbench.verdict import Status
 
 MOMENTUM = Rule(name="momentum")
 ADAM = Rule(name="adam")
+DENSE = (KERNEL, BIAS, HEAD)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ other sizes and with other numbers.
 
 from __future__ import annotations
 
+import planted_before_sum
 import planted_in_loss
 import planted_in_rows
 import planted_in_slots
@@ -15,6 +16,7 @@ import planted_in_update
 CASES = [
     *planted_in_loss.CASES,
     *planted_in_sum.CASES,
+    *planted_before_sum.CASES,
     *planted_in_rows.CASES,
     *planted_in_slots.CASES,
     *planted_in_update.CASES,
