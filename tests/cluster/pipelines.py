@@ -72,43 +72,6 @@ class Sharded(Trained):
         return examples.shard(context.num_input_pipelines, context.input_pipeline_id)
 
 
-class Unreadable(Sharded):
-    """Raises wherever it is read."""
-
-    def dataset_fn(self, context: Any) -> Any:
-        raise LookupError("no files")
-
-
-class ReadableByOne(Sharded):
-    """Raises where there are several pipelines."""
-
-    def dataset_fn(self, context: Any) -> Any:
-        if context.num_input_pipelines > 1:
-            raise LookupError("no part of the files")
-        return super().dataset_fn(context)
-
-
-class GivesNothing(Sharded):
-    """The return is missing."""
-
-    def dataset_fn(self, context: Any) -> Any:
-        super().dataset_fn(context)
-
-
-class TakesNothing(Sharded):
-    """Knows of no context."""
-
-    def dataset_fn(self) -> Any:  # type: ignore[override]  # that is what is wrong
-        return None
-
-
-class Empty(Sharded):
-    """There is no example."""
-
-    def dataset_fn(self, context: Any) -> Any:
-        return super().dataset_fn(context).take(0)
-
-
 class Remainder(Trained):
     """The last of five batches has five examples; each example weighs the same."""
 
@@ -285,15 +248,6 @@ class SwitchedOff(Distributed):
     policy = "OFF"
 
 
-class ReadTwice(Sharded):
-    """On a cluster two of the examples come twice."""
-
-    def order(self, examples: Any, context: Any) -> Any:
-        mine = super().order(examples, context)
-        is_cluster = "chief" in os.environ.get("TF_CONFIG", "")
-        return mine.concatenate(mine.take(2)) if is_cluster else mine
-
-
 class FromFiles(Distributed):
     """Two files of text, one for each worker."""
 
@@ -358,22 +312,3 @@ def write_files(lengths: tuple[int, ...]) -> list[str]:
             temporary.replace(path)
         names.append(str(path))
     return names
-
-
-class ByWorker(Sharded):
-    """Under parameter servers each worker takes every n-th example."""
-
-    workers = 2
-
-    def dataset_fn(self, context: Any) -> Any:
-        import tensorflow as tf
-
-        number = tf.distribute.coordinator.experimental_get_current_worker_index()
-        examples = tf.data.Dataset.from_tensor_slices(make_examples())
-        return examples.shard(self.workers, number).batch(4)
-
-
-class ByOneWorkerTooMany(ByWorker):
-    """The examples are cut for a worker that there is not."""
-
-    workers = 3

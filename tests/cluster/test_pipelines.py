@@ -12,11 +12,11 @@ from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
 LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
-PIPELINES = Path(__file__).with_name("pipelines.py")
+FOLDER = Path(__file__).parent
 
 
-def _check(name: str, cluster: str, **options):
-    return distbench.check(f"{PIPELINES}:{name}", cluster, **options)
+def _check(name: str, cluster: str, file: str = "pipelines.py", **options):
+    return distbench.check(f"{FOLDER / file}:{name}", cluster, **options)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_files_of_other_lengths_give_each_example_once(cluster: str) -> None:
 
 @LONG
 def test_what_a_worker_of_parameter_servers_reads_twice_is_counted() -> None:
-    verdict = _check("ReadTwice", "ps:2+1", steps=2)
+    verdict = _check("ReadTwice", "ps:2+1", "worker_pipelines.py", steps=2)
     (found,) = verdict.findings
     assert found.code == "examples-repeated", describe_verdict(verdict)
     assert found.ratio == pytest.approx(26 / 24)
@@ -127,7 +127,7 @@ def test_a_worker_without_a_file_is_an_error_in_tensorflows_words() -> None:
 def test_workers_that_ask_for_their_number_share_the_examples(
     name: str, code: str | None, ratio: float | None
 ) -> None:
-    verdict = _check(name, "ps:2+1", steps=2, tier="bounded")
+    verdict = _check(name, "ps:2+1", "worker_pipelines.py", steps=2, tier="bounded")
     found = [(finding.code, finding.ratio) for finding in verdict.findings]
     expected = [] if code is None else [(code, pytest.approx(ratio))]
     assert found == expected, describe_verdict(verdict)
@@ -157,11 +157,11 @@ def test_a_pipeline_that_ends_too_early_says_so() -> None:
 )
 def test_a_pipeline_that_works_nowhere_is_bad_input(name: str, words: str) -> None:
     with pytest.raises(BadInputError, match=words):
-        _check(name, "mwms:2")
+        _check(name, "mwms:2", "broken_pipelines.py")
 
 
 def test_a_pipeline_that_fails_on_the_cluster_alone_is_a_finding() -> None:
-    finding = _check("ReadableByOne", "mwms:2").findings[0]
+    finding = _check("ReadableByOne", "mwms:2", "broken_pipelines.py").findings[0]
     assert (finding.code, finding.phase) == ("raises", "data")
     assert "LookupError: no part of the files" in finding.explanation
 
