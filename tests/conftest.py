@@ -20,6 +20,7 @@ pytest.register_assert_rewrite(
     "launch_support",
     "planted_case",
     "plugin_suites",
+    "script_checks",
 )
 
 

@@ -2,65 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from script_checks import (
+    FOLDER,
+    TIMEOUT_S,
+    check_scripts,
+    name_other,
+    read_numbers,
+    run_script,
+)
 
 import distbench
 from distbench.checking.checker import check_target
 from distbench.errors import BadInputError
 from distbench.repro.case import pick_case, read_scenario
-from distbench.repro.script import write_script
 from distbench.shrink import make_start, name_options, shrink
 from distbench.target import parse_target
-from distbench.verdict import Status, Verdict
-from distbench.verdict.document import verdict_from_json, verdict_to_json
+from distbench.verdict import Status
 
 pytestmark = pytest.mark.cluster
-FOLDER = Path(__file__).parent
-_TIMEOUT_S = 300
-
-
-def run_script(verdict: Verdict, folder: Path) -> tuple[int, str, str]:
-    """Write and run the script, where nothing of the bench is on the path."""
-    text = write_script(pick_case(verdict), verdict.environment)
-    assert "import distbench" not in text
-    assert text.count("\n") < 60
-    file = folder / "shown.py"
-    file.write_text(text)
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    (folder / "scratch").mkdir(exist_ok=True)
-    environment["TMPDIR"] = str(folder / "scratch")
-    done = subprocess.run(
-        [sys.executable, "-P", file],
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        cwd=folder,
-        env=environment,
-    )
-    assert not list((folder / "scratch").iterdir())  # such as files of AutoGraph
-    return done.returncode, done.stdout, done.stderr
-
-
-def name_other(verdict: Verdict, target: str) -> Verdict:
-    """The same verdict, said of another subject."""
-    document = json.loads(verdict_to_json(verdict))
-    for run in document["runs"]:
-        run["setup"]["target"] = target
-    return verdict_from_json(json.dumps(document))
-
-
-def read_numbers(printed: str) -> tuple[float, dict[int, float]]:
-    one = re.search(r"on one device: (\S+)", printed)
-    assert one is not None, printed
-    many = re.findall(r"replica (\d+): (\S+),", printed)
-    return float(one[1]), {int(replica): float(number) for replica, number in many}
 
 
 def pair(wrong: str, right: str, cluster: str, workload: str | None = None, **more):
@@ -117,26 +81,6 @@ def test_the_wrong_number_is_shown_and_the_right_one_passes(
     verdict = distbench.check(f"{FOLDER / wrong}", cluster, workload=workload)
     assert verdict.status is Status.FAIL
     check_scripts(verdict, right, tmp_path)
-
-
-def check_scripts(verdict: Verdict, right: str, folder: Path) -> None:
-    """The script shows a verdict's numbers, and equal ones of a right subject."""
-    case = pick_case(verdict)
-    outcome, bound = case.outcome, case.bound
-    code, printed, errors = run_script(verdict, folder)
-    assert code == 1, printed + errors
-    one, many = read_numbers(printed)
-    assert abs(one - outcome.expected) <= bound
-    assert set(many) == set(range(2 if case.spec.kind in ("mirrored", "mwms") else 1))
-    if outcome.observed == outcome.observed:  # of a wrong start nothing was observed
-        assert abs(many[outcome.replica] - outcome.observed) <= bound
-    assert abs(many[outcome.replica] - one) > bound
-
-    other = name_other(verdict, f"{FOLDER / right}")
-    code, printed, errors = run_script(other, folder)
-    assert code == 0, printed + errors
-    one, many = read_numbers(printed)
-    assert all(abs(number - one) <= bound for number in many.values())
 
 
 SAVED = {"restore_from": "one"}
@@ -219,40 +163,6 @@ def test_checkpoints_pipelines_and_shards_are_shown(
     check_scripts(verdict, right, tmp_path)
 
 
-@LONG
-@pytest.mark.parametrize(
-    ("wrong", "right", "again", "never"),
-    [
-        ("NotSharded", "Sharded", 24, 0),
-        ("SwitchedOff", "Distributed", 24, 0),
-        ("OneShardTooMany", "Shuffled", 0, 8),
-        ("EndlesslyNotSharded", "Endless", 4096, 0),
-        ("EndlesslyOneTooMany", "Endless", 0, 8),
-    ],
-)
-def test_examples_are_counted_again(wrong, right, again, never, tmp_path):
-    verdict = distbench.check(f"{FOLDER}/pipelines.py:{wrong}", "mwms:2", steps=2)
-    code, printed, errors = run_script(verdict, tmp_path)
-    assert code == 1, printed + errors
-    assert f": {again} come again, {never} never come\n" in printed
-    other = name_other(verdict, f"{FOLDER}/pipelines.py:{right}")
-    code, printed, errors = run_script(other, tmp_path)
-    assert code == 0, printed + errors
-    assert ": 0 come again, 0 never come\n" in printed
-
-
-@LONG
-def test_a_pipeline_that_only_the_cluster_cannot_read_is_shown(tmp_path):
-    subject = f"{FOLDER}/pipelines.py:FromTooFewFiles"
-    verdict = distbench.check(subject, "mwms:3", tier="bounded")
-    code, printed, errors = run_script(verdict, tmp_path)
-    assert code == 1, errors
-    assert "Could not apply FILE based sharding" in printed
-    right = name_other(verdict, f"{FOLDER}/pipelines.py:FromUnevenFiles")
-    code, printed, errors = run_script(right, tmp_path)
-    assert (code, set(printed.splitlines())) == (0, {"nothing raises"}), errors
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("path", "workload"),
@@ -281,47 +191,6 @@ def test_a_script_sums_as_the_path_does(path, workload, tmp_path):
     assert abs(one - pick_case(verdict).outcome.expected) <= pick_case(verdict).bound
 
 
-@LONG
-def test_a_race_of_steps_in_flight_is_shown(tmp_path):
-    wrong, right = (
-        f"{FOLDER / 'repro_subjects.py'}:{name}"
-        for name in ("make_read_then_assigned", "make_in_place")
-    )
-    verdict = distbench.check(wrong, "ps:2+1", in_flight=8)
-    assert verdict.findings[0].code == "lost-update"
-    code, printed, errors = run_script(verdict, tmp_path)
-    assert code == 1, printed + errors
-    wrong_count = re.search(r"wrong in (\d+) of (\d+) elements", printed)
-    assert wrong_count is not None
-    assert 0 < int(wrong_count[1]) <= int(wrong_count[2])
-    code, printed, errors = run_script(name_other(verdict, right), tmp_path)
-    assert code == 0, printed + errors
-    assert "wrong in 0 of" in printed
-
-
-@LONG
-def test_what_only_the_cluster_raises_is_shown(tmp_path):
-    subject = f"{FOLDER / 'subjects.py'}:RaisesOnSecondReplica"
-    verdict = distbench.check(subject, "mirrored:2", tier="bounded")
-    code, printed, errors = run_script(verdict, tmp_path)
-    assert code == 1, errors
-    assert "no slot on this replica" in printed
-    right = name_other(verdict, f"{FOLDER / 'subjects.py'}:Program")
-    code, printed, _ = run_script(right, tmp_path)
-    assert (code, printed.strip()) == (0, "nothing raises")
-
-
-@pytest.mark.nightly
-def test_a_script_that_breaks_shows_no_finding(tmp_path):
-    subject = f"{FOLDER / 'subjects.py'}:NobodyReduces"
-    verdict = distbench.check(subject, "mirrored:2", tier="bounded")
-    broken = name_other(verdict, f"{FOLDER / 'subjects.py'}:RaisesEverywhere")
-    code, printed, errors = run_script(broken, tmp_path)
-    assert code == 3
-    assert printed == ""
-    assert "broken from the start" in errors
-
-
 def test_a_subject_of_the_running_process_cannot_be_shown():
     def make():
         import tf_keras
@@ -341,7 +210,7 @@ def test_what_a_script_writes_of_a_workload_is_the_workload():
         [sys.executable, FOLDER / "repro_workloads.py"],
         capture_output=True,
         text=True,
-        timeout=_TIMEOUT_S,
+        timeout=TIMEOUT_S,
         env={**os.environ, "PYTHONPATH": str(FOLDER.parents[1])},
     )
     assert done.returncode == 0, done.stderr
