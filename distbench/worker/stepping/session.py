@@ -24,18 +24,19 @@ from distbench.trace import (
 )
 from distbench.trace.shelf import Shelf
 from distbench.worker.families import find_counter, install_taps, name_family
-from distbench.worker.process.failures import SubjectError, UnfitError, find_cause
+from distbench.worker.process.failures import SubjectError, find_cause
 from distbench.worker.process.intercept import hide_from_autograph
-from distbench.worker.state.components import (
-    list_shards,
-    read_component,
-    write_component,
-)
+from distbench.worker.state.components import list_shards, write_component
 from distbench.worker.state.metrics import name_metrics, name_state, read_result
 from distbench.worker.state.reachable import find_held, walk_variables
 from distbench.worker.state.values import are_equal
 from distbench.worker.state.variables import VariableTable, list_state, list_unlisted
 from distbench.worker.stepping.program import Program
+from distbench.worker.stepping.refused import (
+    check_listed,
+    check_optimizers,
+    check_values,
+)
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.collect import State, collect_state, collect_taps, read_state
@@ -92,7 +93,7 @@ class Session:
                 self._given, lambda item: name_family(item) is not None
             )
             variables = list(program.variables())
-            _check_listed(program, variables)
+            check_listed(program, variables)
         # The slots are listed when the first step has made them.
         self.table = VariableTable(list_state(variables, given_names=program.names()))
         self.board.find_shape = self.table.find_shape
@@ -172,10 +173,10 @@ class Session:
         """
         with self.guard("first step"):
             graph = step.trace(shards)
-            self._check_optimizers()
+            check_optimizers(self.program, self._given)
         self.refresh_state(graph)
         with self.guard("first step"):
-            _check_values(self.table)
+            check_values(self.table)
         return graph
 
     def run(self, step: Step, shards: Sequence[Any]) -> None:
@@ -188,17 +189,6 @@ class Session:
         is_apart = self.spec.kind == "mwms"
         own = self.spec.replicas_per_worker if is_apart else self.spec.replicas
         return 0 <= number - self.first_replica < own
-
-    def _check_optimizers(self) -> None:
-        """Refuse an optimizer that the first step made: it was not observed."""
-        now = list(self.program.optimizers())
-        same = [new is old for new, old in zip(now, self._given, strict=False)]
-        if len(now) != len(self._given) or not all(same):
-            raise BadInputError(
-                f"optimizer() of '{self.program.name}' returns something else after "
-                "the first step than after build. Expected: the optimizer that trains. "
-                "Make it once, in build(strategy)."
-            )
 
     def refresh_state(self, graph: tf.Graph) -> None:
         """List the variables anew: the first step may have made some.
@@ -342,40 +332,9 @@ class Session:
         )
 
 
-def _check_values(table: VariableTable) -> None:
-    """Refuse variables that the step made where their initial values are out of reach.
-
-    Keras 3 makes an optimizer's slots when it is first called. In the step of a replica
-    these get no value, and the step fails where it reads them.
-
-    Raises:
-        UnfitError: A variable has no value.
-    """
-    for variable in table.state:
-        for component in variable.components:
-            # Not asked for its shape alone: the first op of a kind takes milliseconds,
-            # and to read them comes next anyway.
-            if read_component(component).shape != variable.info.shape:
-                raise UnfitError(
-                    f"variable '{variable.info.path}', which the step made, has no "
-                    "value: it was made inside of strategy.run. Make it before, under "
-                    "the strategy's scope; an optimizer makes its own in "
-                    "build(variables)"
-                )
-
-
 def _list_devices(
     strategy: tf.distribute.Strategy, spec: ClusterSpec
 ) -> tuple[str, ...]:
     """Devices of this task's replicas, where these meet in collectives."""
     meets = spec.kind in ("mirrored", "mwms")
     return tuple(strategy.extended.worker_devices) if meets else ()
-
-
-def _check_listed(program: Program, variables: Sequence[Any]) -> None:
-    if not variables:
-        raise BadInputError(
-            f"variables() of '{program.name}' lists no variable after build. "
-            "Expected: every variable that the step trains. Make them in "
-            "build(strategy)."
-        )

@@ -1,0 +1,68 @@
+"""Programs that cannot be observed, which are refused as soon as it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from distbench.errors import BadInputError
+from distbench.worker.process.failures import UnfitError
+from distbench.worker.state.components import read_component
+from distbench.worker.state.variables import VariableTable
+from distbench.worker.stepping.program import Program
+
+
+def check_listed(program: Program, variables: Sequence[Any]) -> None:
+    """Refuse a program that lists nothing after it was built.
+
+    Raises:
+        BadInputError: There is no variable.
+    """
+    if not variables:
+        raise BadInputError(
+            f"variables() of '{program.name}' lists no variable after build. "
+            "Expected: every variable that the step trains. Make them in "
+            "build(strategy)."
+        )
+
+
+def check_optimizers(program: Program, given: Sequence[Any]) -> None:
+    """Refuse an optimizer that the first step made: it was not observed.
+
+    Args:
+        program: What trains, after its first step was traced.
+        given: Its optimizers after it was built.
+
+    Raises:
+        BadInputError: They are others now.
+    """
+    now = list(program.optimizers())
+    same = [new is old for new, old in zip(now, given, strict=False)]
+    if len(now) != len(given) or not all(same):
+        raise BadInputError(
+            f"optimizer() of '{program.name}' returns something else after "
+            "the first step than after build. Expected: the optimizer that trains. "
+            "Make it once, in build(strategy)."
+        )
+
+
+def check_values(table: VariableTable) -> None:
+    """Refuse variables that the step made where their initial values are out of reach.
+
+    Keras 3 makes an optimizer's slots when it is first called. In the step of a replica
+    these get no value, and the step fails where it reads them.
+
+    Raises:
+        UnfitError: A variable has no value.
+    """
+    for variable in table.state:
+        for component in variable.components:
+            # Not asked for its shape alone: the first op of a kind takes milliseconds,
+            # and to read them comes next anyway.
+            if read_component(component).shape != variable.info.shape:
+                raise UnfitError(
+                    f"variable '{variable.info.path}', which the step made, has no "
+                    "value: it was made inside of strategy.run. Make it before, under "
+                    "the strategy's scope; an optimizer makes its own in "
+                    "build(variables)"
+                )
