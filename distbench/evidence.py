@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from distbench.scenario import TIERS as TIERS
-from distbench.scenario import Tier as Tier
+from distbench.scenario.choices import TIERS as TIERS
+from distbench.scenario.choices import Tier as Tier
 from distbench.trace import INITIAL, PHASES, WHOLE, Phase, Trace, TraceKey, Value
 
 

@@ -13,10 +13,10 @@ from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.fault import check_faults
 from distbench.limits import PATIENCE, UNASKED_S, check_memory
 from distbench.partitioner import check_partitioner, check_restore_partitioner
-from distbench.scenario import (
+from distbench.scenario import Scenario
+from distbench.scenario.choices import (
     FIRST_STEPS,
     TIERS,
-    Scenario,
     Tier,
     check_in_flight,
     check_loss_weight,

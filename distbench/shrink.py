@@ -9,7 +9,8 @@ from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, ClusterError, count_things
 from distbench.fault import Fault
 from distbench.options import CheckOptions
-from distbench.scenario import WORKLOADS, Scenario, find_asked_split
+from distbench.scenario import Scenario, find_asked_split
+from distbench.scenario.choices import WORKLOADS
 from distbench.verdict import Finding, Run, Status, Verdict
 
 Check = Callable[[CheckOptions], Verdict]

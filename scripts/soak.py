@@ -30,7 +30,7 @@ from distbench.errors import BadInputError, ClusterError
 from distbench.launch.rundir import RunDirectory
 from distbench.observe import Launch, observe
 from distbench.options import CheckOptions
-from distbench.scenario import PROGRAM, TIERS
+from distbench.scenario.choices import PROGRAM, TIERS
 from distbench.target import parse_target
 from distbench.verdict import Status, describe_verdict
 

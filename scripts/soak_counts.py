@@ -19,7 +19,7 @@ from distbench.compare.measured_noise import measure_noise
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings import list_readings
 from distbench.evidence import Evidence
-from distbench.scenario import DTYPES
+from distbench.scenario.choices import DTYPES
 from distbench.trace import INITIAL
 from distbench.verdict import Status
 

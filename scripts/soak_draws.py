@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from distbench.cluster import ClusterSpec
-from distbench.scenario import PATHS, PROGRAM, TIERS, WORKLOADS, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import PATHS, PROGRAM, TIERS, WORKLOADS
 from distbench.unusual import UNUSUAL, Unusual
 
 KERAS = ("Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD")

@@ -12,7 +12,8 @@ from distbench.evidence import Traits
 from distbench.fault import Fault
 from distbench.observe import Observation
 from distbench.options import CheckOptions
-from distbench.scenario import WORKLOADS, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import WORKLOADS
 from distbench.verdict import Run, Status
 
 LARGER = 1024.0

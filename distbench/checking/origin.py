@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from distbench.evidence import Evidence, Tier
 from distbench.launch.failure import TaskFailedError
-from distbench.scenario import PIPELINE, PROGRAM, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import PIPELINE, PROGRAM
 from distbench.target import TargetRef
 from distbench.trace import COMPUTED, SparseRows
 from distbench.verdict import Finding

@@ -9,13 +9,13 @@ from distbench.errors import BadInputError
 from distbench.fault import Fault
 from distbench.machine import Machine
 from distbench.options import CheckOptions
-from distbench.scenario import (
+from distbench.scenario import Scenario
+from distbench.scenario.choices import (
     EXACT_WORKLOADS,
     MODEL,
     PIPELINE,
     PROGRAM,
     WORKLOADS,
-    Scenario,
     Tier,
 )
 from distbench.xla import find_jit

@@ -49,7 +49,7 @@ def list_all(
     console = make_console()
     wanted = (section,) if section else SECTIONS
     if "scenarios" in wanted:
-        from distbench.scenario import PATHS, WORKLOADS
+        from distbench.scenario.choices import PATHS, WORKLOADS
 
         _print_rows(console, "Workloads (--workload)", WORKLOADS.items())
         _print_rows(console, "Aggregation paths (--path)", PATHS.items())

@@ -10,7 +10,8 @@ from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError
 from distbench.observe.launching import Launch
 from distbench.observe.trainers import start_trainers
-from distbench.scenario import PIPELINE, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import PIPELINE
 
 _OF_SUBJECT = ("subject", "input", "refused", "collective")
 

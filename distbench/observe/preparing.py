@@ -8,7 +8,8 @@ from typing import Any
 from distbench.launch.failure import TaskFailedError
 from distbench.observe.one_device import OneDevice
 from distbench.observe.trainers import Trainers
-from distbench.scenario import PIPELINE, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import PIPELINE
 from distbench.target import TargetRef
 
 

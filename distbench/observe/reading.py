@@ -9,7 +9,8 @@ from typing import Any
 
 from distbench.evidence import Evidence, Examples, Fed, Measure, Tier, Traits
 from distbench.observe.saved import SAVED
-from distbench.scenario import PIPELINE, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import PIPELINE
 from distbench.trace import Trace, merge_traces
 from distbench.trace.files import list_files, read_trace
 

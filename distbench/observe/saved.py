@@ -10,7 +10,8 @@ from distbench.cluster import ClusterSpec
 from distbench.launch.deadline import Deadline
 from distbench.observe.launching import Launch, make_payload
 from distbench.observe.trainers import start_trainers
-from distbench.scenario import PIPELINE, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import PIPELINE
 from distbench.target import TargetRef
 
 SAVED = "saved"

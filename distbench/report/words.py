@@ -10,7 +10,8 @@ from typing import Any
 from distbench.escape import escape_controls
 from distbench.history.night import Row
 from distbench.options import CheckOptions
-from distbench.scenario import FIRST_STEPS, WORKLOADS, find_asked_split
+from distbench.scenario import find_asked_split
+from distbench.scenario.choices import FIRST_STEPS, WORKLOADS
 from distbench.trace import PHASES
 from distbench.verdict import Finding, Run, Status, Verdict
 

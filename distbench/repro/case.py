@@ -12,7 +12,8 @@ from typing import Any
 from distbench.cluster import ClusterSpec
 from distbench.codes import find_code
 from distbench.errors import BadInputError
-from distbench.scenario import MODEL, PIPELINE, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import MODEL, PIPELINE
 from distbench.target import TargetRef, parse_target
 from distbench.verdict import Finding, Outcome, Run, Status, Verdict
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from string import Template
 from textwrap import indent
 
-from distbench.scenario import MODEL, PROGRAM, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import MODEL, PROGRAM
 
 _EARLY = Template("""\
 early = $saved if (alone := strategy is tf.distribute.get_strategy()) else $after

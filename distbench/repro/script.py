@@ -14,7 +14,7 @@ from distbench.repro.case import Case
 from distbench.repro.clusters import write_cluster, write_partitioner
 from distbench.repro.pipelines import COUNT, write_pipeline
 from distbench.repro.subjects import write_import, write_slices, write_subject
-from distbench.scenario import PIPELINE
+from distbench.scenario.choices import PIPELINE
 from distbench.verdict import Outcome
 
 MOST_LINES = 59

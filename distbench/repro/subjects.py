@@ -11,7 +11,7 @@ from distbench.repro.case import Case
 from distbench.repro.checkpoints import write_restore
 from distbench.repro.paths import WRITTEN_PATHS
 from distbench.repro.workloads import write_workload
-from distbench.scenario import MODEL, PROGRAM
+from distbench.scenario.choices import MODEL, PROGRAM
 from distbench.split import shard_slices
 from distbench.target import TargetRef
 from distbench.verdict import Outcome

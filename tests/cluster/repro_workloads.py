@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.repro.workloads import write_workload
-from distbench.scenario import DTYPES, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import DTYPES
 from distbench.worker.workloads import find_workload
 
 NAMES = (

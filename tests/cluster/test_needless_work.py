@@ -141,7 +141,8 @@ def test_a_share_of_the_shards_mean_is_not_run_from_earlier_variables(
 def _count_replica_ids(file: str) -> dict[bool, int]:
     """Runs in a task: ops that tell a replica its number, without taps and with."""
     from distbench.cluster import ClusterSpec
-    from distbench.scenario import PROGRAM, Scenario
+    from distbench.scenario import Scenario
+    from distbench.scenario.choices import PROGRAM
     from distbench.target import load_target, parse_target
     from distbench.worker.process.strategies import configure_runtime, make_strategy
     from distbench.worker.stepping.session import Session

@@ -14,7 +14,8 @@ from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError
 from distbench.launch.rundir import RunDirectory
 from distbench.observe import Launch, Observation, observe
-from distbench.scenario import PROGRAM, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import PROGRAM
 from distbench.target import parse_target
 from distbench.verdict import Status
 

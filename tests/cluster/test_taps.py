@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import distbench
-from distbench.scenario import MODEL, PROGRAM, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import MODEL, PROGRAM
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster

@@ -15,7 +15,8 @@ MODELS = Path(__file__).with_name("keras_models.py")
 def _count_traces(name: str) -> tuple[int, int]:
     """Runs in a task: traces of a model's train function, prepared and after `fit`."""
     from distbench.cluster import ClusterSpec, Task
-    from distbench.scenario import MODEL, Scenario
+    from distbench.scenario import Scenario
+    from distbench.scenario.choices import MODEL
     from distbench.target import load_target, parse_target
     from distbench.worker.process.strategies import configure_runtime, make_strategy
     from distbench.worker.stepping.session import Session
@@ -123,7 +124,8 @@ def _count_fit_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
     import tf_keras
 
     from distbench.cluster import ClusterSpec
-    from distbench.scenario import MODEL, Scenario
+    from distbench.scenario import Scenario
+    from distbench.scenario.choices import MODEL
     from distbench.worker.process.strategies import configure_runtime, make_strategy
     from distbench.worker.stepping.session import Session
     from distbench.worker.subjects.fit_steps import find_traced
@@ -183,7 +185,8 @@ def _find_open_steps() -> dict[str, bool]:
     import tensorflow as tf
 
     from distbench.cluster import ClusterSpec
-    from distbench.scenario import PROGRAM, Scenario
+    from distbench.scenario import Scenario
+    from distbench.scenario.choices import PROGRAM
     from distbench.worker.one_device.reference import Reference
     from distbench.worker.process.strategies import configure_runtime, make_strategy
     from distbench.worker.stepping.session import Session

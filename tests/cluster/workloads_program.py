@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from distbench.scenario import WORKLOADS
+from distbench.scenario.choices import WORKLOADS
 from distbench.split import shard_slices, split_unevenly
 from distbench.worker.workloads import Workload, find_workload
 

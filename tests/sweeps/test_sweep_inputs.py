@@ -16,7 +16,8 @@ from input_checks import (
 )
 
 from distbench.codes import CODES
-from distbench.scenario import PATHS, WORKLOADS, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import PATHS, WORKLOADS
 from distbench.trace import PHASES
 from distbench.verdict import Finding, Run, Status, Verdict, Worst
 

@@ -11,7 +11,8 @@ from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec, Task
 from distbench.launch.failure import TaskFailedError
 from distbench.observe import Observation
-from distbench.scenario import PIPELINE, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import PIPELINE
 from distbench.verdict import Status
 
 

@@ -16,7 +16,8 @@ from distbench.errors import BadInputError
 from distbench.evidence import Evidence, Traits
 from distbench.observe import Observation
 from distbench.options import CheckOptions
-from distbench.scenario import PROGRAM, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import PROGRAM
 from distbench.trace import Trace
 from distbench.verdict import Run, Status
 

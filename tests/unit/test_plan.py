@@ -18,7 +18,8 @@ from distbench.checking.plan import (
 from distbench.errors import BadInputError
 from distbench.machine import Machine
 from distbench.options import CheckOptions
-from distbench.scenario import EXACT_WORKLOADS, MODEL, PIPELINE, PROGRAM, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import EXACT_WORKLOADS, MODEL, PIPELINE, PROGRAM
 
 MACHINE = Machine(cores=2, memory_bytes=2**34, gpus=0)
 

@@ -16,7 +16,7 @@ from distbench.errors import BadInputError
 from distbench.repro.case import pick_case
 from distbench.repro.paths import WRITTEN_PATHS
 from distbench.repro.script import MOST_LINES, write_script
-from distbench.scenario import MODEL, PATHS, PIPELINE, PROGRAM, WORKLOADS
+from distbench.scenario.choices import MODEL, PATHS, PIPELINE, PROGRAM, WORKLOADS
 from distbench.verdict import Run, Status, Verdict
 
 

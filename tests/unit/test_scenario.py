@@ -11,13 +11,8 @@ from input_checks import check_scenario_json
 from distbench.errors import BadInputError
 from distbench.options import CheckOptions
 from distbench.partitioner import parse_partitioner
-from distbench.scenario import (
-    PATHS,
-    WORKLOADS,
-    Scenario,
-    scenario_from_json,
-    scenario_to_json,
-)
+from distbench.scenario import Scenario, scenario_from_json, scenario_to_json
+from distbench.scenario.choices import PATHS, WORKLOADS
 
 
 @pytest.mark.parametrize(

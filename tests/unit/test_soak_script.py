@@ -15,7 +15,7 @@ from training_simulator import observe
 
 from distbench.cluster import ClusterSpec
 from distbench.diagnose.judge import judge
-from distbench.scenario import DTYPES
+from distbench.scenario.choices import DTYPES
 from distbench.unusual import UNUSUAL
 
 ROOT = Path(__file__).parents[2]

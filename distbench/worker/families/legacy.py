@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from distbench.scenario import PATHS
+from distbench.scenario.choices import PATHS
 from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.resource_rules import ResourceRuleTaps
 from distbench.worker.process.intercept import Undo, intercept

@@ -7,7 +7,8 @@ from inspect import getattr_static
 from typing import Any, Literal
 
 from distbench.errors import BadInputError
-from distbench.scenario import MODEL, PIPELINE, PROGRAM, WORKLOADS, Scenario
+from distbench.scenario import Scenario
+from distbench.scenario.choices import MODEL, PIPELINE, PROGRAM, WORKLOADS
 from distbench.worker.families import name_family
 from distbench.worker.process.failures import blame_subject
 from distbench.worker.stepping.program import METHODS, Program, name_subject

@@ -9,6 +9,6 @@ from distbench.worker.workloads.base import Workload as Workload
 
 
 def find_workload(name: str) -> type[Workload]:
-    """The class of one of `distbench.scenario.WORKLOADS`: `Linear` of `linear`."""
+    """The class of one of `scenario.choices.WORKLOADS`: `Linear` of `linear`."""
     module = importlib.import_module(f"{__name__}.{name}")
     return cast(type[Workload], getattr(module, name.capitalize()))
