@@ -143,7 +143,8 @@ def _count_replica_ids(file: str) -> dict[bool, int]:
     from distbench.cluster import ClusterSpec
     from distbench.scenario import Scenario
     from distbench.scenario.choices import PROGRAM
-    from distbench.target import load_target, parse_target
+    from distbench.target import parse_target
+    from distbench.target.loading import load_target
     from distbench.worker.process.strategies import configure_runtime, make_strategy
     from distbench.worker.stepping.session import Session
     from distbench.worker.subjects.sizes import find_sizes
@@ -213,7 +214,8 @@ def _name_taps(file: str) -> tuple[set[str], int]:
     """Runs in a task: how taps are called, and how many there are."""
     from distbench.cluster import ClusterSpec
     from distbench.scenario import Scenario
-    from distbench.target import load_target, parse_target
+    from distbench.target import parse_target
+    from distbench.target.loading import load_target
     from distbench.worker.process.strategies import configure_runtime, make_strategy
     from distbench.worker.stepping.session import Session
     from distbench.worker.subjects.kinds import make_program

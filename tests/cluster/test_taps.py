@@ -49,7 +49,8 @@ def _train_families(
     scenario: Scenario, spec_text: str, names=FAMILIES, file: Path | str = SUBJECTS
 ):
     """Runs in a task: digests of each subject without taps and with them."""
-    from distbench.target import load_target, parse_target
+    from distbench.target import parse_target
+    from distbench.target.loading import load_target
 
     place = _find_place(spec_text)
     if place is None:

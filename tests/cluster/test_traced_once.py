@@ -17,7 +17,8 @@ def _count_traces(name: str) -> tuple[int, int]:
     from distbench.cluster import ClusterSpec, Task
     from distbench.scenario import Scenario
     from distbench.scenario.choices import MODEL
-    from distbench.target import load_target, parse_target
+    from distbench.target import parse_target
+    from distbench.target.loading import load_target
     from distbench.worker.process.strategies import configure_runtime, make_strategy
     from distbench.worker.stepping.session import Session
     from distbench.worker.subjects.fit_steps import find_traced

@@ -66,9 +66,11 @@ ALLOWED: dict[str, set[str]] = {
     "typed": {"errors"},
     "limits": {"errors"},
     "scenario": {"errors", "cluster", "fault", "limits", "partitioner", "split"},
-    "carried": set(),
     "pickling": {"errors", "locks"},
-    "target": {"errors", "carried", "machine", "pickling"},
+    "target": {"errors", "machine", "pickling"},
+    "target.carried": set(),
+    # Runs the user's code, so nobody but a task may.
+    "target.loading": {"errors", "pickling", "target", "target.carried"},
     "codes": {"errors"},
     "machine": {"errors", "cluster"},
     "trace": {"errors"},
@@ -137,6 +139,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "worker": {
         "pickling",
+        "target.loading",
         *_JUDGED,
         "launch",
         "progress",

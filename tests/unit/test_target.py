@@ -17,13 +17,12 @@ from distbench.samples.lazy import LazyModule
 from distbench.target import (
     TargetRef,
     adopt_target,
-    describe_user_error,
-    load_target,
     parse_target,
     target_from_json,
     target_to_json,
     write_pickled_target,
 )
+from distbench.target.loading import describe_user_error, load_target
 
 
 @pytest.fixture(autouse=True)
@@ -312,7 +311,11 @@ def test_a_local_function_travels_by_value(tmp_path: Path) -> None:
     assert "multiply" in ref.describe()
     # Workers may be unable to import this test module.
     alone = TargetRef(kind="pickle", path=ref.path, attribute=ref.attribute)
-    code = f"from distbench.target import *\nprint(load_target({alone!r})(6))"
+    code = (
+        "from distbench.target import TargetRef\n"
+        "from distbench.target.loading import load_target\n"
+        f"print(load_target({alone!r})(6))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -15,7 +15,8 @@ from distbench.launch.channel import TaskChannel, end_at_once
 from distbench.launch.notes import Notes
 from distbench.launch.task import TaskContext
 from distbench.scenario import Scenario
-from distbench.target import load_target, target_from_json
+from distbench.target import target_from_json
+from distbench.target.loading import load_target
 from distbench.trace.shelf import Shelf
 from distbench.worker.process.ahead import take_a_step
 from distbench.worker.process.collectives import give_up, watch_collectives

@@ -1,0 +1,165 @@
+"""A subject is loaded, which runs the user's code: only workers do it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from distbench.errors import BadInputError, read_message, shorten
+from distbench.pickling import is_installed
+from distbench.target import TargetRef
+from distbench.target.carried import import_file
+
+_MESSAGE_LENGTH = 600
+_LATE = re.compile(r"after (being )?initializ|at program startup")
+"""How TensorFlow says that devices, threads and collectives are settled already."""
+
+
+def load_target(ref: TargetRef) -> Any:  # the subject may be anything
+    """Load the subject. Runs the user's code; only workers call it.
+
+    Raises:
+        BadInputError: The import failed or the attribute is missing; the message
+            names what failed and the user's line, without our own frames.
+    """
+    for folder in reversed(ref.search_path):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    # As of a script that is called without arguments; a task's own are not for it.
+    sys.argv = [ref.path or ref.module]
+    if ref.kind == "pickle":
+        import pickle
+
+        return _guard(ref, lambda: pickle.loads(Path(ref.path).read_bytes()))
+    if ref.kind == "file":
+        module = _guard(ref, lambda: _import_file(ref))
+    else:
+        module = _guard(ref, lambda: importlib.import_module(ref.module))
+    value: Any = module
+    holder = ref.module or ref.path
+    for part in ref.attribute.split("."):
+        value = _guard(ref, partial(_get_attribute, ref, value, holder, part))
+        holder = part
+    return value
+
+
+def describe_user_error(error: BaseException) -> str:
+    """An exception of the user's code in one line, with the last line of theirs."""
+    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
+    if isinstance(error, SyntaxError):
+        # The source comes before the words. Of a file that is no text it names none.
+        place = f", in {error.filename} line {error.lineno}" if error.filename else ""
+        return f"{shorten(lines[-1], _MESSAGE_LENGTH)}{place}"
+    text = shorten(" ".join(" ".join(lines).split()), _MESSAGE_LENGTH)
+    ours = str(Path(__file__).parents[1])
+    hidden = (ours, str(Path(importlib.__file__).parent), "<frozen importlib")
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(hidden)
+    ]
+    if not frames:
+        return text
+    # The user's own line says more than the library's that it called.
+    own = [frame for frame in frames if not is_installed(frame.filename)] or frames
+    last = own[-1]
+    where = f"{last.filename} line {last.lineno}"
+    return f"{text}, at {where}" + (f": `{last.line}`" if last.line else "")
+
+
+def _get_attribute(ref: TargetRef, value: Any, holder: str, name: str) -> Any:
+    if hasattr(value, name):
+        return getattr(value, name)
+    names = [n for n in dir(value) if not n.startswith("_")]
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+    raise BadInputError(
+        f"Target '{ref.describe()}' could not be loaded: '{holder}' has no attribute "
+        f"'{name}'.{hint}"
+    )
+
+
+def _import_file(ref: TargetRef) -> ModuleType:
+    return import_file(Path(ref.path), ref.copy, is_kept=ref.is_kept)
+
+
+def _guard(ref: TargetRef, load: Callable[[], Any]) -> Any:
+    try:
+        return load()
+    except BadInputError:
+        raise
+    except BaseException as error:  # noqa: BLE001  # the user's code
+        raise BadInputError(
+            f"Target '{ref.describe()}' could not be loaded: "
+            f"{describe_user_error(error)}{_suggest_module(ref, error)}"
+            f"{_tell_what_stays(ref, error)}{_tell_what_runs(error)}"
+            f"{_tell_what_ends(error)}"
+        ) from None
+
+
+def _suggest_module(ref: TargetRef, error: BaseException) -> str:
+    """How to name a module of a package, whose relative imports need the package."""
+    if ref.kind == "pickle" or "relative import" not in read_message(error):
+        return ""
+    file = Path(ref.path or f"{Path(*ref.search_path, *ref.module.split('.'))}.py")
+    parents = list(takewhile(lambda p: (p / "__init__.py").is_file(), file.parents))
+    if not parents:
+        return ""
+    names = [folder.name for folder in reversed(parents)]
+    name = ".".join([*names, file.stem])
+    folder = parents[-1].parent
+    return f". Name it '{name}:{ref.attribute}', from the folder '{folder}'."
+
+
+def _tell_what_stays(ref: TargetRef, error: BaseException) -> str:
+    """That a file was sent alone, where it misses what lies beside it."""
+    if (
+        not ref.copy
+        or ref.is_kept
+        or not isinstance(error, (ImportError, FileNotFoundError))
+    ):
+        return ""
+    return (
+        ". Only the file itself was sent to the nodes: what it imports or reads has to "
+        "be there already. Install it on all nodes, or name a file in a folder that "
+        "all of them see."
+    )
+
+
+def _tell_what_runs(error: BaseException) -> str:
+    """That TensorFlow is up, where a module wants to settle how it comes up."""
+    if not isinstance(error, RuntimeError) or not _LATE.search(read_message(error)):
+        return ""
+    return (
+        ". The bench has started TensorFlow by then: do this where the script starts "
+        "(`if __name__ == '__main__':`), not as the module is imported."
+    )
+
+
+def _tell_what_ends(error: BaseException) -> str:
+    """That a module is imported, where it reads a command line and ends for it."""
+    if not isinstance(error, SystemExit):
+        return ""
+    import argparse
+
+    # A parser has told what it lacks on standard error, and its exception is a number.
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    told = [
+        frame.f_locals["message"]
+        for frame in frames
+        if frame.f_code is argparse.ArgumentParser.error.__code__
+    ]
+    lacks = f" ({told[-1]})" if told else ""
+    return (
+        f"{lacks}. The bench imports it, without arguments: parse them, and end the "
+        "process, where the script starts (`if __name__ == '__main__':`)."
+    )
