@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from measured import describe_measured, write_paragraph
+from measured import Document, describe_measured, write_paragraph
 
 from distbench.faults import FAULTS, Fault
 from distbench.selftest.matrix import COLUMNS
@@ -18,8 +17,6 @@ _MEANING = {
     "variable": "it names just the variables that the mistake concerns",
     "replicas": "it names just the replicas, where the mistake concerns some",
 }
-
-Document = Mapping[str, Any]
 
 
 def list_selftest(document: Document) -> list[str]:

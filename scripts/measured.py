@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+Document = Mapping[str, Any]
+"""Figures as they are kept: see `write_figures`."""
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "measured"
 """The figures that docs/detection.md is written from."""
@@ -33,7 +35,7 @@ def describe_place() -> dict[str, str]:
     }
 
 
-def describe_measured(document: Mapping[str, Any]) -> list[str]:
+def describe_measured(document: Document) -> list[str]:
     """A paragraph on what a document's figures were measured with."""
     place = document.get("place")
     if place is None:
@@ -46,6 +48,16 @@ def count_commits(rows: Iterable[Mapping[str, Any]]) -> str:
     """Which rows, each with the commit that it was measured by, are whose."""
     commits = Counter(row["distbench"] for row in rows)
     return ", ".join(f"{count} by distbench {name}" for name, count in commits.items())
+
+
+def tell_minutes(document: Document) -> str:
+    """How long a document's figures took."""
+    return f"{document['seconds'] / 60:.0f} minutes"
+
+
+def name_phase(phase: str) -> str:
+    """A phase as pages name it."""
+    return phase.replace("_", " ")
 
 
 def write_paragraph(text: str) -> list[str]:
@@ -89,7 +101,7 @@ def read_rows(path: Path, now: Mapping[str, str]) -> list[dict[str, Any]]:
     return list(document["rows"])
 
 
-def write_figures(path: Path, document: Mapping[str, Any]) -> None:
+def write_figures(path: Path, document: Document) -> None:
     """Write a document, one line for each entry of its lists: a diff can be read."""
     parts = []
     for name, value in document.items():

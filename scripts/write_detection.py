@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from faults_page import list_random, list_selftest
-from figures_page import list_sensitivity, list_soak
 from measured import FOLDER, ROOT, describe_place, write_figures, write_paragraph
+from sensitivity_page import list_sensitivity
+from soak_page import list_soak
 
 from distbench.selftest.matrix import COLUMNS, score_to_json
 from distbench.selftest.score import Cell, Passed, Score

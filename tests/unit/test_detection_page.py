@@ -25,7 +25,8 @@ NAMES = (
     "soak_draws",
     "soak_counts",
     "faults_page",
-    "figures_page",
+    "sensitivity_page",
+    "soak_page",
     "write_detection",
 )
 
