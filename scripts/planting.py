@@ -8,7 +8,7 @@ first shows that it gives back the bits of the clean run.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,6 @@ GRADIENTS: tuple[Phase, ...] = (
 _ALIGNED_BYTES = 64
 """TensorFlow's chunks of a ring start at multiples of this (`EIGEN_MAX_ALIGN_BYTES` in
 tensorflow/core/common_runtime/collective_util.cc)."""
-_HALVINGS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,61 +275,6 @@ class Propagation:
         if value is None:
             raise KeyError(f"{phase} of {path} before step {step}")
         return _to_array(value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold:
-    """Between what is seen and what is not.
-
-    Attributes:
-        seen: The smallest error that was tried and seen.
-        unseen: The largest below it that was not; 0 where all were seen.
-    """
-
-    seen: float
-    unseen: float
-
-
-def find_threshold(
-    sees: Callable[[float], bool],
-    *,
-    start: float = 2.0**-21,
-    floor: float = 2.0**-40,
-    ceiling: float = 2.0**10,
-) -> Threshold | None:
-    """The smallest visible error: by powers of two, then finer.
-
-    Args:
-        sees: Whether an error of this size is seen. Larger ones should be seen too;
-            where rounding makes that untrue, the answer is one of the places where it
-            changes.
-        start: Where to begin.
-        floor: Where to stop asking for less.
-        ceiling: Where to stop asking for more.
-
-    Returns:
-        None where not even the largest is seen.
-    """
-    size = start
-    if sees(size):
-        while size > floor and sees(size / 2):
-            size /= 2
-        if size <= floor:
-            return Threshold(seen=size, unseen=0.0)
-        unseen, seen = size / 2, size
-    else:
-        while not sees(size * 2):
-            size *= 2
-            if size >= ceiling:
-                return None
-        unseen, seen = size, size * 2
-    for _ in range(_HALVINGS):
-        middle = float(np.sqrt(unseen * seen))
-        if sees(middle):
-            seen = middle
-        else:
-            unseen = middle
-    return Threshold(seen=seen, unseen=unseen)
 
 
 def pick_middle(value: Array) -> int:

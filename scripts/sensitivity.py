@@ -28,9 +28,10 @@ from typing import Any
 
 import numpy as np
 from measured import FOLDER, describe_place, write_figures
-from planting import Propagation, find_threshold
+from planting import Propagation
 from sensitivity_optimizers import RULES, make_optimizer, make_planted
 from sensitivity_places import STEPS, Place, list_places
+from thresholds import find_threshold
 
 import distbench
 from distbench.cluster import ClusterSpec

@@ -18,6 +18,7 @@ from distbench.verdict import Status
 NAMES = (
     "measured",
     "planting",
+    "thresholds",
     "tally",
     "sensitivity_optimizers",
     "sensitivity_places",

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 NAMES = (
     "measured",
     "planting",
+    "thresholds",
     "sensitivity_optimizers",
     "sensitivity_places",
     "sensitivity",
@@ -37,17 +38,17 @@ def scripts() -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("true", [3.3e-9, 2.0**-21, 1.7e-5, 0.3, 40.0])
 def test_the_smallest_visible_error_is_found(scripts: Any, true: float) -> None:
-    found = scripts["planting"].find_threshold(lambda size: size >= true)
+    found = scripts["thresholds"].find_threshold(lambda size: size >= true)
     assert found.unseen < true <= found.seen
     assert found.seen / found.unseen < 1.05
 
 
 def test_what_is_never_seen_has_no_threshold(scripts: Any) -> None:
-    assert scripts["planting"].find_threshold(lambda _: False) is None
+    assert scripts["thresholds"].find_threshold(lambda _: False) is None
 
 
 def test_what_is_always_seen_stops_at_the_floor(scripts: Any) -> None:
-    found = scripts["planting"].find_threshold(lambda _: True, floor=2.0**-30)
+    found = scripts["thresholds"].find_threshold(lambda _: True, floor=2.0**-30)
     assert (found.seen, found.unseen) == (2.0**-30, 0.0)
 
 
