@@ -82,7 +82,7 @@ class BenchCase:
 
 
 def run_bench(case: BenchCase, folder: Path, mark: str) -> dict[str, Any]:
-    """Run a case once; see `reliability.run_task_case`."""
+    """Run a case once; see `reliability_tasks.run_task_case`."""
     told = folder / "told"
     told.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir="/var/tmp") as elsewhere:

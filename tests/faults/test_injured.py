@@ -28,6 +28,7 @@ _NAMES = (
     "reliability_many",
     "reliability_bench",
     "reliability_page",
+    "reliability_tasks",
     "reliability",
 )
 _SHORT = ("is stopped (SIGSTOP)", "sums in another order")
@@ -37,13 +38,14 @@ _ALONE = ("fills its disk", "prints 2 GB")
 
 with import_scripts(*_NAMES) as _scripts:
     _RELIABILITY, _LEFTOVERS = _scripts["reliability"], _scripts["leftovers"]
+    _TASKS = _scripts["reliability_tasks"]
 _CASES = [
     pytest.param(
         case,
         id=case.injury or "right",
         marks=() if case.injury in _SHORT else pytest.mark.nightly,
     )
-    for case in _RELIABILITY.TASKS
+    for case in _TASKS.TASKS
     if case.injury not in _ALONE
 ]
 
@@ -70,7 +72,7 @@ def test_the_first_that_fails_is_named_and_nothing_is_left(
     assert row["left"] == ""
     if row["kind"] == "event":
         # Ended by the event: only the other kind waits for the deadline.
-        assert row["seconds"] < _RELIABILITY.LIMIT_S
+        assert row["seconds"] < _TASKS.LIMIT_S
 
 
 @pytest.mark.nightly  # one more run each
@@ -93,7 +95,7 @@ def test_a_server_of_every_interface_is_not_right(
 
 
 def _find_case(injury: str) -> Any:
-    return next(case for case in _RELIABILITY.TASKS if case.injury == injury)
+    return next(case for case in _TASKS.TASKS if case.injury == injury)
 
 
 @pytest.mark.nightly  # two checks
