@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from distbench.trace import (
 )
 from distbench.trace.naming import pair_names
 from distbench.trace.shards import recut_shards
+from distbench.worker.one_device.narrowest import find_narrowest
 from distbench.worker.one_device.open_step import find_open_step
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.handles import find_written
@@ -74,7 +75,7 @@ class Reference:
         # A step without the update costs half as much, but leaves no state behind.
         stops_early = program.shards_known and not self._own
         function = program.local_step if stops_early else None
-        self.narrowest = _find_narrowest(graph, self.list_dtypes())
+        self.narrowest = find_narrowest(graph, self.list_dtypes())
         self.draws = find_draws(graph)
         self.seeds = find_seeds(graph)
         self.torn = find_torn(graph, session.table)
@@ -325,36 +326,6 @@ class Reference:
             metrics=self.session.metrics,
             resized=self.sizes.resized,
         )
-
-
-def _find_narrowest(graph: Any, own: Collection[str]) -> str:
-    """The floating-point dtype with the fewest digits in which a step computes.
-
-    A float32 beside float64 is often a hyperparameter of Keras, of which no digit is
-    lost: in a model of wider variables it counts if something is rounded to it.
-
-    Args:
-        graph: That of a step.
-        own: The dtypes of the model's variables.
-    """
-    definition = graph.as_graph_def()
-    nodes = [
-        *definition.node,
-        *(n for f in definition.library.function for n in f.node_def),
-    ]
-    seen = {attribute.type for node in nodes for attribute in node.attr.values()}
-    for dtype in (tf.bfloat16, tf.float16):
-        if dtype.as_datatype_enum in seen:
-            return str(dtype.name)
-    wide, narrow = (d.as_datatype_enum for d in (tf.float64, tf.float32))
-    rounds = any(
-        node.op == "Cast"
-        and (node.attr["SrcT"].type, node.attr["DstT"].type) == (wide, narrow)
-        for node in nodes
-    )
-    if rounds or (narrow in seen and (wide not in seen or "float32" in own)):
-        return "float32"
-    return "float64"
 
 
 def _find_handed(values: Mapping[TraceKey, Value], step: int) -> Fed:
