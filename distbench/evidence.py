@@ -45,6 +45,11 @@ class Fed:
             each replica's observed reduced gradient, to all state or, with the slots
             put back in between, to the variables alone. Empty where the state is what
             follows from applying it once.
+        decayed: The update fed with each replica's observed reduced gradient, or with
+            the sum of the local ones (then as that of replica 0), from variables that
+            are `times` as large, as a note has it: their decay counts as often. If
+            `whole`, slots are as large as well. Empty where the state is what follows,
+            or where nothing decays.
         turns: The update fed with the observed reduced gradient of one replica after
             the other in one step, where all share their variables: the state that this
             leaves, as replica 0. None where it is of no interest.
@@ -73,6 +78,7 @@ class Fed:
 
     replays: Mapping[Phase, Trace] = field(default_factory=dict)
     repeated: tuple[Trace, ...] = ()
+    decayed: tuple[Trace, ...] = ()
     turns: Trace | None = None
     apart: Trace | None = None
     sums: tuple[Trace, ...] = ()
@@ -87,6 +93,7 @@ class Fed:
             self,
             replays={phase: change(trace) for phase, trace in self.replays.items()},
             repeated=tuple(map(change, self.repeated)),
+            decayed=tuple(map(change, self.decayed)),
             turns=None if self.turns is None else change(self.turns),
             apart=None if self.apart is None else change(self.apart),
             sums=tuple(map(change, self.sums)),

@@ -1,12 +1,19 @@
-"""Mistakes in a weight decay that is done by hand, after the optimizer's step."""
+"""Mistakes in a weight decay that is done by hand: after the step, or in a rule."""
 
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
+from distbench.samples.optimizers import (
+    DecayInMomentum,
+    DecayInTrustRatio,
+    optimizer,
+)
 from distbench.samples.program import TRAINED, DecayedByHand
 from distbench.samples.replicas import count_replicas, find_copy
+from distbench.unusual.by_hand import DecayInTrustRatio as _DecayInTrustRatio
 
 _REPEATED = "weight-decay-repeated"
+_TRAINED = ("table", "kernel", "bias")
 
 
 @fault(_REPEATED, "variable", TRAINED, like="keras-team/keras#19891", clusters=WIDE)
@@ -39,3 +46,43 @@ class FirstCopyIsShrunk(DecayedByHand):
     def shrink(self, copy):
         if find_copy(copy) == 0:
             super().shrink(copy)
+
+
+@fault(_REPEATED, "variable", TRAINED, like="tensorflow/addons#2683", clusters=WIDE)
+class DecayOfEachInTrustRatio(_DecayInTrustRatio):
+    """The decay in a trust ratio by hand is scaled with the number of replicas."""
+
+    def find_decay(self):
+        return super().find_decay() * count_replicas()
+
+
+@fault(
+    _REPEATED,
+    "variable",
+    _TRAINED,
+    like="tensorflow/addons#2683",
+    clusters=WIDE,
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class DecayOfEachBesideMoments(DecayInTrustRatio):
+    """The decay in a trust ratio is scaled with the number of replicas (LAMB)."""
+
+    def find_decay(self):
+        return super().find_decay() * count_replicas()
+
+
+@fault(
+    _REPEATED,
+    "variable",
+    _TRAINED,
+    like="tensorflow/addons#2683",
+    clusters=WIDE,
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class DecayOfEachInMomentum(DecayInMomentum):
+    """The decay that a momentum takes is scaled with the number of replicas."""
+
+    def find_decay(self):
+        return super().find_decay() * count_replicas()

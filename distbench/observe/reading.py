@@ -72,6 +72,7 @@ def read_evidence(
                 for phase in replied["replays"]
             },
             repeated=read_all("repeated"),
+            decayed=read_all("decayed"),
             turns=read_any("turns"),
             apart=read_any("apart"),
             sums=read_all("sums"),

@@ -147,3 +147,29 @@ class Lookahead(OwnRule):
         is_due = tf.equal(done % self.count_steps(), 0)
         slow.assign(tf.where(is_due, (slow + var) / 2, slow))
         return var.assign(tf.where(is_due, slow, var))
+
+
+class DecayInTrustRatio(OwnRule):
+    """A step along momentum and decay, as long as a share of the variable (LAMB)."""
+
+    def update_variable(self, var: Any, slot: Any, grad: Any) -> Any:
+        """Change one copy of a variable."""
+        del grad
+        way = slot + self.find_decay() * var
+        return var.assign_sub(0.01 * tf.norm(var) / (tf.norm(way) + 1e-6) * way)
+
+    def find_decay(self) -> float:
+        """The share of the variable that is added to its momentum."""
+        return 0.1
+
+
+class DecayInMomentum(OwnRule):
+    """The momentum takes the decay with the gradient, as of an L2 penalty."""
+
+    def update_slot(self, slot: Any, grad: Any, var: Any) -> None:
+        """Change one copy of a slot."""
+        slot.assign(self.beta * slot + grad + self.find_decay() * var)
+
+    def find_decay(self) -> float:
+        """The share of the variable that is added to its gradient."""
+        return 0.1

@@ -142,6 +142,20 @@ class TrustRatioBehindMomentum(MomentumByHand):
 
 
 @unusual()
+class DecayInTrustRatio(AdamByHand):
+    """Moments and decay together are as long as a share of the variable: LAMB."""
+
+    def update(self, variable, gradient):
+        way = gradient + self.find_decay() * variable
+        ratio = tf.norm(variable) / (tf.norm(way) + 1e-6)
+        super().update(variable, ratio * way)
+
+    def find_decay(self):
+        """The share of the variable that is added to its step."""
+        return 0.3
+
+
+@unusual()
 class ClippedByMeanOfNorms(MomentumByHand):
     """The sum is clipped by a moving mean of its norms before a momentum takes it."""
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from distbench.samples.changing import Changing
 from distbench.samples.lazy import legacy, schedules, tf
-from distbench.samples.optimizers import Lookahead, OwnRule, optimizer
+from distbench.samples.optimizers import (
+    DecayInMomentum,
+    DecayInTrustRatio,
+    Lookahead,
+    OwnRule,
+    optimizer,
+)
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.program import unusual
@@ -98,6 +104,18 @@ class DecoupledDecay(OwnRule):
     """The decay is part of the update and no part of the loss."""
 
     decay = 0.1
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class DecayBesideMomentsInTrustRatio(DecayInTrustRatio):
+    """A trust ratio of momentum and decay together, as LAMB has it."""
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class DecayThatMomentumTakes(DecayInMomentum):
+    """The decay is added to the gradient that a momentum takes."""
 
 
 @unusual(workload="embedding")

@@ -18,6 +18,7 @@ class Rule:
 
     Attributes:
         decay: Share of the variable before the step that is taken off, over the rate.
+        inner: Share of it that is added to a gradient, or under `lamb` to a momentum.
         shrink: Share of what the step left that is taken off after it.
         constraint: What becomes of a variable after its step, by its path.
         statistic: What `running` keeps an average of, made of all gradients.
@@ -26,6 +27,7 @@ class Rule:
     name: str = "sgd"
     rate: float = 0.125
     decay: float = 0.0
+    inner: float = 0.0
     shrink: float = 0.0
     beta: float = 0.5
     clip: float | None = None
@@ -41,6 +43,8 @@ class Rule:
             "adam": ("m", "v"),
             "adagrad": ("sum",),
             "ema": ("momentum", "average"),
+            "lars": ("momentum",),
+            "lamb": ("momentum",),
         }[self.name]
 
     def transform(self, gradients: Gradients) -> Gradients:
@@ -54,22 +58,7 @@ class Rule:
             theta = state[path]
             t = theta.dtype.type
             g = to_array(value).astype(theta.dtype)
-            if self.name in ("momentum", "ema"):
-                new[f"momentum/{path}"] = t(self.beta) * state[f"momentum/{path}"] + g
-                step = new[f"momentum/{path}"]
-            elif self.name == "adam":
-                m, v = state[f"m/{path}"], state[f"v/{path}"]
-                m = t(0.75) * m + t(0.25) * g
-                v = t(0.9) * v + t(0.1) * g * g
-                new[f"m/{path}"], new[f"v/{path}"] = m, v
-                step = m / (np.sqrt(v) + t(1e-3))
-            elif self.name == "adagrad":
-                new[f"sum/{path}"] = state[f"sum/{path}"] + g * g
-                step = g / (np.sqrt(new[f"sum/{path}"]) + t(1e-3))
-            elif self.name == "sign":
-                step = np.sign(g)
-            else:
-                step = g
+            step = self._take_slots(new, state, path, g)
             kept = theta * t(1 - self.rate * self.decay) if self.decay else theta
             new[path] = (kept - t(self.rate) * step).astype(theta.dtype)
             if self.shrink:
@@ -83,6 +72,42 @@ class Rule:
         new["iterations"] = state["iterations"] + 1
         return new
 
+    def _take_slots(
+        self, new: State, state: State, path: str, g: np.ndarray
+    ) -> np.ndarray:
+        """Change the slots of a variable; returns its step."""
+        theta = state[path]
+        t = theta.dtype.type
+        if self.inner and self.name != "lamb":
+            g = g + t(self.inner) * theta
+        if self.name == "lars":
+            g = trust(theta, g)
+        if self.name in ("momentum", "ema", "lars", "lamb"):
+            new[f"momentum/{path}"] = t(self.beta) * state[f"momentum/{path}"] + g
+            step = new[f"momentum/{path}"]
+            if self.name == "lamb":
+                step = trust(theta, step + t(self.inner) * theta)
+        elif self.name == "adam":
+            m, v = state[f"m/{path}"], state[f"v/{path}"]
+            m = t(0.75) * m + t(0.25) * g
+            v = t(0.9) * v + t(0.1) * g * g
+            new[f"m/{path}"], new[f"v/{path}"] = m, v
+            step = m / (np.sqrt(v) + t(1e-3))
+        elif self.name == "adagrad":
+            new[f"sum/{path}"] = state[f"sum/{path}"] + g * g
+            step = g / (np.sqrt(new[f"sum/{path}"]) + t(1e-3))
+        elif self.name == "sign":
+            step = np.sign(g)
+        else:
+            step = g
+        return step
+
     def average(self, old: np.ndarray, taken: Any) -> np.ndarray:
         """What `running` becomes."""
         return (0.75 * old + 0.25 * np.asarray(taken)).astype(old.dtype)
+
+
+def trust(theta: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """A step as long as the variable."""
+    ratio = np.linalg.norm(theta) / (np.linalg.norm(step) + 1e-6)
+    return (step * theta.dtype.type(ratio)).astype(theta.dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gradient_values import add_up
@@ -97,3 +99,41 @@ def test_what_is_added_in_shares_passes():
     fault = Fault(reduce=lambda ls, step: [add_up([share(g) for g in ls])] * len(ls))
     setup = {"replicas": 3, "sparse": False, "alone": add_to_each(added), "steps": 1}
     assert judge(observe(fault, **setup)).findings == ()
+
+
+_INNER = {
+    "momentum": Rule(name="momentum", inner=0.1),
+    "adam": Rule(name="adam", inner=0.1),
+    "lars": Rule(name="lars", inner=0.1),
+    "lamb": Rule(name="lamb", inner=0.1),
+}
+
+
+@pytest.mark.parametrize("name", _INNER)
+def test_a_decay_within_a_rule_is_counted(name):
+    """Behind a momentum, below a root or in a norm it is no share of the variable."""
+    rule = _INNER[name]
+    more = replace(rule, inner=3 * rule.inner)
+    fault = Fault(update=lambda new, old, g, run: more.update(old, g))
+    (finding,) = judge(observe(fault, replicas=3, rule=rule)).findings
+    assert (finding.code, finding.phase) == ("weight-decay-repeated", "variable")
+    assert set(finding.variables) == set(TRAINED)
+    assert finding.ratio == 3
+    assert finding.confidence > 0.999
+
+
+@pytest.mark.parametrize("name", _INNER)
+def test_a_decay_within_a_rule_passes(name):
+    assert judge(observe(replicas=3, rule=_INNER[name])).findings == ()
+
+
+@pytest.mark.parametrize("name", ["lars", "lamb"])
+def test_a_trust_ratio_without_a_decay_has_other_causes(name):
+    """Of variables N times as large it makes steps N times as long."""
+    rule = Rule(name=name)
+    fault = Fault(
+        update=lambda new, old, g, run: replace(rule, rate=0.375).update(old, g)
+    )
+    findings = judge(observe(fault, replicas=3, rule=rule)).findings
+    assert findings
+    assert "weight-decay-repeated" not in {finding.code for finding in findings}

@@ -138,6 +138,7 @@ class Simulation(Model):
             twin_traces = ()
         replays: dict[Any, Trace] = {}
         repeated: tuple[Trace, ...] = ()
+        decayed: tuple[Trace, ...] = ()
         if setup.tier != "free":
             fed = ("reduced_gradient", "applied_gradient")
             replays = {p: self._replay(p, observed, started) for p in fed}
@@ -150,13 +151,14 @@ class Simulation(Model):
                 phase = "local_gradient"
                 replays[phase] = self._replay(phase, observed, started)
                 repeated = tuple(self._repeat(observed, started))
+                decayed = tuple(self._decay_again(observed, started))
         return Evidence(
             tier=setup.tier,
             observed=self.make_trace("simulated", observed),
             reference=self.make_trace("reference", reference, exact_proved=True),
             twins=twin_traces,
             penalty=self._make_penalty(),
-            fed=Fed(replays=replays, repeated=repeated),
+            fed=Fed(replays=replays, repeated=repeated, decayed=decayed),
             measure=Measure(shards_known=setup.shards_known),
             subject=Traits(loss_reduction=setup.loss_reduction),
         )
@@ -268,6 +270,31 @@ class Simulation(Model):
                     state = self.setup.rule.update(state, applied)
                 self.record_state(values, step, state, r)
             yield self.make_trace("repeated", values, times=times)
+
+    def _decay_again(
+        self, observed: dict, started: Sequence[Sequence[State]]
+    ) -> Iterator[Trace]:
+        """The update of variables that are N times as large, and slots in the second.
+
+        None where nothing decays.
+        """
+        rule, times = self.setup.rule, self.setup.replicas
+        if times < 2 or not (rule.decay or rule.inner or rule.shrink):
+            return
+        fed = list(self._list_fed("reduced_gradient", observed, started))
+        for whole in (False, True):
+            values: dict = {}
+            for step, r, start, reduced in fed:
+                larger = {
+                    path: array * array.dtype.type(times)
+                    if path in TRAINED or (whole and path != "iterations")
+                    else array
+                    for path, array in start.items()
+                }
+                state = rule.update(larger, rule.transform(reduced))
+                back = {k: (v - larger[k] + start[k]) for k, v in state.items()}
+                self.record_state(values, step, back, r)
+            yield self.make_trace("decayed", values, times=times, whole=whole)
 
     def _make_penalty(self) -> Trace | None:
         lam = self.setup.penalty

@@ -14,6 +14,7 @@ import numpy as np
 
 from distbench.compare.values import Array, densify, measure_norm, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows
+from distbench.diagnose.hypotheses.decay import may_be_decayed
 from distbench.diagnose.hypotheses.overflow import find_overflowing
 from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE, Phase, Trace
@@ -31,7 +32,28 @@ def explain_by_mean(context: Context) -> Iterator[Hypothesis]:
     if context.phase in _TAKING:
         for trace in context.evidence.fed.sums:
             if _is_plain_mean(trace):
-                yield _foretell(context, trace)
+                yield _add_decays(context, _foretell(context, trace))
+                if context.phase == "reduced_gradient":
+                    yield _divide(context, _foretell(context, trace))
+
+
+def _add_decays(context: Context, mean: Hypothesis) -> Hypothesis:
+    """With what else it may be, where only the direction of the step shows."""
+    if not may_be_decayed(context):
+        return mean
+    words = f", or of the sum beside {context.replicas} times the weight decay"
+    return replace(mean, detail=mean.detail + words)
+
+
+def _divide(context: Context, mean: Hypothesis) -> Hypothesis:
+    """The same divided once more, as by whoever averages what holds a mean."""
+    n = context.replicas
+    return replace(
+        mean,
+        predicted={number: value / n for number, value in mean.predicted.items()},
+        detail=f"{mean.detail}, and by N = {n} once more",
+        ratio=1 / n,
+    )
 
 
 def explain_by_sum(context: Context) -> Iterator[Hypothesis]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from distbench.compare.pair import Pair
+from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify, measure_size
-from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
@@ -45,6 +46,74 @@ def explain_by_decay(context: Context) -> Iterator[Hypothesis]:
         weight, predicted = after
         kept = 1 if due is None else 1 + due
         yield _name_decay(weight * kept, due, predicted)
+
+
+def explain_by_decayed_replay(context: Context) -> Iterator[Hypothesis]:
+    """What one device makes of variables that are N times as large.
+
+    Whatever a rule makes of a decay, it is of N decays then: where the decay is a part
+    of the gradient, behind a momentum or a norm.
+    """
+    if context.phase in ("slot", "variable"):
+        for times, predicted in _list_decayed(context):
+            yield Hypothesis(
+                code="weight-decay-repeated",
+                predicted=predicted,
+                detail=f"the weight decay counts {times:.0f} times in what the rule "
+                "makes of it: it is what one device makes of variables that are as "
+                "many times as large",
+                ratio=times,
+                phase="variable",
+            )
+
+
+def may_be_decayed(context: Context) -> bool:
+    """Whether N decays explain all of what is wrong.
+
+    A trust ratio asks for the direction alone: an N-th of the gradient beside a decay
+    has that of the gradient beside N decays.
+    """
+    return any(
+        len(predicted) == len(context.cases)
+        and all(context.matches(context.cases[n], v) for n, v in predicted.items())
+        for _, predicted in _list_decayed(context)
+    )
+
+
+def _list_decayed(context: Context) -> Iterator[tuple[float, dict[int, Array]]]:
+    """How often a decay counts, and what one device says that this leads to.
+
+    A trust ratio, which makes the step as long as a share of the variable, makes it N
+    times as long where that is N times as large, and so it is divided.
+    """
+    for trace in context.evidence.fed.decayed:
+        times = float(str(trace.notes["times"]))
+        is_of_each = any(key.replica > 0 for key in trace.values)
+        found = {
+            number: take_rows(value, case)
+            for number, case in context.list_cases()
+            if (value := trace.get(case.key if is_of_each else case.key.at(0)))
+            is not None
+        }
+        for length in (1 / times,) if trace.notes["whole"] else (1.0, 1 / times):
+            predicted = {}
+            for number, value in found.items():
+                base = find_base(context.cases[number])
+                predicted[number] = base + length * (value - base)
+            if predicted and not _is_longer(context, predicted):
+                yield times, predicted
+
+
+def _is_longer(context: Context, predicted: Mapping[int, Array]) -> bool:
+    """Whether all steps are the right ones but for their length: no decay shows."""
+    for number, value in predicted.items():
+        case = context.cases[number]
+        base = find_base(case)
+        fit = fit_ratio(value - base, case.expected - base)
+        length = 1.0 if fit is None else fit.ratio
+        if not context.are_near(case, value, base + length * (case.expected - base)):
+            return False
+    return True
 
 
 def _fit_decay_after(context: Context) -> tuple[float, dict[int, Array]] | None:

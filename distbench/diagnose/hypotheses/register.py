@@ -109,6 +109,7 @@ CAUSES: tuple[Explain, ...] = (
     by_hand.explain_by_sum,
     update.explain_by_momentum,
     decay.explain_by_decay,
+    decay.explain_by_decayed_replay,
     update.explain_by_counter,
     precision.explain_by_rounding,
     clipping.explain_by_clip,

@@ -209,6 +209,7 @@ class ReferenceJobs:
         }
         traces: dict[str, Sequence[Trace | None]] = {
             "repeated": followed.repeated,
+            "decayed": (*followed.decayed, *summed.decayed),
             "turns": [followed.turns],
             "apart": [
                 change_apart(

@@ -20,6 +20,7 @@ from distbench.trace import (
     Value,
     Values,
 )
+from distbench.worker.one_device.decayed import decay_again
 from distbench.worker.one_device.feeder import Feeder, repeat_first
 from distbench.worker.one_device.held_against import (
     differ,
@@ -54,6 +55,7 @@ class Summed:
             the right one leads to what the cluster has.
         again: That after the right sum, if what is reduced once more after it counted
             N times; None where nothing is, or where no other sum was tried.
+        decayed: That after the right sum, of variables that are N times as large.
         kept: Variables of the model that follow from the gradients of others.
         undetermined: State of which `due` does not tell what it has to be.
     """
@@ -61,6 +63,7 @@ class Summed:
     due: Trace | None = None
     tried: tuple[Trace, ...] = ()
     again: Trace | None = None
+    decayed: tuple[Trace, ...] = ()
     kept: tuple[str, ...] = ()
     undetermined: tuple[str, ...] = ()
 
@@ -118,6 +121,14 @@ def try_sums(
                 due=None if is_seen else due,
                 tried=tuple(tried),
                 again=_reduce_again(feeder, tier, observed, right),
+                decayed=decay_again(
+                    feeder,
+                    tier,
+                    add_gradients(observed, right),
+                    "local_gradient",
+                    times=observed.replicas,
+                    kept=kept,
+                ),
                 kept=kept,
                 undetermined=undetermined,
             )

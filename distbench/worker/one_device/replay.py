@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from distbench.evidence import Tier
 from distbench.trace import UPDATED, Phase, Trace, Values
+from distbench.worker.one_device.decayed import decay_again
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import differ, hands_on, take_whole
 from distbench.worker.process.failures import SubjectError
@@ -32,6 +33,8 @@ class Followed:
             another, if XLA may have done so and the state is not what follows.
         repeated: The update applied several times in one step; empty where the state
             is what follows from applying it once.
+        decayed: The update of variables that are N times as large, where something
+            decays and the state is not what follows.
         turns: The update with one replica's gradient after the other, where all
             replicas share their variables and the state is not what follows.
     """
@@ -40,6 +43,7 @@ class Followed:
     is_explained: bool = True
     op_by_op: Trace | None = None
     repeated: tuple[Trace, ...] = ()
+    decayed: tuple[Trace, ...] = ()
     turns: Trace | None = None
 
 
@@ -70,6 +74,9 @@ def follow(feeder: Feeder, tier: Tier, observed: Trace) -> Followed:
         is_explained=False,
         op_by_op=op_by_op,
         repeated=tuple(_repeat(feeder, tier, observed)),
+        decayed=decay_again(
+            feeder, tier, observed, "reduced_gradient", times=observed.replicas
+        ),
         turns=feeder.take_turns(tier, observed) if _is_shared(observed) else None,
     )
 

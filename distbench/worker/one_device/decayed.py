@@ -1,0 +1,113 @@
+"""What one device makes of variables that are N times as large: N times their decay."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from distbench.evidence import Tier
+from distbench.trace import Phase, SparseRows, Trace, Value, Values
+from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.process.failures import SubjectError
+from distbench.worker.state.values import count_digits
+from distbench.worker.taps.collect import State
+
+_LEAST = 2.0**-40
+"""Of such a share of a gradient a decay keeps nothing; 0 has no norm to divide by."""
+
+
+def decay_again(
+    feeder: Feeder,
+    tier: Tier,
+    given: Trace,
+    phase: Phase,
+    *,
+    times: int,
+    kept: Collection[str] = (),
+) -> tuple[Trace, ...]:
+    """Take each step from variables that are some times as large; two traces of state.
+
+    A rule sees a variable in its decay, so that counts as often, whatever else is made
+    of it: a gradient, a share of a norm. What the step adds is added to the variables
+    as they were. In the second trace all that belongs to the variables is as large,
+    for rules that keep their steps. A note says so (`whole`), another one how large it
+    is (`times`). Empty where next to no gradient leads to next to the same.
+
+    Args:
+        feeder: Runs the reference's steps.
+        tier: Which one.
+        given: The gradients.
+        phase: Where they are put in.
+        times: How many decays to ask about.
+        kept: State of the model that follows from its gradients.
+    """
+    trained = {key.variable for key in given.values if key.phase == phase}
+    infos = feeder.reference.session.variables
+    others = {v.path for v in infos if v.role == "slot" and v.of} | set(kept)
+    if times < 2 or not trained:
+        return ()
+
+    def feed(fed: Trace, paths: Collection[str]) -> Trace:
+        [found] = feeder.feed(tier, fed, phase, move=partial(_enlarge, paths, times))
+        return found
+
+    with suppress(SubjectError):
+        still = _shrink(given, phase)
+        if not _are_apart(feed(still, ()), feed(still, trained), times):
+            return ()
+        found = feed(given, trained), feed(given, trained | others)
+        return tuple(
+            replace(trace, notes={**trace.notes, "times": times, "whole": bool(number)})
+            for number, trace in enumerate(found)
+        )
+    return ()
+
+
+def _enlarge(paths: Collection[str], times: int, _: int, before: State) -> State:
+    return {
+        key: _multiply(array, times) if key[0] in paths else array
+        for key, array in before.items()
+    }
+
+
+def _multiply(array: Any, factor: float) -> Any:
+    """Numbers that are some times as large; counts as they are."""
+    if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
+        return array
+    return (array.astype(np.float64) * factor).astype(array.dtype)
+
+
+def _shrink(given: Trace, phase: Phase) -> Trace:
+    """Next to no gradients, as those of one replica."""
+    values: Values[Any] = Values()
+    for key, value in given.select(phase=phase, replica=0):
+        values[key] = _shrink_value(value)
+    return replace(given, replicas=1, values=values)
+
+
+def _shrink_value(value: Value) -> Value:
+    if isinstance(value, SparseRows):
+        return replace(value, values=_multiply(value.values, _LEAST))
+    return np.asarray(_multiply(value, _LEAST))
+
+
+def _are_apart(left: Trace, right: Trace, times: int) -> bool:
+    """Whether variables are farther apart than rounding of the larger ones leaves."""
+    after: Mapping[Any, Value] = Values(left.values).keep(
+        lambda key: key.phase == "variable"
+    )
+    for key, value in after.items():
+        other = right.get(key)
+        if other is None:
+            continue
+        near, far = (np.asarray(v, np.float64) for v in (value, other))
+        size = times * float(np.max(np.abs(near), initial=0.0))
+        unit = 2.0 ** -count_digits(np.asarray(value).dtype.name)
+        if float(np.max(np.abs(near - far), initial=0.0)) > 4 * unit * size:
+            return True
+    return False
