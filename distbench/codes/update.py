@@ -5,11 +5,18 @@ from distbench.codes.code import Code
 CODES = (
     Code(
         name="stale-gradient",
-        phases=("applied_gradient",),
+        phases=(
+            "local_gradient",
+            "reduced_gradient",
+            "applied_gradient",
+            "slot",
+            "variable",
+        ),
         signature="the gradient of an earlier step is applied",
         meaning=(
             "The update uses the gradient of an earlier step: a buffer is read before "
-            "it is written, or a Python value was captured when the graph was traced."
+            "it is written, what collects gradients is not cleared once they are "
+            "applied, or a Python value was captured when the graph was traced."
         ),
         mathematics=(
             "expected: applied_t = Σ_r g_{r,t}\n"
@@ -26,7 +33,10 @@ CODES = (
             "optimizer.apply_gradients(zip(buffers, variables))"
         ),
         confirm="The first step applies zeros; from then on each is one step late.",
-        fix="Write the buffer before it is read. A delay on purpose is for --expect.",
+        fix=(
+            "Write the buffer before it is read, and clear what collects gradients "
+            "once they are applied. A delay on purpose is for --expect."
+        ),
     ),
     Code(
         name="update-repeated",

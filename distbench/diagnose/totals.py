@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from distbench.compare.values import Array, are_equal, densify, measure_size
 from distbench.diagnose.context import Context
 from distbench.diagnose.explain import Explained, is_vague
 from distbench.diagnose.fit import fit_cases
+from distbench.diagnose.hypotheses.collected import UNCLEARED, foretell_collected
 from distbench.diagnose.names import name_replicas
+from distbench.trace import STATE
 from distbench.verdict import Finding
 
 _SAME = 1e-3
@@ -49,7 +52,40 @@ def explain_totals(context: Context) -> tuple[Explained, ...]:
         )
         for (code, detail, ratio), cases in found.items()
     )
-    return sums + _tell_together(context.select(tuple(rest)), _tell_total)
+    left = context.select(tuple(rest))
+    kept = _tell_uncleared(left)
+    if kept is not None:
+        return (*sums, kept)
+    return sums + _tell_together(left, _tell_total)
+
+
+def _tell_uncleared(context: Context) -> Explained | None:
+    """State that one device clears, and in which replicas go on collecting gradients.
+
+    It trains nothing in this step, and is no metric: what it keeps is applied later.
+    """
+    held: list[Pair] = []
+    for case in context.cases:
+        info = context.infos[case.key.variable]
+        changes = find_changes(context.evidence, info, case.key.step)
+        if changes is None or np.any(changes.whole.after):
+            return None
+        held += [
+            replace(case, key=case.key.at(replica), observed=copy.after, rows=None)
+            for replica, copy in enumerate(changes.replicas)
+            if np.any(copy.after)
+        ]
+    if not held or foretell_collected(context, held, own=True) is None:
+        return None
+    replicas = tuple(sorted({case.key.replica for case in held}))
+    return Explained(
+        code="stale-gradient",
+        detail=UNCLEARED,
+        confidence=1.0,
+        cases=context.cases,
+        phase=context.infos[context.cases[0].key.variable].role,
+        replicas=replicas,
+    )
 
 
 def leave_out_misled(context: Context, steps: Collection[int]) -> Context:
@@ -79,13 +115,17 @@ def leave_out_following(
     """
 
     def follows(finding: Finding, cause: Finding) -> bool:
-        if finding.phase != "variable" or finding.step < cause.step:
+        if finding.step < cause.step:
+            return False
+        if finding.code == cause.code == "stale-gradient":
+            return True
+        if finding.phase != "variable":
             return False
         is_same = finding.ratio is not None and cause.ratio is not None
         is_same = is_same and _are_near(finding.ratio or 0.0, cause.ratio or 0.0)
         return is_vague(finding) or is_same
 
-    causes = [cause for cause in told if cause.phase == "variable"]
+    causes = [cause for cause in told if cause.phase in STATE]
     return [f for f in findings if not any(follows(f, cause) for cause in causes)]
 
 

@@ -276,10 +276,11 @@ class SlotFedWithScaledGradient(OwnRule):
 
 
 @fault(
-    "metric-wrong",
-    "loss",
+    "stale-gradient",
+    "slot",
     ("collected_0", "collected_1"),
     like="tensorflow/tensorflow#25066",
+    replicas=(1,),
     workload="linear",
 )
 @optimizer("SGD", 0.05)
