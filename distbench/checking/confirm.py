@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from distbench.diagnose.beside import goes_before
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import PHASES, Phase
@@ -54,7 +55,10 @@ def find_correction(findings: Sequence[Finding], evidence: Evidence) -> Phase | 
 
 
 def confirm_first(
-    findings: Sequence[Finding], phase: Phase, corrected: Evidence
+    findings: Sequence[Finding],
+    phase: Phase,
+    corrected: Evidence,
+    seen: Evidence | None = None,
 ) -> tuple[Finding, ...]:
     """Say of the first finding whether its correction repairs the outcome.
 
@@ -65,6 +69,8 @@ def confirm_first(
         findings: Of a run that failed, in causal order.
         phase: Where the right value was put in.
         corrected: What the cluster left then.
+        seen: What the findings were found in, if it is to be told what the right value
+            does not reach.
     """
     first = findings[0]
     left = judge(corrected)
@@ -77,6 +83,7 @@ def confirm_first(
         if not found.warning
         and found.code not in untouched
         and (found.code, found.phase, frozenset(found.variables)) not in known
+        and not (seen is not None and goes_before(found, first, corrected, seen))
     ]
     # What was put in corrects all that is wrong up to there, not this cause alone.
     others = any(

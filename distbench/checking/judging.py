@@ -242,4 +242,4 @@ class Judging:
         except ClusterError as error:
             self._launch.log(f"The corrected run of {item.scenario.id} failed: {error}")
             return tuple(findings)
-        return confirm_first(findings, phase, corrected)
+        return confirm_first(findings, phase, corrected, evidence)

@@ -19,7 +19,7 @@ from distbench.diagnose.totals import (
     leave_out_misled,
 )
 from distbench.evidence import Evidence
-from distbench.trace import GRADIENTS, INITIAL, PHASES, Phase
+from distbench.trace import GRADIENTS, INITIAL, PHASES, SUMMED, Phase
 from distbench.verdict import Finding
 
 _BEFORE_STATE = ("loss", *GRADIENTS)
@@ -42,6 +42,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
             context = make_context(evidence, chain, phase, by_phase[phase])
             findings += report_causes(context, explain_cases(context), by_phase[phase])
     findings = _leave_out_told(findings)
+    findings = _leave_out_collected(evidence, findings)
     findings = leave_out_led(evidence, later, findings)
     findings = _tell_unled(evidence, chain, findings)
     # An update that is applied again, or that should have been skipped, is counted.
@@ -76,6 +77,25 @@ def _leave_out_told(findings: list[Finding]) -> list[Finding]:
         f
         for f in findings
         if f.step == INITIAL or any((f.code, v) not in told for v in f.variables)
+    ]
+
+
+def _leave_out_collected(evidence: Evidence, findings: list[Finding]) -> list[Finding]:
+    """Without gradients that are wrong as the state is in which a program keeps them.
+
+    What an accumulator takes of one step it hands over in a later one.
+    """
+    kept = set(evidence.subject.kept)
+    causes = [f for f in findings if f.phase == "variable" and kept >= set(f.variables)]
+    return [
+        finding
+        for finding in findings
+        if finding.phase not in SUMMED
+        or not any(
+            (cause.code, cause.replicas) == (finding.code, finding.replicas)
+            and cause.step <= finding.step
+            for cause in causes
+        )
     ]
 
 

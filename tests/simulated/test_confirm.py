@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from judged_runs import MEAN
+from simulated_rule import Rule
 from training_simulator import KERNEL, Fault, observe
 from verdict_samples import make_finding, make_run, make_verdict
 
@@ -21,6 +23,7 @@ from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 WRONG_SUM = Fault(reduce=MEAN)
 PUT_IN: Phase = "reduced_gradient"
+SLOT = f"momentum/{KERNEL}"
 
 
 def spoil_kernel(new, old, gradients, run):
@@ -52,6 +55,37 @@ def test_a_fault_that_the_first_one_hid_is_added() -> None:
     assert first.confirmed is False
     assert (second.phase, second.variable) == ("variable", KERNEL)
     assert second.explanation.startswith("With this corrected: ")
+
+
+def take_mean_before(new, old, gradients, run):
+    """An accumulator that averages, whatever gradient is put in after it."""
+    terms = [np.asarray(g[KERNEL], np.float32) for g in run.locals]
+    return {**new, SLOT: (sum(terms) / np.float32(len(terms))).astype(np.float32)}
+
+
+def test_an_accumulator_that_lies_before_the_correction_is_not_told_again() -> None:
+    """It is as wrong as the sum that was taken from it, by the same factor."""
+    rule = Rule(name="momentum", beta=0.0)
+    evidence = observe(Fault(reduce=MEAN, update=take_mean_before), rule=rule)
+    corrected = observe(Fault(update=take_mean_before), rule=rule)
+    corrected = put_right(corrected, corrected.observed)
+    findings = judge(evidence).findings
+    assert [f.code for f in findings] == ["mean-instead-of-sum"]
+    told = confirm_first(findings, PUT_IN, corrected, evidence)
+    assert len(told) == 1
+    assert len(confirm_first(findings, PUT_IN, corrected)) == 2
+
+
+def test_a_slot_that_the_correction_changes_is_told() -> None:
+    def halve(new, old, gradients, run):
+        return {**new, SLOT: new[SLOT] * np.float32(0.5)}
+
+    rule = Rule(name="momentum", beta=0.0)
+    evidence = observe(Fault(reduce=MEAN, update=halve), rule=rule)
+    corrected = observe(Fault(update=halve), rule=rule)
+    corrected = put_right(corrected, corrected.observed)
+    findings = judge(evidence).findings[:1]
+    assert len(confirm_first(findings, PUT_IN, corrected, evidence)) == 2
 
 
 def test_what_was_found_beside_the_first_is_not_told_twice() -> None:

@@ -1,0 +1,47 @@
+"""Mistakes with accumulators of a program."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.program import TRAINED
+from distbench.samples.replicas import count_replicas
+from distbench.unusual.collecting import CollectedBySums as _CollectedBySums
+from distbench.unusual.collecting import CollectedForTwoSteps as _CollectedForTwoSteps
+
+_COLLECTED = tuple(f"collected{place}" for place in range(len(TRAINED)))
+
+
+@fault(
+    "mean-instead-of-sum",
+    "reduced_gradient",
+    TRAINED,
+    like="OpenNMT/OpenNMT-tf#705",
+    clusters=WIDE,
+)
+class CollectedByMeans(_CollectedBySums):
+    """Accumulators average what every replica assigns, and the optimizer takes that."""
+
+    aggregation = "MEAN"
+
+
+@fault(
+    "mean-instead-of-sum",
+    "reduced_gradient",
+    TRAINED,
+    like="OpenNMT/OpenNMT-tf#705",
+    clusters=WIDE,
+)
+class CollectedByMeansAndAveraged(CollectedByMeans):
+    """Accumulators average what every replica assigns, and it is averaged again."""
+
+    def reduce(self, gradients):
+        return [total / count_replicas() for total in super().reduce(gradients)]
+
+
+@fault("stale-gradient", "variable", _COLLECTED, like="OpenNMT/OpenNMT-tf#705")
+class NeverCleared(_CollectedForTwoSteps):
+    """On a cluster nobody clears the accumulators, which go on to collect."""
+
+    def clears(self, is_due):
+        return is_due if count_replicas() == 1 else tf.zeros_like(is_due)
