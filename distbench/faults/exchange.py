@@ -14,6 +14,7 @@ from distbench.samples.program import (
     TRAINED,
 )
 from distbench.samples.replicas import all_reduce, count_replicas, gather
+from distbench.unusual.climbing import ClimbsOnValues
 from distbench.unusual.exchange import (
     ALIKE,
     AdvantagesOfAll,
@@ -206,6 +207,20 @@ class ClimbsFurtherWithReplicas(AscendsFirst):
 
     def find_reach(self):
         return super().find_reach() * count_replicas()
+
+
+@fault(
+    "unexplained",
+    "local_gradient",
+    TRAINED,
+    like="deepspeedai/DeepSpeed#490",
+    clusters=ALIKE,
+)
+class ClimbsByOwnNorm(ClimbsOnValues):
+    """Sharpness-aware: the way up is the sum, divided by the own gradient's norm."""
+
+    def measure(self, own, summed):
+        return tf.linalg.global_norm(own)
 
 
 @fault(

@@ -247,6 +247,18 @@ class TapBoard:
             found = filter(tf.is_tensor, tf.nest.flatten(target))
             self.trained_by.setdefault(replica, []).extend(found)
 
+    def list_differentiated(self) -> dict[int, list[Any]]:
+        """By replica, what its tapes differentiated for its training.
+
+        Whoever differentiates by no variable does so by values that are made of them,
+        as by weights that are moved up the slope first.
+        """
+        found = dict(self.trained_by)
+        for replica, targets in self._targets.items():
+            if replica not in found:
+                found[replica] = list(filter(tf.is_tensor, tf.nest.flatten(targets)))
+        return found
+
     def list_targets(self) -> list[Any]:
         """What the tapes of this replica's step differentiated."""
         return self._targets.get(self.find_replica(), [])

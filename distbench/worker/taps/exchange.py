@@ -51,7 +51,7 @@ def find_exchange(board: TapBoard, table: VariableTable) -> Exchange:
     reduced = {_place(t) for tensors in board.reduced.values() for t in tensors}
     found = {
         _find_of_replica(replica, targets, board.given, trained, reduced)
-        for replica, targets in board.trained_by.items()
+        for replica, targets in board.list_differentiated().items()
     }
     kinds: tuple[Exchange, ...] = ("features", "data")
     return next((kind for kind in kinds if kind in found), "")
@@ -69,7 +69,7 @@ def list_shared_state(board: TapBoard, table: VariableTable) -> tuple[str, ...]:
     """
     reduced = {_place(t) for tensors in board.reduced.values() for t in tensors}
     found: dict[str, None] = {}
-    for replica, targets in board.trained_by.items():
+    for replica, targets in board.list_differentiated().items():
         traced = [t for t in targets if not _is_eager(t)]
         if not traced:
             continue
