@@ -109,17 +109,36 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         pulls=pulls or {},
         of_loss=find_loss_kind(evidence, noise, lost),
     )
-    if not grouped and kind is not None:
-        counted = _add(shards, list(nature.weigh(sizes)))
-        if not _agree(whole, counted, margins, len(shards)):
-            if "once" in evidence.probes:
-                # The global batch draws other numbers than its shards, however these
-                # are made up.
-                return replace(nature, grouped=True)
-            # A mean over words or by weights: shards count what no number of examples
-            # says.
-            return replace(nature, kind=None)
-    return nature
+    if grouped or kind is None:
+        return nature
+    counted = _add(shards, list(nature.weigh(sizes)))
+    if _agree(whole, counted, margins, len(shards)):
+        return replace(nature, grouped=not _adds_up_later(evidence, noise, nature))
+    if "once" in evidence.probes:
+        # The global batch draws other numbers than its shards, however these are made
+        # up.
+        return replace(nature, grouped=True)
+    # A mean over words or by weights: shards count what no number of examples says.
+    return replace(nature, kind=None)
+
+
+def _adds_up_later(evidence: Evidence, noise: Noise, nature: Nature) -> bool:
+    """Whether shards make up the whole of each later step as they do the first one's.
+
+    A step may handle gradients otherwise than the first one did: where those of two
+    tasks are at odds, or a norm exceeds a limit.
+    """
+    reference = evidence.reference
+    for step in range(1, reference.steps):
+        found = _take_parts(reference, reference, step)
+        if found is None:
+            continue
+        whole, shards, _ = found
+        margins = _widen(_find_margins(noise, whole, step), whole, nature.lost)
+        weights = nature.weigh(reference.get_shards(step))
+        if not _agree(whole, _add(shards, list(weights)), margins, len(shards)):
+            return False
+    return True
 
 
 def makes_whole_exchanged(evidence: Evidence, noise: Noise) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from grouped_losses import (
     WIDTH,
+    Batch,
     Compute,
     against_the_others,
     by_statistics,
@@ -27,7 +28,9 @@ from grouped_training import Simulator
 
 from distbench.compare.measured_noise import measure_noise
 from distbench.compare.nature import find_nature
+from distbench.diagnose.judge import judge
 from distbench.trace import TraceKey
+from distbench.verdict import Status
 
 
 def find(simulator: Simulator) -> tuple[bool, str | None]:
@@ -72,6 +75,31 @@ def test_the_rounding_of_a_narrow_dtype_is_no_mean_of_what_doubles(
     evidence = replace(evidence, reference=replace(evidence.reference, notes=notes))
     nature = find_nature(evidence, measure_noise(evidence))
     assert (nature.grouped, nature.kind) == (grouped, "sum")
+
+
+def limited(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """A sum whose gradient is limited to a norm that few batches exceed."""
+    loss, gradient = sum_squares(batch, theta)
+    size = float(np.linalg.norm(gradient))
+    return loss, gradient * np.float32(min(1.0, 1e3 / size))
+
+
+class LargerLater(Simulator):
+    """The second batch is far larger than the others."""
+
+    def draw(self, step: int) -> Batch:
+        return super().draw(step) * np.float32(100 if step == 1 else 1)
+
+
+def test_a_later_step_may_depend_on_groups_where_the_first_one_does_not() -> None:
+    simulator = LargerLater(limited)
+    assert find(simulator) == (True, "sum")
+    assert judge(simulator.make_evidence()).status is Status.PASS
+    assert not find(Simulator(limited))[0]
+
+
+def test_a_later_step_that_is_a_sum_as_the_first_one_leaves_it_at_that() -> None:
+    assert not find(LargerLater(sum_squares))[0]
 
 
 def test_a_twin_in_another_order_is_none_where_the_order_matters() -> None:
