@@ -9,6 +9,7 @@ from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
+from distbench.diagnose.multiplied import move_multiplied
 from distbench.diagnose.reporting import make_context, report_causes
 from distbench.diagnose.root import explain_root
 from distbench.diagnose.state import explain_apart, explain_start
@@ -33,6 +34,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     for link in later:
         if link.comparison.relation not in TOLD:
             by_phase[link.comparison.phase].append(link)
+    by_phase = move_multiplied(evidence, chain, by_phase)
     root: Phase = "local_gradient"
     if not chain.shows("local_gradient"):
         root = "reduced_gradient"

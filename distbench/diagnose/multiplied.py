@@ -1,0 +1,99 @@
+"""Gradients that a program multiplies by a number of its own, which is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from distbench.compare.comparison import Judged
+from distbench.compare.leading import has_gradient
+from distbench.compare.pair import TOLD
+from distbench.compare.values import are_equal, densify
+from distbench.diagnose.fit import fit_cases
+from distbench.diagnose.links import Chain
+from distbench.evidence import Evidence
+from distbench.trace import SUMMED, WHOLE, Phase
+
+_SAME = 1e-3
+"""Two fitted factors that are no farther apart are taken for one number."""
+
+
+def move_multiplied(
+    evidence: Evidence, chain: Chain, by_phase: Mapping[Phase, list[Judged]]
+) -> dict[Phase, list[Judged]]:
+    """Wrong links by phase, with a number in the place of the gradients that it leads.
+
+    A rate that follows a metric is changed before the gradient is multiplied by it: in
+    each step the gradient is as many times what it should be as the number is. Nor does
+    the number follow from the gradient, for one device comes to its own from that.
+    """
+    found = dict(by_phase)
+    if evidence.tier == "free":
+        return found
+    for path, links in _list_numbers(evidence, chain).items():
+        ratios = {
+            step: float(pair.observed.ravel()[0] / pair.expected.ravel()[0])
+            for step, link in links.items()
+            if (pair := link.pair) is not None
+        }
+        for phase in SUMMED:
+            if _are_multiplied(found[phase], ratios):
+                found[phase] = []
+                told = {j.comparison.key for j in found["variable"]}
+                found["variable"] = found["variable"] + [
+                    link
+                    for link in chain.following
+                    if link.comparison.variable == path
+                    and link.comparison.phase == "variable"
+                    and link.comparison.key not in told
+                ]
+    return found
+
+
+def _list_numbers(evidence: Evidence, chain: Chain) -> dict[str, dict[int, Judged]]:
+    """Wrong numbers of the model by step, of those that no gradient leads."""
+    infos = {info.path: info for info in evidence.observed.variables}
+    found: dict[str, dict[int, Judged]] = {}
+    for link in (*chain.broken, *chain.following):
+        c, pair = link.comparison, link.pair
+        # A metric shows a number under its own name, which is no variable's.
+        if c.phase != "variable" or c.relation in TOLD or pair is None:
+            continue
+        if pair.expected.size != 1:
+            continue
+        is_own = infos[c.variable].trainable or has_gradient(evidence, c.variable)
+        if is_own or not np.all(pair.expected) or not _is_apart(evidence, link):
+            continue
+        found.setdefault(c.variable, {}).setdefault(c.step, link)
+    return found
+
+
+def _is_apart(evidence: Evidence, link: Judged) -> bool:
+    """Whether the cluster's gradients lead one device to the number that it has."""
+    replay = evidence.fed.replays.get("reduced_gradient")
+    key = link.comparison.key
+    value = None if replay is None else replay.get(key)
+    due = evidence.reference.get(key.at(WHOLE))
+    return (
+        value is not None
+        and due is not None
+        and are_equal(densify(value), densify(due))
+    )
+
+
+def _are_multiplied(links: Sequence[Judged], ratios: Mapping[int, float]) -> bool:
+    steps = {link.comparison.step for link in links}
+    return bool(steps) and all(
+        step in ratios and abs(ratio - ratios[step]) <= _SAME * abs(ratios[step])
+        for step, ratio in _fit_steps(links, steps)
+    )
+
+
+def _fit_steps(links: Sequence[Judged], steps: set[int]) -> Iterator[tuple[int, float]]:
+    """One factor for all gradients of each step; NaN where there is none."""
+    for step in steps:
+        cases = [j.pair for j in links if j.comparison.step == step and j.pair]
+        fit = fit_cases(cases)
+        is_one = fit is not None and fit.residual_share <= _SAME
+        yield step, fit.ratio if fit is not None and is_one else np.nan
