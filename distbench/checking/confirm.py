@@ -73,6 +73,13 @@ def confirm_first(
             does not reach.
     """
     first = findings[0]
+    if seen is not None:
+        # What goes before the right value is made of the same gradients as it was.
+        corrected = replace(
+            corrected,
+            fed=replace(corrected.fed, sums=seen.fed.sums),
+            subject=replace(corrected.subject, kept=seen.subject.kept),
+        )
     left = judge(corrected)
     known = {(f.code, f.phase, frozenset(f.variables)) for f in findings}
     # A metric fed with a wrong loss is as wrong where only the gradient was put right.

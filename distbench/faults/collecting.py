@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED
-from distbench.samples.replicas import count_replicas
+from distbench.samples.program import FIRST, HEAD, SECOND, TRAINED
+from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.collecting import CollectedBySums as _CollectedBySums
 from distbench.unusual.collecting import CollectedForTwoSteps as _CollectedForTwoSteps
+from distbench.unusual.collecting import SentInRankOne as _SentInRankOne
 
 _COLLECTED = tuple(f"collected{place}" for place in range(len(TRAINED)))
 
@@ -45,3 +46,16 @@ class NeverCleared(_CollectedForTwoSteps):
 
     def clears(self, is_due):
         return is_due if count_replicas() == 1 else tf.zeros_like(is_due)
+
+
+@fault(
+    "mean-instead-of-sum",
+    "reduced_gradient",
+    (FIRST, SECOND, HEAD),
+    like="keras-team/keras#20541",
+)
+class RowsOfRankOneAveraged(_SentInRankOne):
+    """The rows that replicas send are averaged, while the columns are added up."""
+
+    def join(self, row):
+        return all_reduce("mean", row)

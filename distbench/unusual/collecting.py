@@ -1,10 +1,10 @@
-"""Correct steps that collect gradients in accumulators of the program."""
+"""Correct steps that keep sums of gradients in variables of the program."""
 
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
 from distbench.samples.program import OwnReduction
-from distbench.samples.replicas import count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas, update
 from distbench.unusual.program import unusual
 
 
@@ -68,3 +68,42 @@ class CollectedForTwoSteps(CollectedBySums):
     def clears(self, is_due):
         """Whether the accumulators are cleared."""
         return is_due
+
+
+@unusual()
+class SentInRankOne(OwnReduction):
+    """Of kernels' sums one column and one row are sent; the row is kept (PowerSGD)."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.rows = [
+            tf.Variable(
+                tf.linspace(-1.0, 1.0, variable.shape[1]),
+                name=f"row{place}",
+                trainable=False,
+            )
+            for place, variable in enumerate(self.list_kernels())
+        ]
+
+    def list_kernels(self):
+        """What is sent so."""
+        return [self.first, self.second, self.head]
+
+    def variables(self):
+        return [*self.trained(), *self.rows]
+
+    def reduce(self, gradients):
+        total = list(super().reduce(gradients))
+        for row, variable in zip(self.rows, self.list_kernels(), strict=True):
+            place = next(i for i, v in enumerate(self.trained()) if v is variable)
+            own = tf.convert_to_tensor(gradients[place])
+            column = all_reduce("sum", tf.linalg.matvec(own, tf.identity(row)))
+            column /= tf.norm(column) + 1e-6
+            made = self.join(tf.linalg.matvec(own, column, transpose_a=True))
+            update(row, lambda copy, value: copy.assign(value), made)
+            total[place] = tf.tensordot(column, made, 0)
+        return total
+
+    def join(self, row):
+        """The row of the sum, of each replica's."""
+        return all_reduce("sum", row)
