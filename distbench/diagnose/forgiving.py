@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from distbench.compare.comparison import Judged
+from distbench.compare.comparison import Comparison, Judged
 from distbench.trace import (
     COMPUTED,
     GRADIENTS,
@@ -24,7 +24,7 @@ _SAME = 1e-3
 
 
 class Outcomes:
-    """Comparisons with the reference's whole batch by step, phase and variable.
+    """What tells an outcome of the whole batch, by step, phase and variable.
 
     Args:
         judged: All comparisons.
@@ -42,7 +42,7 @@ class Outcomes:
         self._found: dict[tuple[int, str, str], list[Judged]] = {}
         for item in judged:
             c = item.comparison
-            if c.relation == "reference" and c.phase not in COMPUTED:
+            if c.phase not in COMPUTED and _tells_outcome(c):
                 self._found.setdefault((c.step, c.phase, c.variable), []).append(item)
 
     def get(self, step: int, phase: Phase, variable: str) -> Sequence[Judged]:
@@ -75,6 +75,15 @@ class Outcomes:
             if at >= step and name in variables
             for item in found
         )
+
+
+def _tells_outcome(shown: Comparison) -> bool:
+    """Whether it holds state against what one device has.
+
+    A slot of the replicas' own trains as one that they share, and has no other measure.
+    """
+    is_own_slot = shown.relation == "total" and shown.phase == "slot"
+    return is_own_slot or shown.relation == "reference"
 
 
 class Forgiven:
