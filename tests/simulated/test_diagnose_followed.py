@@ -120,6 +120,61 @@ def test_an_average_that_goes_twice_to_what_it_follows_is_told(end: np.ndarray) 
     assert name_cause(make_context(go_twice, end)) == ("update-repeated", 2.0)
 
 
+def make_quick_start(lefts: tuple[float, ...], times: float) -> Context:
+    """A wrong average that goes a larger part of its way at first, too often."""
+    evidence = observe()
+    phase: Phase = "variable"
+    key = TraceKey(step=0, phase=phase, variable="average", replica=0)
+    seen, due = dict(evidence.observed.values), dict(evidence.reference.values)
+    cases = []
+    for step, left in enumerate(lefts):
+        before, end = BEFORE * (1 + step), HEAD / (1 + step)
+        expected = left * before + (1 - left) * end
+        observed = left**times * before + (1 - left**times) * end
+        at = replace(key, step=step)
+        seen[at], seen[replace(at, variable="head")] = observed, end
+        seen[replace(at, variable="head", phase="local_gradient")] = HEAD
+        for replica in (WHOLE, *range(N)):
+            due[at.at(replica)] = expected
+            due[replace(at.at(replica), variable="head")] = end
+        cases.append(
+            Pair(
+                key=at,
+                relation="reference",
+                against=GLOBAL,
+                observed=observed,
+                expected=expected,
+                margin=BITWISE,
+                dtype="float64",
+                base=before,
+            )
+        )
+    infos = [
+        VariableInfo(path=name, role=phase, shape=HEAD.shape, dtype="float64")
+        for name in ("average", "head")
+    ]
+    variables = (*evidence.observed.variables, *infos)
+    return Context(
+        evidence=replace(
+            evidence,
+            observed=replace(evidence.observed, values=seen, variables=variables),
+            reference=replace(evidence.reference, values=due),
+        ),
+        phase=phase,
+        cases=tuple(cases),
+    )
+
+
+def test_an_average_that_starts_quickly_is_told_to_be_repeated() -> None:
+    """Parts of 0.8 and 0.6 of a way, as where β = min(0.99, (1 + t) / (10 + t))."""
+    assert name_cause(make_quick_start((0.2, 0.4), 2)) == ("update-repeated", 2.0)
+
+
+def test_one_that_starts_quickly_and_goes_no_whole_times_is_not() -> None:
+    code, _ = name_cause(make_quick_start((0.2, 0.4), 1.4)) or ("", None)
+    assert code != "update-repeated"
+
+
 @pytest.mark.parametrize("end", [HEAD_BEFORE, HEAD], ids=["before", "after"])
 def test_an_average_of_summed_copies_is_told(end: np.ndarray) -> None:
     assert name_cause(make_context(go_to_sum, end)) == ("scale-error", 2.0)

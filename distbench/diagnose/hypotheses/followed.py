@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,13 +25,17 @@ class _Way:
         find_end: Where the other one is.
         find_other: Where it is before the step, if it goes to what that left, or after.
         is_early: Whether it goes to where that is before the step.
-        left: Share of the way that one device leaves, 0 to 1.
+        left: Share of the way that one device leaves in each step, 0 to 1.
     """
 
     find_end: Callable[[Pair], Array]
     find_other: Callable[[Pair], Array]
     is_early: bool
-    left: float
+    left: Mapping[int, float]
+
+    def go(self, case: Pair, end: Array, count: int = 1) -> Array:
+        """Where it comes to on its way to an end, gone so many times."""
+        return end + self.left[case.key.step] ** count * (find_base(case) - end)
 
 
 def explain_by_repeated_average(context: Context) -> Iterator[Hypothesis]:
@@ -46,8 +50,7 @@ def explain_by_repeated_average(context: Context) -> Iterator[Hypothesis]:
         predicted: dict[int, Array] = {}
         for number, case in context.list_cases():
             if way := ways.get(case.key.variable):
-                end = way.find_end(case)
-                predicted[number] = end + way.left**count * (find_base(case) - end)
+                predicted[number] = way.go(case, way.find_end(case), count)
         yield Hypothesis(
             code="update-repeated",
             predicted=predicted,
@@ -69,8 +72,7 @@ def explain_by_other_turn(context: Context) -> Iterator[Hypothesis]:
         for number, case in context.list_cases():
             way = ways.get(case.key.variable)
             if way is not None and way.is_early == is_early:
-                end = way.find_other(case)
-                predicted[number] = end + way.left * (find_base(case) - end)
+                predicted[number] = way.go(case, way.find_other(case))
         yield Hypothesis(
             code="hyperparameter-differs",
             predicted=predicted,
@@ -96,7 +98,11 @@ def _list_followers(context: Context) -> Iterator[tuple[str, Sequence[Numbered]]
 
 
 def _find_way(context: Context, path: str, cases: Sequence[Numbered]) -> _Way | None:
-    """The way that explains all that one device does to a variable."""
+    """The way that explains all that one device does to a variable.
+
+    Its part is one for all steps, or one for each: averages that are to start quickly
+    go a larger part of the way at first.
+    """
     shape = context.infos[path].shape
     for other, info in context.infos.items():
         if info.role != "variable" or info.shape != shape or other == path:
@@ -111,15 +117,34 @@ def _find_way(context: Context, path: str, cases: Sequence[Numbered]) -> _Way | 
                 )
                 for number, case in cases
             ]
-            share = fit_weights(rows)
-            if share is not None and 0 < share[0] < 1 and leaves_nothing(rows, share):
+            steps = {number: case.key.step for number, case in cases}
+            if left := _fit_left(rows, steps):
                 return _Way(
                     find_end=find_end,
                     find_other=find_other,
                     is_early=find_end is ends[0],
-                    left=1 - float(share[0]),
+                    left=left,
                 )
     return None
+
+
+def _fit_left(rows: Sequence[Row], steps: Mapping[int, int]) -> dict[int, float]:
+    """What is left of a way, by step; empty where no part of it explains all."""
+    if part := _fit_part(rows):
+        return dict.fromkeys(steps.values(), 1 - part)
+    parts = {
+        step: _fit_part([row for row in rows if steps[row.number] == step])
+        for step in dict.fromkeys(steps.values())
+    }
+    known = {step: 1 - part for step, part in parts.items() if part is not None}
+    return known if len(known) == len(parts) else {}
+
+
+def _fit_part(rows: Sequence[Row]) -> float | None:
+    share = fit_weights(rows)
+    if share is None or not 0 < share[0] < 1 or not leaves_nothing(rows, share):
+        return None
+    return float(share[0])
 
 
 def _list_ends(
