@@ -120,10 +120,11 @@ def test_an_average_that_goes_twice_to_what_it_follows_is_told(end: np.ndarray) 
     assert name_cause(make_context(go_twice, end)) == ("update-repeated", 2.0)
 
 
-def make_quick_start(lefts: tuple[float, ...], times: float) -> Context:
+def make_quick_start(
+    lefts: tuple[float, ...], times: float, phase: Phase = "variable"
+) -> Context:
     """A wrong average that goes a larger part of its way at first, too often."""
     evidence = observe()
-    phase: Phase = "variable"
     key = TraceKey(step=0, phase=phase, variable="average", replica=0)
     seen, due = dict(evidence.observed.values), dict(evidence.reference.values)
     cases = []
@@ -132,11 +133,12 @@ def make_quick_start(lefts: tuple[float, ...], times: float) -> Context:
         expected = left * before + (1 - left) * end
         observed = left**times * before + (1 - left**times) * end
         at = replace(key, step=step)
-        seen[at], seen[replace(at, variable="head")] = observed, end
-        seen[replace(at, variable="head", phase="local_gradient")] = HEAD
+        head = replace(at, phase="variable", variable="head")
+        seen[at], seen[head] = observed, end
+        seen[replace(head, phase="local_gradient")] = HEAD
         for replica in (WHOLE, *range(N)):
             due[at.at(replica)] = expected
-            due[replace(at.at(replica), variable="head")] = end
+            due[head.at(replica)] = end
         cases.append(
             Pair(
                 key=at,
@@ -150,8 +152,11 @@ def make_quick_start(lefts: tuple[float, ...], times: float) -> Context:
             )
         )
     infos = [
-        VariableInfo(path=name, role=phase, shape=HEAD.shape, dtype="float64")
-        for name in ("average", "head")
+        VariableInfo(path=name, role=role, of=owner, shape=HEAD.shape, dtype="float64")
+        for name, role, owner in (
+            ("average", phase, "head" if phase == "slot" else ""),
+            ("head", "variable", ""),
+        )
     ]
     variables = (*evidence.observed.variables, *infos)
     return Context(
@@ -168,6 +173,14 @@ def make_quick_start(lefts: tuple[float, ...], times: float) -> Context:
 def test_an_average_that_starts_quickly_is_told_to_be_repeated() -> None:
     """Parts of 0.8 and 0.6 of a way, as where β = min(0.99, (1 + t) / (10 + t))."""
     assert name_cause(make_quick_start((0.2, 0.4), 2)) == ("update-repeated", 2.0)
+
+
+@pytest.mark.parametrize("lefts", [(0.9, 0.9), (0.2, 0.4)], ids=["even", "quick"])
+def test_a_slot_that_follows_its_variable_is_told_to_be_repeated(
+    lefts: tuple[float, ...],
+) -> None:
+    context = make_quick_start(lefts, 2, "slot")
+    assert name_cause(context) == ("slot-repeated", 2.0)
 
 
 def test_one_that_starts_quickly_and_goes_no_whole_times_is_not() -> None:

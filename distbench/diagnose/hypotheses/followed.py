@@ -1,4 +1,4 @@
-"""Variables that follow others, as moving averages and slow weights do."""
+"""State that follows variables, as moving averages and slow weights do."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
 from distbench.diagnose.fit import Row, fit_weights, leaves_nothing
+from distbench.trace import Phase
 
 _LEAST = 1e-3
 """Of a share of an old value that is no larger nothing is known: it may be rounding."""
@@ -39,7 +40,7 @@ class _Way:
 
 
 def explain_by_repeated_average(context: Context) -> Iterator[Hypothesis]:
-    """A variable goes k times a part of the way to another one, as averages do.
+    """A variable, or a slot, goes k times a part of the way to another variable.
 
     One device tells the part: expected - before = (1 - β) (other - before). After k
     times β^k of the way is left. The other one is as it was before the step, or as the
@@ -52,7 +53,7 @@ def explain_by_repeated_average(context: Context) -> Iterator[Hypothesis]:
             if way := ways.get(case.key.variable):
                 predicted[number] = way.go(case, way.find_end(case), count)
         yield Hypothesis(
-            code="update-repeated",
+            code="slot-repeated" if context.phase == "slot" else "update-repeated",
             predicted=predicted,
             detail=f"it goes {count} times in one step its part of the way to another "
             "variable",
@@ -84,14 +85,21 @@ def explain_by_other_turn(context: Context) -> Iterator[Hypothesis]:
 def _find_ways(context: Context) -> dict[str, _Way]:
     return {
         path: way
-        for path, cases in _list_followers(context)
+        for path, cases in _list_followers(context, "slot", "variable")
         if (way := _find_way(context, path, cases)) is not None
     }
 
 
-def _list_followers(context: Context) -> Iterator[tuple[str, Sequence[Numbered]]]:
-    """Wrong variables without a gradient, each with its wrong values."""
-    if context.phase == "variable":
+def _list_followers(
+    context: Context, *phases: Phase
+) -> Iterator[tuple[str, Sequence[Numbered]]]:
+    """Wrong state without a gradient, each with its wrong values.
+
+    Args:
+        context: The wrong values.
+        phases: Which kinds of state are asked about.
+    """
+    if context.phase in phases:
         for path, cases in context.group_cases(lambda case: case.key.variable).items():
             if not has_gradient(context.evidence, path):
                 yield path, cases
@@ -158,7 +166,8 @@ def _list_ends(
         return find_base(case) if value is None else densify(value)
 
     def find_after(case: Pair) -> Array:
-        value = evidence.observed.get(replace(case.key, variable=variable))
+        key = replace(case.key, phase="variable", variable=variable)
+        value = evidence.observed.get(key)
         return find_base(case) if value is None else densify(value)
 
     return find_before, find_after
@@ -176,7 +185,7 @@ def explain_by_summed_copies(context: Context) -> Iterator[Hypothesis]:
     if n == 1:
         return
     predicted: dict[int, Array] = {}
-    for _, cases in _list_followers(context):
+    for _, cases in _list_followers(context, "variable"):
         rows = [
             Row(
                 number=number,
