@@ -121,7 +121,11 @@ def test_an_average_that_goes_twice_to_what_it_follows_is_told(end: np.ndarray) 
 
 
 def make_quick_start(
-    lefts: tuple[float, ...], times: float, phase: Phase = "variable"
+    lefts: tuple[float, ...],
+    times: float,
+    phase: Phase = "variable",
+    *,
+    led: float = 0.0,
 ) -> Context:
     """A wrong average that goes a larger part of its way at first, too often."""
     evidence = observe()
@@ -137,7 +141,7 @@ def make_quick_start(
         seen[at], seen[head] = observed, end
         seen[replace(head, phase="local_gradient")] = HEAD
         for replica in (WHOLE, *range(N)):
-            due[at.at(replica)] = expected
+            due[at.at(replica)] = expected + led * (1 + replica)
             due[head.at(replica)] = end
         cases.append(
             Pair(
@@ -173,6 +177,12 @@ def make_quick_start(
 def test_an_average_that_starts_quickly_is_told_to_be_repeated() -> None:
     """Parts of 0.8 and 0.6 of a way, as where β = min(0.99, (1 + t) / (10 + t))."""
     assert name_cause(make_quick_start((0.2, 0.4), 2)) == ("update-repeated", 2.0)
+
+
+def test_an_average_that_shards_lead_is_told_to_be_repeated() -> None:
+    """A shard that goes on alone has weights, and averages of them, of its own."""
+    context = make_quick_start((0.9, 0.9), 2, led=0.5)
+    assert name_cause(context) == ("update-repeated", 2.0)
 
 
 @pytest.mark.parametrize("lefts", [(0.9, 0.9), (0.2, 0.4)], ids=["even", "quick"])

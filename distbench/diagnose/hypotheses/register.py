@@ -102,9 +102,10 @@ CAUSES: tuple[Explain, ...] = (
     repeated.explain_by_slot_of_each,
     update.explain_by_stillness,
     steered.explain_by_hidden_sum,
+    # Shards that go on from what they left themselves lead an average of the weights.
+    followed.explain_by_repeated_average,
     update.explain_by_statistics,
     update.explain_by_unseen_sum,
-    followed.explain_by_repeated_average,
     followed.explain_by_other_turn,
     followed.explain_by_summed_copies,
     repeated.explain_by_repeated_update,
