@@ -348,6 +348,29 @@ def gather_no_rows() -> int:
     return int(step().shape[0])
 
 
+@shown_by("argument_of_a_step_is_not_summed")
+def test_workers_gather_an_argument(distbench):
+    with may_end_with("destinations can not be empty"):
+        found = distbench.run(gather_an_argument, "mwms:2")
+    assert set(found.values()) == {4}
+
+
+def gather_an_argument() -> int:
+    """How many labels come of two on each worker."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+    @tf.function
+    def step(labels):
+        def run(own):
+            return tf.distribute.get_replica_context().all_gather(own, axis=0)
+
+        return strategy.run(run, args=(labels,))
+
+    return int(step(tf.constant([1, 2])).shape[0])
+
+
 def test_every_entry_has_its_scenario():
     source = Path(__file__).read_text("utf-8")
     # How a race between steps in flight ends is chance: no test can expect it.

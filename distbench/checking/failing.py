@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -22,6 +22,12 @@ from distbench.launch.failure import TaskFailedError
 from distbench.observe import Observation
 from distbench.verdict import Finding, Run, Status
 from distbench.xla import tell_compiled
+
+_MEANT: Mapping[str, str] = {
+    "destinations can not be empty": "A worker with one replica cannot sum or gather "
+    "what is an argument of its step, such as labels: hand over its tf.identity.",
+}
+"""What is meant by words of the framework that do not say it."""
 
 
 class Failing:
@@ -130,6 +136,7 @@ def _make_raises(
         is_foreign = is_installed(failure.frame)
         whose = "outside of the framework" if is_foreign else "of yours"
         advice = f"That is the innermost line {whose}."
+    meant = [told for words, told in _MEANT.items() if words in failure.message]
     return Finding(
         code="raises",
         phase=failure.phase or "build",
@@ -142,7 +149,7 @@ def _make_raises(
         explanation=(
             f"Step {step}, {failure.phase or 'build'}: {who} of '{cluster}' raised "
             f"{failure.exception}: {failure.message}{where} - on one device the same "
-            f"code runs (raises). {advice}"
+            f"code runs (raises). {' '.join([advice, *meant])}"
         ),
         confidence=1.0,
         origin=origin,

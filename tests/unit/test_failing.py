@@ -60,3 +60,19 @@ def test_who_raised_is_named_with_the_cluster_that_it_is_of() -> None:
         failing = Failing(("bounded",), cast(Controls, controls))
         [run] = failing.judge(item, Observation(failure=failure), failure)
         assert f"task worker-0 of {words} raised" in run.findings[0].explanation
+
+
+def test_words_that_do_not_say_what_is_meant_are_explained() -> None:
+    scenario = Scenario(target="m:f", cluster="mwms:2")
+    spec = ClusterSpec.parse("mwms:2@cpu")
+    item = Planned(scenario=scenario, spec=spec, optional=False)
+    task = Task(role="worker", index=0)
+    controls = cast(Controls, SimpleNamespace(run=lambda *_: None))
+    for message, meant in (
+        ("ValueError: destinations can not be empty", True),
+        ("ValueError: the batch can not be empty", False),
+    ):
+        failure = TaskFailedError(message, task=task, kind="subject", message=message)
+        failing = Failing(("bounded",), controls)
+        [run] = failing.judge(item, Observation(failure=failure), failure)
+        assert ("tf.identity" in run.findings[0].explanation) == meant
