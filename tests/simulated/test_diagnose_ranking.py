@@ -47,3 +47,37 @@ def test_the_first_of_those_that_explain_most_is_the_best(left, best):
     assert found.hypothesis is causes[best]
     assert found.confidence == pytest.approx(max(0, 1 - left[best]))
     assert found.full == (left[best] == 0)
+
+
+@pytest.mark.parametrize(
+    ("errors", "accepted"),
+    [
+        ([np.ones(4)], True),
+        ([np.ones(3)], False),
+        # Both replicas have the same two.
+        ([np.array([1.0, 2.0])] * 2, False),
+        ([np.array([1.0, 2.0]), np.array([2.0, 3.0])], True),
+    ],
+    ids=["four", "three", "two-twice", "two-and-two"],
+)
+@pytest.mark.parametrize("share", [0.05, 0.0], ids=["most", "all"])
+def test_of_few_numbers_a_cause_explains_all_or_nothing(errors, accepted, share):
+    """Nearly any direction is near that of two numbers."""
+    wrong = [
+        Pair(
+            key=KEY.at(replica),
+            relation="reference",
+            against=GLOBAL,
+            observed=error,
+            expected=np.zeros_like(error),
+            margin=Margin(),
+            dtype="float32",
+        )
+        for replica, error in enumerate(errors)
+    ]
+    context = Context(evidence=observe(), phase="variable", cases=tuple(wrong))
+    predicted = {n: error * (1 - share) for n, error in enumerate(errors)}
+    cause = Hypothesis(code="x", predicted=predicted, detail="")
+    found = find_best(context, [cause])
+    assert found is not None
+    assert found.accepted == (accepted or share == 0)
