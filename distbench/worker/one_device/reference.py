@@ -89,7 +89,9 @@ class Reference:
             self.shard_step = session.make_step(function)
         else:
             self.repeats = self._find_repeats(batch)
-            self.shard_step = find_open_step(self, batch) or self._whole
+            self.shard_step = self._whole
+            if not self._whole.any_size:
+                self.shard_step = find_open_step(self, batch) or self._whole
 
     def list_written(self) -> frozenset[str]:
         """Paths of what a step may change; of all where Python acts between steps."""
