@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pages import PAGES, read_blocks
 
@@ -20,7 +22,12 @@ def test_the_bug_of_the_readme_is_found_as_it_says() -> None:
     verdict = distbench.check(target, "mwms:2", workload="linear", tier="bounded")
     assert verdict.status is Status.FAIL
     told = verdict.findings[0].explanation
-    assert any(told in " ".join(text.split()) for text in shown), told
+    assert any(_leave_noise_out(told) in _leave_noise_out(text) for text in shown), told
+
+
+def _leave_noise_out(text: str) -> str:
+    """A text in one line, without the bound: processors round in other places."""
+    return re.sub(r"allowed \S+,", "allowed,", " ".join(text.split()))
 
 
 def test_its_remedy_passes() -> None:
