@@ -19,11 +19,11 @@ from distbench.trace import (
     COMPUTED,
     STATE,
     WHOLE,
-    SparseRows,
     Trace,
     TraceKey,
     Value,
     Values,
+    change_numbers,
 )
 
 Shares = Mapping[int, tuple[float, ...]]
@@ -175,10 +175,12 @@ def _weigh(
         value = np.asarray(densify(value) - excess * penalty)
     if weight == 1.0:
         return value
-    if isinstance(value, SparseRows):
-        slices = value.values.astype(np.float64) * weight
-        return replace(value, values=np.asarray(slices, dtype=value.values.dtype))
-    return np.asarray(value.astype(np.float64) * weight, dtype=value.dtype)
+    return change_numbers(
+        value,
+        lambda numbers: np.asarray(
+            numbers.astype(np.float64) * weight, dtype=numbers.dtype
+        ),
+    )
 
 
 def _weigh_terms(evidence: Evidence, key: TraceKey, value: Value) -> Value:

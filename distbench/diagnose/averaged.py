@@ -22,11 +22,10 @@ from distbench.trace import (
     GRADIENTS,
     WHOLE,
     Phase,
-    SparseRows,
     Trace,
     TraceKey,
-    Value,
     Values,
+    change_numbers,
 )
 from distbench.verdict import Finding, Status
 
@@ -136,15 +135,11 @@ def _divide(trace: Trace, by: int, phases: tuple[Phase, ...]) -> Trace:
     values = Values(trace.values)
     for key in list(values):
         if key.phase in phases:
-            values[key] = _divide_value(values[key], by)
+            # In float64, where it rounds nothing that a bound would have to allow.
+            values[key] = change_numbers(
+                values[key], lambda numbers: np.asarray(numbers, np.float64) / by
+            )
     return replace(trace, values=values)
-
-
-def _divide_value(value: Value, by: int) -> Value:
-    """In float64, where dividing rounds nothing that a bound would have to allow."""
-    if isinstance(value, SparseRows):
-        return replace(value, values=np.asarray(value.values, np.float64) / by)
-    return np.asarray(value, np.float64) / by
 
 
 def _count_shares(trace: Trace, replicas: int) -> Trace:

@@ -15,6 +15,7 @@ from distbench.trace.shelf import Shelved
 from distbench.trace.values import SparseRows as SparseRows
 from distbench.trace.values import Value as Value
 from distbench.trace.values import Values as Values
+from distbench.trace.values import change_numbers as change_numbers
 
 Phase = Literal[
     "loss",

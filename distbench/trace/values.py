@@ -58,6 +58,15 @@ Held = Value | Shelved
 """A value, or where it lies."""
 
 
+def change_numbers(
+    value: Value, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+) -> Value:
+    """A value with other numbers; those of sparse rows stay in their rows."""
+    if isinstance(value, SparseRows):
+        return replace(value, values=change(value.values))
+    return change(value)
+
+
 class Values(MutableMapping[Key, Value]):
     """Values by their keys, of which the large ones may lie on disk.
 

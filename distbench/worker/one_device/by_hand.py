@@ -14,11 +14,11 @@ from distbench.trace import (
     STATE,
     SUMMED,
     WHOLE,
-    SparseRows,
     Trace,
     TraceKey,
     Value,
     Values,
+    change_numbers,
 )
 from distbench.worker.one_device.decayed import decay_again
 from distbench.worker.one_device.feeder import Feeder, repeat_first
@@ -222,10 +222,4 @@ def _find_kept(feeder: Feeder, tier: Tier, reference: Trace) -> tuple[str, ...]:
 
 def _silence(values: Mapping[TraceKey, Value]) -> Values[TraceKey]:
     """Gradients of 0, with the rows that sparse ones have."""
-    found: Values[TraceKey] = Values()
-    for key, value in values.items():
-        if isinstance(value, SparseRows):
-            found[key] = replace(value, values=np.zeros_like(value.values))
-        else:
-            found[key] = np.zeros_like(value)
-    return found
+    return Values({k: change_numbers(v, np.zeros_like) for k, v in values.items()})

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from distbench.evidence import Tier
-from distbench.trace import Phase, SparseRows, Trace, Value, Values
+from distbench.trace import Phase, Trace, Value, Values, change_numbers
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import count_digits
@@ -84,16 +84,12 @@ def _multiply(array: Any, factor: float) -> Any:
 
 def _shrink(given: Trace, phase: Phase) -> Trace:
     """Next to no gradients, as those of one replica."""
-    values: Values[Any] = Values()
-    for key, value in given.select(phase=phase, replica=0):
-        values[key] = _shrink_value(value)
+    shrink = partial(_multiply, factor=_LEAST)
+    values = {
+        key: change_numbers(value, shrink)
+        for key, value in given.select(phase=phase, replica=0)
+    }
     return replace(given, replicas=1, values=values)
-
-
-def _shrink_value(value: Value) -> Value:
-    if isinstance(value, SparseRows):
-        return replace(value, values=_multiply(value.values, _LEAST))
-    return np.asarray(_multiply(value, _LEAST))
 
 
 def _are_apart(left: Trace, right: Trace, times: int) -> bool:
