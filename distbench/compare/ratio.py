@@ -10,6 +10,9 @@ import numpy as np
 
 from distbench.compare.values import Array, list_blocks, measure_size
 
+SAME = 1e-3
+"""Two fitted factors that are no farther apart are taken for one number."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioFit:
@@ -67,3 +70,8 @@ def fit_ratio(observed: Array, expected: Array) -> RatioFit | None:
         error=math.sqrt(rest) / math.sqrt(freedom * square),
         residual_share=math.sqrt(rest) / math.sqrt(whole) if whole else 0.0,
     )
+
+
+def are_same_factors(left: float, right: float) -> bool:
+    """Whether two fitted factors stand for one number, as far as a fit tells."""
+    return left == right or abs(left - right) <= SAME * abs(right)

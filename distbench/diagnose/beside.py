@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
+from distbench.compare.ratio import are_same_factors
 from distbench.compare.values import are_equal, densify
 from distbench.evidence import Evidence
 from distbench.trace import STATE
 from distbench.verdict import Finding
-
-_SAME = 1e-3
-"""Two fitted factors that are no farther apart are taken for one number."""
 
 
 def goes_before(
@@ -49,6 +45,4 @@ def _is_untouched(found: Finding, corrected: Evidence, seen: Evidence) -> bool:
 def _has_same_factor(first: Finding, found: Finding) -> bool:
     if first.ratio is None or found.ratio is None or found.ratio <= 0:
         return False
-    return any(
-        math.isclose(first.ratio, found.ratio**power, rel_tol=_SAME) for power in (1, 2)
-    )
+    return any(are_same_factors(first.ratio, found.ratio**power) for power in (1, 2))

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from distbench.compare.comparison import Comparison, Judged
+from distbench.compare.ratio import are_same_factors
 from distbench.trace import (
     COMPUTED,
     GRADIENTS,
@@ -18,9 +19,6 @@ from distbench.trace import (
     TraceKey,
     VariableInfo,
 )
-
-_SAME = 1e-3
-"""Two fitted factors that are no farther apart are taken for one number."""
 
 
 class Outcomes:
@@ -109,7 +107,7 @@ class Forgiven:
         c = link.comparison
         known = self._ratios.get((c.phase, c.variable, c.call), ())
         return c.ratio is not None and any(
-            bool(np.isclose(ratio, c.ratio, rtol=_SAME, atol=0.0)) for ratio in known
+            are_same_factors(ratio, c.ratio) for ratio in known
         )
 
 

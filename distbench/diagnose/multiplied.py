@@ -9,14 +9,12 @@ import numpy as np
 from distbench.compare.comparison import Judged
 from distbench.compare.leading import has_gradient
 from distbench.compare.pair import TOLD
+from distbench.compare.ratio import SAME, are_same_factors
 from distbench.compare.values import are_equal, densify
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.links import Chain
 from distbench.evidence import Evidence
 from distbench.trace import SUMMED, WHOLE, Phase
-
-_SAME = 1e-3
-"""Two fitted factors that are no farther apart are taken for one number."""
 
 
 def move_multiplied(
@@ -85,7 +83,7 @@ def _is_apart(evidence: Evidence, link: Judged) -> bool:
 def _are_multiplied(links: Sequence[Judged], ratios: Mapping[int, float]) -> bool:
     steps = {link.comparison.step for link in links}
     return bool(steps) and all(
-        step in ratios and abs(ratio - ratios[step]) <= _SAME * abs(ratios[step])
+        step in ratios and are_same_factors(ratio, ratios[step])
         for step, ratio in _fit_steps(links, steps)
     )
 
@@ -95,5 +93,5 @@ def _fit_steps(links: Sequence[Judged], steps: set[int]) -> Iterator[tuple[int, 
     for step in steps:
         cases = [j.pair for j in links if j.comparison.step == step and j.pair]
         fit = fit_cases(cases)
-        is_one = fit is not None and fit.residual_share <= _SAME
+        is_one = fit is not None and fit.residual_share <= SAME
         yield step, fit.ratio if fit is not None and is_one else np.nan

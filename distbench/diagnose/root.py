@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from distbench.compare.comparison import Judged
+from distbench.compare.ratio import are_same_factors
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.exchange import is_of_all, join_factors, tell_lost_gradient
 from distbench.diagnose.explain import Explained, is_vague, list_replicas
@@ -23,8 +22,6 @@ from distbench.verdict import Finding
 
 _SCALING = ("loss-not-scaled", "loss-scaled-twice", "mean-of-means")
 """Causes that lie in the loss and show in its gradient too."""
-_SAME = 1e-3
-"""Two fitted factors that are no farther apart are taken for one number."""
 
 
 def explain_root(
@@ -130,8 +127,7 @@ def _is_same_factor(cause: Explained, of_loss: Sequence[Explained]) -> bool:
         if other.code in ("scale-error", "unexplained") or other.confidence < ALL
     ]
     return len(ratios) == len(of_loss) and all(
-        ratio is not None and bool(np.isclose(ratio, cause.ratio, rtol=_SAME, atol=0.0))
-        for ratio in ratios
+        ratio is not None and are_same_factors(ratio, cause.ratio) for ratio in ratios
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.pair import Pair
+from distbench.compare.ratio import are_same_factors
 from distbench.compare.totals import Changes, find_changes, is_extreme
 from distbench.compare.values import Array, are_equal, densify, measure_size
 from distbench.diagnose.context import Context
@@ -122,7 +123,7 @@ def leave_out_following(
         if finding.phase != "variable":
             return False
         is_same = finding.ratio is not None and cause.ratio is not None
-        is_same = is_same and _are_near(finding.ratio or 0.0, cause.ratio or 0.0)
+        is_same = is_same and are_same_factors(finding.ratio or 0.0, cause.ratio or 0.0)
         return is_vague(finding) or is_same
 
     causes = [cause for cause in told if cause.phase in STATE]
@@ -167,7 +168,7 @@ def _name_sum(context: Context, cases: list[Pair]) -> Named | None:
         ("mean-instead-of-sum", f"a sum divided by N = {n}", 1 / n),
         ("double-reduction", f"N = {n} times the sum", float(n)),
     ):
-        if any(_are_near(fit, factor**power) for power in powers):
+        if any(are_same_factors(fit, factor**power) for power in powers):
             return code, f"{made} {what}", factor
     return None
 
@@ -175,10 +176,6 @@ def _name_sum(context: Context, cases: list[Pair]) -> Named | None:
 def _find_due(context: Context, case: Pair) -> Array:
     """What one device holds after the step."""
     return densify(context.evidence.reference.values[case.key])
-
-
-def _are_near(left: float, right: float) -> bool:
-    return abs(left - right) <= _SAME * abs(right)
 
 
 def _tell_result(context: Context, cases: list[Pair]) -> Told:
