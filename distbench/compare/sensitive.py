@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -38,21 +39,16 @@ def find_cut_sensitive(evidence: Evidence) -> tuple[TraceKey, ...]:
     if uncut is None or evidence.reference.notes.get("draws"):
         return ()
     shapes = {v.path: v.shape for v in evidence.reference.variables}
-    for step in range(uncut.steps):
-        given: dict[TraceKey, Value] = {}
-        for phase in UPDATED:
-            place = TraceKey(step=step, phase=phase)
-            whole = {
-                key.variable: densify(value)
-                for key, value in uncut.select(step=step, phase=phase)
-            }
-            given |= {
-                replace(place, variable=path): value
-                for path, value in recut_shards(whole, shapes).items()
-            }
-        if found := _find_other(evidence, given):
-            return found
-    return ()
+    given: dict[TraceKey, Value] = {}
+    for step, phase in product(range(uncut.steps), UPDATED):
+        found = uncut.select(step=step, phase=phase)
+        whole = {key.variable: densify(value) for key, value in found}
+        given |= {
+            TraceKey(step=step, phase=phase, variable=path): value
+            for path, value in recut_shards(whole, shapes).items()
+        }
+    others = _find_other(evidence, given)
+    return tuple(key for key in others if key.step == others[0].step)
 
 
 def _find_other(

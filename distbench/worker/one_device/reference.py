@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from distbench.evidence import Tier
@@ -125,10 +126,18 @@ class Reference:
             for key, value in saved.select()
             if isinstance(value, np.ndarray)
         }
+        for key, value in self.recut(found).items():
+            if key[0] in known:
+                self.initial[key] = value
+
+    def recut(self, held: Mapping[str, npt.NDArray[Any]]) -> State:
+        """What this subject's variables hold of another's that may be cut otherwise.
+
+        Args:
+            held: By path, what the other's hold.
+        """
         wanted = {path: self.initial[path, 0].shape for path, _ in self.initial}
-        for path, value in recut_shards(found, wanted).items():
-            if path in known:
-                self.initial[path, 0] = value
+        return {(path, 0): v for path, v in recut_shards(held, wanted).items()}
 
     def draw(self, step: int) -> Any:
         """The global batch of a step."""

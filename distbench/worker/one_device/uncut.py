@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.trace import STATE, WHOLE, Trace
-from distbench.trace.shards import recut_shards
 from distbench.worker.one_device.reference import Reference
 
 
@@ -23,16 +22,13 @@ def run_uncut(reference: Reference, recorded: Trace) -> Trace:
     session = reference.session
     values = session.make_values()
     state = reference.initial
-    wanted = {path: array.shape for (path, _), array in state.items()}
     for step in range(reference.scenario.steps):
         before = {
             key.variable: value
             for key, value in recorded.select(step=step - 1, replica=WHOLE)
             if key.phase in STATE and isinstance(value, np.ndarray)
         }
-        joined = recut_shards(before, wanted)
-        start = {**state, **{(path, 0): value for path, value in joined.items()}}
-        session.restore_state(start)
+        session.restore_state({**state, **reference.recut(before)})
         reference.run_whole(step, reference.draw(step))
         state = session.read_state()
         session.collect_state(step, state, values, replica=WHOLE)
