@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from measured import (
     Document,
@@ -126,12 +126,22 @@ def _list_target(document: Document) -> Iterator[str]:
     rows = [row for row in document["bounded"] if row["kind"] == "factor"]
     yield f"A factor of 1 + {target} on one float32 variable, bounded tier:"
     yield ""
-    yield "| phase | reported in |"
+    yield from _count_by_phase(
+        rows,
+        "reported in",
+        lambda here: f"{sum(row['target'] for row in here)} of {len(here)} places",
+    )
+
+
+def _count_by_phase(
+    rows: Sequence[Document], head: str, count: Callable[[Sequence[Document]], str]
+) -> Iterator[str]:
+    """A table with a line for each phase, and what is counted in its rows."""
+    yield f"| phase | {head} |"
     yield "|---|---|"
     for phase in _list_phases(rows):
         here = [row for row in rows if row["phase"] == phase]
-        seen = sum(row["target"] for row in here)
-        yield f"| {name_phase(phase)} | {seen} of {len(here)} places |"
+        yield f"| {name_phase(phase)} | {count(here)} |"
     yield ""
 
 
@@ -142,13 +152,14 @@ def _list_exact(rows: Sequence[Document]) -> Iterator[str]:
     yield ""
     yield "One element is moved by one unit in the last place, each in turn:"
     yield ""
-    yield "| phase | reported |"
-    yield "|---|---|"
-    for phase in _list_phases(rows):
-        here = [row for row in rows if row["phase"] == phase]
-        seen = sum(row["seen"] for row in here)
-        yield f"| {name_phase(phase)} | {seen} of {sum(r['elements'] for r in here)} |"
-    yield ""
+    yield from _count_by_phase(
+        rows,
+        "reported",
+        lambda here: (
+            f"{sum(row['seen'] for row in here)} of "
+            f"{sum(row['elements'] for row in here)}"
+        ),
+    )
 
 
 def _list_confirmed(rows: Sequence[Document]) -> Iterator[str]:

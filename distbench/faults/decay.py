@@ -16,6 +16,13 @@ _REPEATED = "weight-decay-repeated"
 _TRAINED = ("table", "kernel", "bias")
 
 
+class _OfEach:
+    """The decay is scaled with the number of replicas."""
+
+    def find_decay(self):
+        return super().find_decay() * count_replicas()
+
+
 @fault(_REPEATED, "variable", TRAINED, like="keras-team/keras#19891", clusters=WIDE)
 class ShrunkForEachReplica(DecayedByHand):
     """The copies are shrunk inside a loop over the replicas."""
@@ -49,12 +56,9 @@ class FirstCopyIsShrunk(DecayedByHand):
 
 
 @fault(_REPEATED, "variable", TRAINED, like="tensorflow/addons#2683", clusters=WIDE)
-class DecayOfEachInTrustRatio(_DecayInTrustRatio):
+class DecayOfEachInTrustRatio(_OfEach, _DecayInTrustRatio):
     """The decay in a trust ratio by hand is scaled with the number of replicas."""
 
-    def find_decay(self):
-        return super().find_decay() * count_replicas()
-
 
 @fault(
     _REPEATED,
@@ -65,12 +69,9 @@ class DecayOfEachInTrustRatio(_DecayInTrustRatio):
     workload="embedding",
 )
 @optimizer("Optimizer", "OwnRule")
-class DecayOfEachBesideMoments(DecayInTrustRatio):
+class DecayOfEachBesideMoments(_OfEach, DecayInTrustRatio):
     """The decay in a trust ratio is scaled with the number of replicas (LAMB)."""
 
-    def find_decay(self):
-        return super().find_decay() * count_replicas()
-
 
 @fault(
     _REPEATED,
@@ -81,8 +82,5 @@ class DecayOfEachBesideMoments(DecayInTrustRatio):
     workload="embedding",
 )
 @optimizer("Optimizer", "OwnRule")
-class DecayOfEachInMomentum(DecayInMomentum):
+class DecayOfEachInMomentum(_OfEach, DecayInMomentum):
     """The decay that a momentum takes is scaled with the number of replicas."""
-
-    def find_decay(self):
-        return super().find_decay() * count_replicas()

@@ -32,9 +32,10 @@ def explain_by_mean(context: Context) -> Iterator[Hypothesis]:
     if context.phase in _TAKING:
         for trace in context.evidence.fed.sums:
             if _is_plain_mean(trace):
-                yield _add_decays(context, _foretell(context, trace))
+                mean = _foretell(context, trace)
+                yield _add_decays(context, mean)
                 if context.phase == "reduced_gradient":
-                    yield _divide(context, _foretell(context, trace))
+                    yield _divide(context, mean)
 
 
 def _add_decays(context: Context, mean: Hypothesis) -> Hypothesis:
