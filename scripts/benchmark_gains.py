@@ -7,7 +7,6 @@ The seconds are of processor time: of the bench, its fork servers and their task
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from unittest import mock
 
 from measure_check import SUBJECT
 from processor import measure_processor
@@ -28,12 +28,10 @@ _TIMEOUT_S = 60
 
 def run_searching(channel: Any, context: Any) -> None:
     """Entry of a task in which AutoGraph searches the modules."""
-    from tensorflow.python.autograph.pyct import inspect_utils
-
     from distbench.worker import main
 
-    main.leave_modules_alone = lambda: importlib.reload(inspect_utils)
-    main.run_task(channel, context)
+    with mock.patch.object(main, "leave_modules_alone"):
+        main.run_task(channel, context)
 
 
 def run_collecting(channel: Any, context: Any) -> None:
@@ -48,13 +46,11 @@ def run_collecting(channel: Any, context: Any) -> None:
 
 def run_tracing(channel: Any, context: Any) -> None:
     """Entry of a task in which a step that makes variables is always traced twice."""
-    from contextlib import nullcontext
-
     from distbench.worker import main
     from distbench.worker.stepping import steps
 
-    steps.make_variables_at_once = lambda _: nullcontext()
-    main.run_task(channel, context)
+    with mock.patch.object(steps, "trace_at_once"):
+        main.run_task(channel, context)
 
 
 LACKS: Mapping[str, Mapping[str, str]] = {
