@@ -13,8 +13,8 @@ def leave_modules_alone() -> None:
     It compares the file of every module with that of the function, to read the lines of
     a source anew that a zipped program may have under another module's name. The lines
     are read by the function's file all the same. But looking at a module counts a
-    reference to it: in a fork of a process that has 4,000 of them this copies 17 MiB,
-    and takes a twentieth of the processor time of a check.
+    reference to it: in a fork of a process that has 4,000 of them this copies 17 MiB.
+    What that saves, scripts/benchmark measures.
     """
     inspect_utils._fix_linecache_record = _trust_file
 
