@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,11 @@ _LEAST_NUMBERS = 4
 """Wrong numbers without which a cause has to explain all, and nine tenths do not do. Of
 two, one direction in 16 comes as near to any cause's, of three one in 200, of four one
 in 2,300 (the share of a sphere within asin 0.1 of a line), and a hundred are tried."""
+_MOST_CHANCE = 1e-3
+"""Chance above which a cause does not explain all: where rounding is coarse, a value
+that has nothing to do with the observed one may lie within it."""
+_ENOUGH_NUMBERS = 10
+"""Wrong numbers of which half is never explained by chance."""
 ALL = 0.999
 """Share of it that a cause explains where only rounding is left."""
 
@@ -31,21 +37,22 @@ class Ranked:
         confidence: Share of the residual's norm that it explains, the mean over all
             wrong values, so that a small variable weighs as much as a large one.
         least: The smallest share over the wrong values.
-        full: Whether what it leaves is no more than rounding, everywhere.
-        is_chance: Whether so few numbers are wrong that any direction is near theirs.
+        full: Whether what it leaves is no more than rounding, everywhere, and too
+            little for chance.
+        of_few: Whether so few numbers are wrong that any direction is near theirs.
     """
 
     hypothesis: Hypothesis
     confidence: float
     least: float
     full: bool
-    is_chance: bool
+    of_few: bool
 
     @property
     def accepted(self) -> bool:
         """Whether the cause may be named."""
         most = self.confidence >= NEEDED and self.least >= 0.5
-        return self.full or (most and not self.is_chance)
+        return self.full or (most and not self.of_few)
 
 
 def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | None:
@@ -60,10 +67,11 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
     best: Ranked | None = None
     untouched = find_untouched(context)
     wholes = [measure_error(case) for case in context.cases]
+    numbers = _count_numbers(context.cases)
     for hypothesis in hypotheses:
         least = 0.0 if best is None else best.confidence
         beyond = () if hypothesis.of_due else untouched
-        ranked = _rate_hypothesis(context, hypothesis, wholes, least, beyond)
+        ranked = _rate_hypothesis(context, hypothesis, wholes, numbers, least, beyond)
         if ranked is None:
             continue
         if ranked.full:
@@ -77,6 +85,7 @@ def _rate_hypothesis(
     context: Context,
     hypothesis: Hypothesis,
     wholes: Sequence[float],
+    numbers: Sequence[int],
     least: float,
     beyond: Collection[int],
 ) -> Ranked | None:
@@ -86,6 +95,7 @@ def _rate_hypothesis(
         context: The wrong values.
         hypothesis: The cause.
         wholes: Norm of what is wrong with each case.
+        numbers: How many numbers of each case are wrong that no other has.
         least: Confidence of a cause that was rated before.
         beyond: Numbers of the cases that it cannot explain.
     """
@@ -110,20 +120,40 @@ def _rate_hypothesis(
         hypothesis=hypothesis,
         confidence=confidence,
         least=min(shares, default=0.0),
-        full=full and bool(shares),
-        is_chance=_count_numbers(context.cases) < _LEAST_NUMBERS,
+        full=full and bool(shares) and _measure_chance(shares, numbers) < _MOST_CHANCE,
+        of_few=sum(numbers) < _LEAST_NUMBERS,
     )
 
 
-def _count_numbers(cases: Sequence[Pair]) -> int:
-    """How many numbers are wrong; an array that replicas have alike counts once."""
-    found: dict[bytes, int] = {}
+def _count_numbers(cases: Sequence[Pair]) -> list[int]:
+    """How many numbers of each case are wrong, up to what suffices for all.
+
+    An array that replicas have alike counts once.
+    """
+    counts: list[int] = []
+    seen: set[bytes] = set()
     for case in cases:
-        if sum(found.values()) >= _LEAST_NUMBERS:
-            break
-        error = np.asarray(case.observed - case.expected)
-        found[error.tobytes()] = int(np.count_nonzero(error))
-    return sum(found.values())
+        count = 0
+        if sum(counts) < _ENOUGH_NUMBERS:
+            error = np.asarray(case.observed - case.expected)
+            numbers = error.tobytes()
+            count = 0 if numbers in seen else int(np.count_nonzero(error))
+            seen.add(numbers)
+        counts.append(count)
+    return counts
+
+
+def _measure_chance(shares: Sequence[float], numbers: Sequence[int]) -> float:
+    """The chance that something as wrong as the observed values is as near to them.
+
+    Each number would be off by as much in any direction: of n numbers a share of
+    (rest ÷ error)ⁿ is as near as the prediction.
+
+    Args:
+        shares: What is explained of each case.
+        numbers: How many wrong numbers count for each.
+    """
+    return math.prod((1 - s) ** n for s, n in zip(shares, numbers, strict=True))
 
 
 def measure_error(case: Pair) -> float:

@@ -81,3 +81,35 @@ def test_of_few_numbers_a_cause_explains_all_or_nothing(errors, accepted, share)
     found = find_best(context, [cause])
     assert found is not None
     assert found.accepted == (accepted or share == 0)
+
+
+@pytest.mark.parametrize(
+    ("errors", "left", "full"),
+    [
+        ([1.0], 0.3, False),
+        ([1.0], 0.0005, True),
+        ([1.0, 1.0], 0.3, False),  # the same number twice
+        ([1.0, 1.1, 1.2, 1.3, 1.4], 0.3, False),
+        ([1.0, 1.1, 1.2, 1.3, 1.4, 1.5], 0.3, True),
+    ],
+    ids=["one", "one-exactly", "one-twice", "five", "six"],
+)
+def test_what_coarse_rounding_allows_of_few_numbers_is_chance(errors, left, full):
+    """Rounding may move each by more than it is off, as that of a loss in bfloat16."""
+    wrong = [
+        Pair(
+            key=KEY.at(replica),
+            relation="reference",
+            against=GLOBAL,
+            observed=np.array([error]),
+            expected=np.zeros(1),
+            margin=Margin(bound=0.9),
+            dtype="bfloat16",
+        )
+        for replica, error in enumerate(errors)
+    ]
+    context = Context(evidence=observe(), phase="variable", cases=tuple(wrong))
+    predicted = {n: np.array([e * (1 - left)]) for n, e in enumerate(errors)}
+    found = find_best(context, [Hypothesis(code="x", predicted=predicted, detail="")])
+    assert found is not None
+    assert found.full == full
