@@ -149,7 +149,15 @@ def makes_whole_exchanged(evidence: Evidence, noise: Noise) -> bool:
     given = evidence.probes.get("exchanged")
     if given is None or "exchanged-regrouped" not in evidence.probes:
         return False
-    values = Values({**evidence.reference.values, **given.values})
+    # Of steps in which shards were given nothing, what they lack says nothing.
+    values = Values(
+        {
+            key: held
+            for trace in (evidence.reference, given)
+            for key, held in Values(trace.values).held.items()
+            if key.step < given.steps
+        }
+    )
     reference = replace(evidence.reference, values=values)
     # With each example twice, a mean is told from a sum beside it.
     probes = {

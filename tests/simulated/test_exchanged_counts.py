@@ -37,17 +37,18 @@ def test_shards_may_weigh_what_all_replicas_count(times: float, code: str) -> No
 
 
 def give_exchanged(evidence: Evidence, *, makes_whole: bool) -> Evidence:
-    """With shards that were given what the global batch exchanges.
+    """With shards that were given what the global batch exchanges in the first step.
 
     Args:
         evidence: Of a program whose shards alone do not make up the global batch.
         makes_whole: Whether they do so now; else what they are given changes nothing.
     """
     reference, regrouped = evidence.reference, evidence.probes["regrouped"]
+    given = {"exchanged": reference, "exchanged-regrouped": regrouped}
     if makes_whole:
         whole = [
             (key, np.asarray(value))
-            for key, value in reference.select(replica=WHOLE)
+            for key, value in reference.select(step=0, replica=WHOLE)
             if key.phase in COMPUTED
         ]
         shares = [
@@ -56,10 +57,11 @@ def give_exchanged(evidence: Evidence, *, makes_whole: bool) -> Evidence:
                 for key, value in whole
                 for replica, share in enumerate(of_shards)
             }
-            for of_shards in (COUNTED, COUNTED[::-1])
+            for of_shards in (COUNTED, COUNTED[::-1], [2 * n for n in COUNTED])
         ]
-        reference, regrouped = (replace(reference, values=v) for v in shares)
-    given = {"exchanged": reference, "exchanged-regrouped": regrouped}
+        names = ("exchanged", "exchanged-regrouped", "exchanged-doubled")
+        made = (replace(reference, values=values) for values in shares)
+        given = dict(zip(names, made, strict=True))
     return replace(evidence, probes={**evidence.probes, **given})
 
 
