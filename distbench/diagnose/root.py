@@ -56,11 +56,14 @@ def explain_root(
     if scaled and evidence.subject.loss_reduction is None:
         alike |= set(_SCALING)
     if same or (scaled and all(c.code in alike or is_vague(c) for c in of_loss)):
+        # These stand for the loss, which has no finding of its own then.
+        apart = [*scaled, *_list_apart(evidence, of_loss, causes)]
         raised = _raise_early(
-            causes, losses, lambda c: _raise_cause(c) if c is scaled[0] else c
+            [cause for cause in causes if cause in apart],
+            losses,
+            lambda c: _raise_cause(c) if c is scaled[0] else c,
         )
-        apart = _list_apart(evidence, of_loss, raised)
-        yield from report_causes(context, apart, gradients)
+        yield from report_causes(context, raised, gradients)
         return
     unknown = all(map(is_vague, of_loss))
     if causes and unknown and causes[0].code in ("unexplained", "scale-error"):

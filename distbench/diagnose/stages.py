@@ -10,7 +10,7 @@ from distbench.diagnose.explain import is_vague
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
 from distbench.diagnose.multiplied import move_multiplied
-from distbench.diagnose.reporting import make_context, report_causes
+from distbench.diagnose.reporting import make_context, report_all, report_causes
 from distbench.diagnose.root import explain_root
 from distbench.diagnose.state import explain_apart, explain_start
 from distbench.diagnose.totals import (
@@ -59,6 +59,8 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
             context = leave_out_misled(context, _list_misled_steps(evidence, later))
             told = list(report_causes(context, explain(context), wrong))
             findings = [*leave_out_following(findings, told), *told]
+    if chain.broken and not findings:
+        findings = [_tell_first(evidence, chain)]
     findings.sort(key=lambda f: (f.step, _place(f), f.warning, f.code == "unexplained"))
     return tuple(findings)
 
@@ -130,6 +132,19 @@ def _tell_unled(
         context = make_context(evidence, chain, "variable", links)
         kept += report_causes(context, explain_cases(context), links)
     return kept
+
+
+def _tell_first(evidence: Evidence, chain: Chain) -> Finding:
+    """What is wrong first, where each cause was left to another: it is wrong still."""
+    first = chain.broken[0].comparison
+    links = [
+        link
+        for link in chain.broken
+        if (link.comparison.phase, link.comparison.relation)
+        == (first.phase, first.relation)
+    ]
+    words = "no known cause explains what is wrong"
+    return report_all(evidence, chain, first.phase, links, "unexplained", words)
 
 
 def _place(finding: Finding) -> int:

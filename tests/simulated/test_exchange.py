@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from evidence_changes import change_evidence
 from exchanging import Exchanging, note
-from grouped_losses import by_statistics
+from grouped_losses import Batch, Compute, by_statistics
 from grouped_training import Simulator
 
+from distbench.diagnose import stages
 from distbench.diagnose.context import Context
 from distbench.diagnose.exchange import join_factors
 from distbench.diagnose.explain import Explained
@@ -171,3 +172,47 @@ def test_factors_that_are_near_are_no_findings_of_their_own() -> None:
     assert join(near) == ["scale-error"]
     exact = replace(near, confidence=1.0)
     assert sorted(join(exact, other)) == ["scale-error", "unexplained"]
+
+
+class InHalves(Exchanging):
+    """Gradients are in float16, which leaves no factor exact, and losses are not."""
+
+    def run(
+        self, batch: Batch, theta: Batch, compute: Compute | None = None
+    ) -> tuple[np.float32, Batch]:
+        loss, gradient = super().run(batch, theta, compute)
+        return loss, gradient.astype(np.float16).astype(np.float32)
+
+    def make_trace(self, values: dict[TraceKey, Value], **notes: object) -> Trace:
+        rounded: dict[TraceKey, Value] = {
+            key: value if key.phase == "loss" else np.asarray(value, np.float16)
+            for key, value in values.items()
+        }
+        trace = super().make_trace(rounded, **notes)
+        variables = tuple(replace(v, dtype="float16") for v in trace.variables)
+        return replace(trace, variables=variables)
+
+
+@pytest.mark.parametrize("scale", [1.02, 1.05, 1.1, 1.3])
+def test_one_factor_of_loss_and_gradients_is_told_however_it_is_rounded(
+    scale: float,
+) -> None:
+    assert judge(note(InHalves().make_evidence(), "features")).status is Status.PASS
+    judgement = judge(note(InHalves(scale=scale).make_evidence(), "features"))
+    assert judgement.status is Status.FAIL
+    (finding,) = judgement.findings
+    assert (finding.code, finding.phase) == ("scale-error", "loss")
+    assert finding.ratio == pytest.approx(scale, rel=1e-3)
+
+
+def test_what_no_finding_is_left_of_fails_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever leaves a cause to another finding may be wrong about that."""
+    wrong = note(Exchanging(scale=2.0).make_evidence(), "features")
+    assert judge(wrong).findings
+    monkeypatch.setattr(stages, "leave_out_led", lambda *_: [])
+    judgement = judge(wrong)
+    assert judgement.status is Status.FAIL
+    (finding,) = judgement.findings
+    assert (finding.code, finding.phase) == ("unexplained", "loss")
