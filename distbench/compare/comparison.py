@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -34,6 +34,8 @@ from distbench.trace import COMPUTED, INITIAL, WHOLE, Phase, TraceKey
 _MOST_HELD_BYTES = 1 << 28
 Plant = Callable[[Array, Array | float, slice], Array]
 """Makes of observed numbers, the state before, and where they lie what is planted."""
+Named = tuple[Phase, Relation, str, int]
+"""Phase, relation, variable and replica of a value, in whatever step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +93,52 @@ def compare_evidence(
         noise: Of the single-device run; measured from the twins where not given.
     """
     noise = measure_noise(evidence) if noise is None else noise
-    totals = tuple(list_totals(evidence, noise))
     # One pair at a time: all of a large model's would fill the memory.
-    pairs = chain(
+    pairs = _list_pairs(evidence, noise)
+    return tuple(_limit(map(partial(judge_pair, evidence=evidence), pairs)))
+
+
+def take_numbers_again(
+    links: Sequence[Judged], evidence: Evidence, noise: Noise
+) -> tuple[Judged, ...]:
+    """Some comparisons with the numbers of each value's first one among them.
+
+    What was held are those of its first wrong one, which is another where that follows
+    from a value before it.
+
+    Args:
+        links: Some of `compare_evidence`, in the order of their steps.
+        evidence: What was observed and expected.
+        noise: Of the single-device run.
+    """
+    first: dict[Named, Judged] = {}
+    for link in links:
+        first.setdefault(_name_value(link.comparison), link)
+    lacking = [link for link in first.values() if link.pair is None]
+    wanted = {(link.comparison.key, link.comparison.relation) for link in lacking}
+    if not wanted:
+        return tuple(links)
+    made = {
+        (pair.key, pair.relation): pair
+        for pair in _list_pairs(evidence, noise)
+        if (pair.key, pair.relation) in wanted
+    }
+    return tuple(
+        replace(link, pair=made.get((link.comparison.key, link.comparison.relation)))
+        if link.pair is None
+        else link
+        for link in links
+    )
+
+
+def _list_pairs(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
+    totals = tuple(list_totals(evidence, noise))
+    return chain(
         Pairs(evidence, noise).list_all(),
         totals,
         list_results(evidence, noise, totals),
         list_led(evidence, noise),
     )
-    return tuple(_limit(map(partial(judge_pair, evidence=evidence), pairs)))
 
 
 def find_wrong_losses(evidence: Evidence, noise: Noise) -> frozenset[int]:
@@ -116,14 +155,13 @@ def find_wrong_losses(evidence: Evidence, noise: Noise) -> frozenset[int]:
 
 def _limit(judged: Iterable[Judged]) -> Iterator[Judged]:
     """Let wrong numbers go when too many are held, but for the first of each value."""
-    first: dict[tuple[str, str, str, int], int] = {}
+    first: dict[Named, int] = {}
     held: dict[int, int] = {}
     for item in judged:
         pair, c = item.pair, item.comparison
         if pair is not None:
-            value = c.phase, c.relation, c.variable, c.replica
             if (
-                first.setdefault(value, c.step) < c.step
+                first.setdefault(_name_value(c), c.step) < c.step
                 and sum(held.values()) > _MOST_HELD_BYTES
             ):
                 item = replace(item, pair=None)
@@ -132,6 +170,10 @@ def _limit(judged: Iterable[Judged]) -> Iterator[Judged]:
                 arrays = (pair.observed, pair.expected)
                 held.update({id(array): array.nbytes for array in arrays})
         yield item
+
+
+def _name_value(shown: Comparison) -> Named:
+    return shown.phase, shown.relation, shown.variable, shown.replica
 
 
 def judge_pair(pair: Pair, evidence: Evidence) -> Judged:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from distbench.compare.comparison import (
     Judged,
     compare_evidence,
     find_wrong_losses,
+    take_numbers_again,
 )
 from distbench.compare.noise import Noise
 from distbench.compare.vacuity import find_uncompared, find_weak_phases
@@ -100,6 +102,8 @@ class Weighed:
     def explain(self) -> Judgement:
         """Say why it is wrong, where it is."""
         evidence, judged, chain = self._reading.evidence, self._judged, self._chain
+        broken = take_numbers_again(chain.broken, evidence, self._noise)
+        chain = replace(chain, broken=broken)
         findings = name_outcomes(explain_chain(evidence, chain), judged, evidence)
         status, message = _decide(judged, chain, findings, self._reading)
         return Judgement(

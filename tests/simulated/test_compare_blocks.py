@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from gradient_values import scale, to_array
 from swept import swept
-from training_simulator import RIGHT, Fault, observe, reduce_with
+from training_simulator import RIGHT, TRAINED, Fault, observe, reduce_with
 
 from distbench.compare import bounds, comparison, values
 from distbench.compare.comparison import Judged, compare_evidence
 from distbench.compare.pair import Pair
 from distbench.diagnose.judge import judge
+from distbench.evidence import Fed
 from distbench.trace import Trace, Values, shelf
 from distbench.verdict import Status
 
@@ -110,6 +111,42 @@ def test_numbers_of_later_steps_may_be_let_go(
             left.step,
         )
         assert (right.variables, right.replicas) == (left.variables, left.replicas)
+
+
+def double_first(gradients: Any, replica: int, step: int) -> Any:
+    return {k: scale(v, 2.0 if step == 0 else 1.0) for k, v in gradients.items()}
+
+
+def stray_later(new: Any, old: Any, gradients: Any, run: Any) -> Any:
+    """The first update is one with the gradients that are wrong, and no other is."""
+    return {
+        k: v + np.float32(0.5) if run.step and k in TRAINED else v
+        for k, v in new.items()
+    }
+
+
+def see_no_sums(trace: Trace) -> Trace:
+    hidden = ("reduced_gradient", "applied_gradient")
+    values = {k: v for k, v in trace.values.items() if k.phase not in hidden}
+    return replace(trace, values=values)
+
+
+def test_numbers_are_there_again_where_what_was_held_is_no_fault_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Variables are wrong from the first step on, which follows from gradients."""
+    evidence = observe(Fault(local=double_first, update=stray_later))
+    evidence = replace(
+        evidence,
+        observed=see_no_sums(evidence.observed),
+        reference=see_no_sums(evidence.reference),
+        twins=tuple(map(see_no_sums, evidence.twins)),
+        fed=Fed(),
+    )
+    expected = [(f.code, f.phase, f.step) for f in judge(evidence).findings]
+    assert len(expected) == 2
+    monkeypatch.setattr(comparison, "_MOST_HELD_BYTES", 0)
+    assert [(f.code, f.phase, f.step) for f in judge(evidence).findings] == expected
 
 
 def test_one_place_of_all_replicas_is_in_memory_at_a_time(
