@@ -52,13 +52,15 @@ def find_weak_phases(
 ) -> tuple[tuple[str, Strength], ...]:
     """Required phases without an effective comparison, and why there is none.
 
+    One that failed could have failed, where a run passes for all that.
+
     Args:
         comparisons: All comparisons of a run.
         first_known: Whether loss and local gradients have a reference.
     """
     found: dict[tuple[str, str], Strength] = {}
     for c in comparisons:
-        if c.step < 0 or c.wrong:
+        if c.step < 0:
             continue
         place = (c.phase, c.relation)
         if c.effective:

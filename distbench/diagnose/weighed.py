@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import cached_property
 
 from distbench.compare.comparison import (
+    Comparison,
     Judged,
     compare_evidence,
     find_wrong_losses,
     take_numbers_again,
 )
 from distbench.compare.noise import Noise
-from distbench.compare.vacuity import find_uncompared, find_weak_phases
+from distbench.compare.vacuity import Strength, find_uncompared, find_weak_phases
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.links import Chain, judge_chain
 from distbench.diagnose.notes import (
@@ -125,7 +126,7 @@ def _decide(
 ) -> tuple[Status, str]:
     if any(not finding.warning for finding in findings):
         return Status.FAIL, ""
-    notes = [f"warning: {finding.code}" for finding in findings]
+    warnings = [f"warning: {finding.code}" for finding in findings]
     comparisons = [item.comparison for item in judged]
     texts = (
         reading.note,
@@ -134,7 +135,7 @@ def _decide(
         note_start(reading.evidence),
         note_compiled(reading.evidence),
     )
-    notes += [text for text in texts if text]
+    notes = [*warnings, *filter(None, texts)]
     weak = find_weak_phases(comparisons, first_known=reading.first_known)
     if weak and not repeats(reading.evidence):
         rest = find_weak_phases(comparisons, first_known=False)
@@ -149,14 +150,27 @@ def _decide(
         return Status.UNDECIDABLE, "; ".join([*notes, note_undecided(chain)])
     if reading.undecided:
         return Status.UNDECIDABLE, "; ".join([*notes, reading.undecided])
-    if not findings and (lost := find_uncompared(reading.evidence, comparisons)):
+    lack = _find_lack_of_proof(comparisons, weak, reading)
+    if lack is not None:
+        status, text = lack
+        return status, "; ".join([*warnings, text])
+    return Status.PASS, "; ".join(notes)
+
+
+def _find_lack_of_proof(
+    comparisons: Sequence[Comparison],
+    weak: Sequence[tuple[str, Strength]],
+    reading: Reading,
+) -> tuple[Status, str] | None:
+    """Why nothing could have been wrong, or seen to be; None where it could."""
+    if lost := find_uncompared(reading.evidence, comparisons):
         return Status.VACUOUS, (
             f"'{lost[0]}' was trained, and compared with nothing: one device has no "
             "variable of that name; name variables alike on both"
         )
     hidden = [name for name, strength in weak if strength == "hidden"]
     empty = [name for name, strength in weak if strength == "empty"]
-    if empty and not findings:
+    if empty:
         if reading.note and not reading.evidence.fed.replays:
             return Status.VACUOUS, reading.note.removeprefix("note: ")
         return Status.VACUOUS, (
@@ -164,12 +178,12 @@ def _decide(
             "or a replica lost the numbers would be the same; use data with gradients "
             "that are not 0"
         )
-    if hidden and not findings:
+    if hidden:
         return Status.UNDECIDABLE, (
             f"in {', '.join(hidden)} the noise of correct runs is as large as one lost "
             "example or replica; use fewer examples or a wider dtype"
         )
-    return Status.PASS, "; ".join(notes)
+    return None
 
 
 def _find_worst(chain: Chain) -> Worst | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from evidence_changes import change_evidence
-from gradient_values import add_up, add_values, scale, to_array
+from gradient_values import add_up, add_values, map_values, scale, to_array
 from judged_runs import (
     MEAN,
     UNUSUAL_IDS,
@@ -181,6 +181,26 @@ def test_a_run_without_gradients_is_vacuous():
     judgement = judge(simulation.observe(fault))
     assert judgement.status is Status.VACUOUS
     assert "lost" in judgement.message
+
+
+def sum_in_half(locals_, step):
+    total = {
+        path: map_values(value, lambda x: x.astype(np.float16).astype(x.dtype))
+        for path, value in add_up(locals_).items()
+    }
+    return [total for _ in locals_]
+
+
+@pytest.mark.parametrize(
+    ("rate", "status"), [(0.125, Status.PASS), (0.0, Status.VACUOUS)]
+)
+def test_a_warning_of_one_phase_proves_nothing_of_another(rate, status):
+    """No update could have been wrong where the learning rate is 0."""
+    judgement = judge(observe(Fault(reduce=sum_in_half), rule=Rule(rate=rate)))
+    assert judgement.status is status
+    assert "warning: lower-precision" in judgement.message
+    (finding,) = judgement.findings
+    assert (finding.code, finding.warning) == ("lower-precision", True)
 
 
 def test_a_run_that_recorded_nothing_is_vacuous():
