@@ -6,6 +6,7 @@ Loaded by the tasks from this file; nothing here knows of distbench.
 from __future__ import annotations
 
 import keras
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
@@ -105,3 +106,53 @@ class OwnSchedule(tf_keras.optimizers.schedules.LearningRateSchedule):
 
 def make_adam_with_own_schedule():
     return tf_keras.optimizers.legacy.Adam(OwnSchedule())
+
+
+class OtherNames(keras.optimizers.SGD):
+    """Takes one argument more than its base class, and names the others anew."""
+
+    def apply(self, gradients, variables=None, share=1.0):
+        super().apply([share * g for g in gradients], variables)
+
+
+class GivesArgumentsByName:
+    """Correct: one optimizer of each family, and no argument in its place."""
+
+    examples = 8
+
+    def build(self, strategy):
+        start = np.random.default_rng(0).normal(size=(4, 2)).astype("float32")
+        names = ("old", "new", "first", "third")
+        self._kernels = [tf.Variable(start, name=name) for name in names]
+        self._optimizers = [
+            tf_keras.optimizers.legacy.SGD(0.1, momentum=0.5),
+            tf_keras.optimizers.SGD(0.1, momentum=0.5),
+            tf.compat.v1.train.MomentumOptimizer(0.1, 0.5),
+            OtherNames(0.1, momentum=0.5),
+        ]
+        self._optimizers[3].build(self._kernels[3:])
+
+    def variables(self):
+        return self._kernels
+
+    def optimizer(self):
+        return self._optimizers
+
+    def data(self, step):
+        rng = np.random.default_rng(step)
+        return [rng.normal(size=(8, n)).astype("float32") for n in (4, 2)]
+
+    def replica_step(self, batch):
+        features, targets = batch
+        with tf.GradientTape() as tape:
+            errors = [features @ kernel - targets for kernel in self._kernels]
+            loss = sum(tf.reduce_sum(error**2) for error in errors) / self.examples
+        gradients = tape.gradient(loss, self._kernels)
+        pairs = [[pair] for pair in zip(gradients, self._kernels, strict=True)]
+        old, new, first, third = self._optimizers
+        old.apply_gradients(grads_and_vars=pairs[0])
+        summed = new.aggregate_gradients(grads_and_vars=pairs[1])
+        new.apply_gradients(grads_and_vars=summed, skip_gradients_aggregation=True)
+        first.apply_gradients(grads_and_vars=pairs[2])
+        third.apply(variables=self._kernels[3:], gradients=gradients[3:], share=0.5)
+        return loss

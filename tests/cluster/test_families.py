@@ -59,6 +59,13 @@ def test_a_mistake_is_named_in_every_family(name: str, cluster: str) -> None:
     assert mark_cell(cell) == "ok", (cell.found, cell.explanation)
 
 
+def test_arguments_may_be_given_by_name_in_every_family() -> None:
+    verdict = distbench.check(f"{SUBJECTS}:GivesArgumentsByName", "mwms:2")
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    phases = {"local_gradient", "reduced_gradient", "applied_gradient"}
+    assert phases < set(verdict.runs[0].references)
+
+
 @pytest.mark.parametrize(
     ("name", "path", "words"),
     [
@@ -159,6 +166,7 @@ def test_a_schedule_of_the_users_own_leaves_a_control_that_runs() -> None:
         import importlib.util
 
         import tensorflow as tf
+        import tf_keras
 
         from distbench.worker.families import describe_control
         from distbench.worker.families.controls import make_control
@@ -166,13 +174,16 @@ def test_a_schedule_of_the_users_own_leaves_a_control_that_runs() -> None:
         spec = importlib.util.spec_from_file_location("family_subjects", path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        subject = module.make_adam_with_own_schedule()
-        control = make_control(*describe_control(subject))
-        control.apply_gradients([(tf.ones(2), tf.Variable([1.0, 2.0]))])
-        return type(control).__name__
+        names = []
+        for wrap in (lambda bare: bare, tf_keras.mixed_precision.LossScaleOptimizer):
+            subject = wrap(module.make_adam_with_own_schedule())
+            control = make_control(*describe_control(subject))
+            control.apply_gradients([(tf.ones(2), tf.Variable([1.0, 2.0]))])
+            names.append(type(control).__name__)
+        return " and ".join(names)
 
     made = distbench.run(step, cluster="one", args=(str(SUBJECTS),))
-    assert set(made.values()) == {"SGD"}
+    assert set(made.values()) == {"SGD and LossScaleOptimizer"}
 
 
 def test_a_mean_of_a_sparse_gradient_is_divided_alike() -> None:

@@ -19,10 +19,12 @@ class GradientTaps:
         self._board = board
         self._table = table
 
-    def apply_gradients(self, original: Any, pairs: Any, *args: Any, **kw: Any) -> Any:
+    def apply_gradients(
+        self, original: Any, grads_and_vars: Any, *args: Any, **kw: Any
+    ) -> Any:
         """In front of `apply_gradients`: what the replica computed by itself."""
         # The argument is often a `zip`, which can be read once.
-        pairs = list(pairs)
+        pairs = list(grads_and_vars)
         with self._board.enter_call() as outermost:
             if outermost:
                 handed = _is_aggregating(original, pairs, *args, **kw)

@@ -63,9 +63,11 @@ FAMILY = Family(
 class _Keras2Taps(GradientTaps):
     """What stands in front of each method."""
 
-    def aggregate_gradients(self, original: Any, pairs: Any) -> Any:
+    def aggregate_gradients(self, original: Any, *args: Any, **kw: Any) -> Any:
         # A loss scale sums by itself, and goes on only if all is finite.
-        return self.tap_reduced(original(pairs))
+        return self.tap_reduced(original(*args, **kw))
 
-    def use_gradients(self, original: Any, pairs: Any, *args: Any, **kw: Any) -> Any:
-        return original(self.tap_reduced(pairs), *args, **kw)
+    def use_gradients(
+        self, original: Any, grads_and_vars: Any, *args: Any, **kw: Any
+    ) -> Any:
+        return original(self.tap_reduced(grads_and_vars), *args, **kw)

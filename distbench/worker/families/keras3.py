@@ -82,7 +82,14 @@ class _Keras3Taps(GradientTaps):
         super().__init__(board, table)
         self._optimizer = optimizer
 
-    def apply(self, original: Any, grads: Any, trainable_variables: Any = None) -> Any:
+    def apply(
+        self,
+        original: Any,
+        grads: Any,
+        trainable_variables: Any = None,
+        *args: Any,
+        **kw: Any,
+    ) -> Any:
         # The argument may be a generator, which can be read once.
         grads = list(grads)
         variables = trainable_variables
@@ -94,7 +101,7 @@ class _Keras3Taps(GradientTaps):
             if outermost and variables is not None:
                 pairs = list(zip(grads, variables, strict=False))
                 self.tap_local(pairs, handed=True)
-            return call_converted(original, grads, trainable_variables)
+            return call_converted(original, grads, trainable_variables, *args, **kw)
 
-    def sum_gradients(self, original: Any, pairs: Any) -> Any:
-        return self.tap_reduced(original(pairs))
+    def sum_gradients(self, original: Any, *args: Any, **kw: Any) -> Any:
+        return self.tap_reduced(original(*args, **kw))

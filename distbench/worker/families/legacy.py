@@ -61,14 +61,14 @@ FAMILY = Family(
 class _LegacyTaps(ResourceRuleTaps):
     """What stands in front of each method."""
 
-    def aggregate_gradients(self, original: Any, pairs: Any) -> Any:
+    def aggregate_gradients(self, original: Any, *args: Any, **kw: Any) -> Any:
         # A loss scale sums by itself, and goes on only if all is finite.
         with self._board.enter_once("reduced_gradient") as outermost:
-            reduced = original(pairs)
+            reduced = original(*args, **kw)
             return self.tap_pairs(reduced) if outermost else reduced
 
-    def transform_gradients(self, original: Any, pairs: Any) -> Any:
+    def transform_gradients(self, original: Any, grads_and_vars: Any) -> Any:
         with self._board.enter_once("reduced_gradient") as outermost:
             if outermost:
-                pairs = self.tap_pairs(pairs)
-            return original(pairs)
+                grads_and_vars = self.tap_pairs(grads_and_vars)
+            return original(grads_and_vars)

@@ -106,9 +106,12 @@ class _V1Taps(ResourceRuleTaps):
         super().__init__(board, table)
         self._optimizer = optimizer
 
-    def apply_gradients(self, original: Any, pairs: Any, *args: Any, **kw: Any) -> Any:
+    def apply_gradients(
+        self, original: Any, grads_and_vars: Any, *args: Any, **kw: Any
+    ) -> Any:
         """In front of `apply_gradients`: also finds the counter."""
-        given = inspect.signature(original).bind_partial(pairs, *args, **kw).arguments
+        bound = inspect.signature(original).bind_partial(grads_and_vars, *args, **kw)
+        given = bound.arguments
         if given.get("global_step") is not None:
             setattr(self._optimizer, _COUNTER, given["global_step"])
-        return super().apply_gradients(original, pairs, *args, **kw)
+        return super().apply_gradients(original, grads_and_vars, *args, **kw)

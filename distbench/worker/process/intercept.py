@@ -21,21 +21,24 @@ def intercept(instance: Any, name: str, replacement: Callable[..., Any]) -> Undo
     Args:
         instance: The object whose method is replaced; its class is left alone.
         name: Name of the method.
-        replacement: Called as `replacement(original, *args, **kwargs)`.
+        replacement: Called as `replacement(original, *args, **kwargs)`, with the
+            arguments that it names in their places, however they were given.
 
     Returns:
         A function that puts the original back.
     """
     original = getattr(instance, name)
     before = vars(instance).get(name, _MISSING)
+    signature = inspect.signature(original)
+    place = _make_placer(signature, replacement)
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        return replacement(original, *args, **kwargs)
+        return replacement(original, *place(args, kwargs), **kwargs)
 
     # Optimizers ask for the argument names of their methods (`_dense_apply_args`), and
     # `inspect.getfullargspec` does not look through `functools.wraps`.
-    wrapper.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]
+    wrapper.__signature__ = signature  # type: ignore[attr-defined]
     hide_from_autograph(wrapper)
     # The optimizers' own __setattr__ tracks values or redirects hyperparameters.
     object.__setattr__(instance, name, wrapper)
@@ -61,23 +64,50 @@ def intercept_inherited(
         instance: The only object for which anything changes.
         base: The class that defines the method.
         name: Name of the method.
-        replacement: Called as `replacement(original, *args, **kwargs)`.
+        replacement: See `intercept`.
 
     Returns:
         A function that puts the original back.
     """
     original = base.__dict__[name]
+    place = _make_placer(inspect.signature(original.__get__(instance)), replacement)
 
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         bound = original.__get__(self)
         if self is not instance:
             return bound(*args, **kwargs)
-        return replacement(bound, *args, **kwargs)
+        return replacement(bound, *place(args, kwargs), **kwargs)
 
     hide_from_autograph(method)
     setattr(base, name, method)
     return lambda: setattr(base, name, original)
+
+
+def _make_placer(
+    signature: inspect.Signature, replacement: Callable[..., Any]
+) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]:
+    """What moves arguments that are given by name into the places of a stand-in's own.
+
+    Args:
+        signature: Of the method; a subclass may call its arguments as it likes.
+        replacement: Its stand-in, which takes the method first.
+    """
+    named = [
+        parameter
+        for parameter in inspect.signature(replacement).parameters.values()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    names = list(signature.parameters)[: len(named) - 1]
+
+    def place(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        for name in names[len(args) :]:
+            if name not in kwargs:
+                break
+            args = (*args, kwargs.pop(name))
+        return args
+
+    return place
 
 
 def call_converted(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
