@@ -5,6 +5,7 @@ A family is one file that describes itself, and one entry in `_FAMILIES`.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from distbench.errors import BadInputError
@@ -113,13 +114,19 @@ def _read_settings(family: Family, kind: Any, optimizer: Any) -> dict[str, Any]:
 
 
 def _describe_wrap(optimizer: Any) -> Made | None:
-    """The framework's own optimizer around another, a loss scale say."""
+    """The framework's own optimizer around another, a loss scale say.
+
+    Its configuration has that of the other in it, which a schedule of the user's own
+    may lack; its arguments are attributes as well.
+    """
     if name_family(getattr(optimizer, "inner_optimizer", None)) is None:
         return None
-    stock = next(c for c in type(optimizer).__mro__ if _is_stock(c))
-    made = ("name", "inner_optimizer")
-    settings = {k: v for k, v in optimizer.get_config().items() if k not in made}
-    return stock, settings
+    stock: Any = next(c for c in type(optimizer).__mro__ if _is_stock(c))
+    names = set(inspect.signature(stock.__init__).parameters)
+    if "inner_optimizer" not in names:
+        return None  # the user's own, around what is no business of its base class
+    names -= {"name", "inner_optimizer"}
+    return stock, {k: getattr(optimizer, k) for k in names if hasattr(optimizer, k)}
 
 
 def _is_stock(kind: type) -> bool:
