@@ -156,3 +156,31 @@ class GivesArgumentsByName:
         first.apply_gradients(grads_and_vars=pairs[2])
         third.apply(variables=self._kernels[3:], gradients=gradients[3:], share=0.5)
         return loss
+
+
+class UpdatesLessOften(GivesArgumentsByName):
+    """Two updates in each step, and in every second one a third, on a condition."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self._count = tf.Variable(0, trainable=False, name="count")
+        del self._kernels[2:], self._optimizers[2:]
+
+    def variables(self):
+        return [*self._kernels, self._count]
+
+    def replica_step(self, batch):
+        self.update(0, batch)
+        loss = self.update(0, batch)
+        is_due = self._count % 2 == 0
+        tf.cond(is_due, lambda: self.update(1, batch), lambda: loss)
+        self._count.assign_add(1)
+        return loss
+
+    def update(self, place, batch):
+        features, targets = batch
+        kernel, optimizer = self._kernels[place], self._optimizers[place]
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((features @ kernel - targets) ** 2) / self.examples
+        optimizer.apply_gradients([(tape.gradient(loss, kernel), kernel)])
+        return loss

@@ -66,6 +66,16 @@ def test_arguments_may_be_given_by_name_in_every_family() -> None:
     assert phases < set(verdict.runs[0].references)
 
 
+def test_a_step_may_update_less_often_than_the_first_one() -> None:
+    """TensorFlow takes no sum under a condition, which is what is to be told."""
+    verdict = distbench.check(f"{SUBJECTS}:UpdatesLessOften", "mirrored:2")
+    (finding,) = verdict.findings
+    assert finding.code == "raises", describe_verdict(verdict)
+    assert "control flow" in finding.explanation
+    alone = distbench.check(f"{SUBJECTS}:UpdatesLessOften", "one")
+    assert alone.status is Status.PASS, describe_verdict(alone)
+
+
 @pytest.mark.parametrize(
     ("name", "path", "words"),
     [

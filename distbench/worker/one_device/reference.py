@@ -41,7 +41,7 @@ from distbench.worker.subjects.sizes import find_sizes
 from distbench.worker.taps.collect import State
 from distbench.worker.taps.draws import find_draws, find_seeds
 from distbench.worker.taps.exchanged import Exchanged
-from distbench.worker.taps.feeds import Fed
+from distbench.worker.taps.feeds import Fed, Place
 
 
 class Reference:
@@ -67,7 +67,7 @@ class Reference:
         self.shards = self.sizes.first
         session.varies = bool(self.sizes.resized)
         self._whole = session.make_step()
-        self._fed_step = session.make_step()
+        self._fed_steps: dict[frozenset[Place], Step] = {}
         self._handed: list[Fed] = []
         self.exchanged = Exchanged(session.board)
         with self.exchanged.notice():
@@ -181,11 +181,16 @@ class Reference:
                 self.run_shard(step, batch, by or self.shard_step)
                 return True
             board.feeding = "reduced_gradient"
+            # A step may make fewer updates than another one.
+            places = frozenset(board.fed)
+            if places not in self._fed_steps:
+                self._fed_steps[places] = self.session.make_step()
+            fed_step = self._fed_steps[places]
             with self.session.guard("step"):
                 # The feeds come into being while the step is traced.
-                self._fed_step.trace([batch])
+                fed_step.trace([batch])
             board.set_feeds()
-            self.run_shard(step, batch, self._fed_step)
+            self.run_shard(step, batch, fed_step)
         except SubjectError:
             if self.session.program.shards_known:
                 raise

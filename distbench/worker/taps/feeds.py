@@ -51,9 +51,11 @@ class Feeds:
         return tf.IndexedSlices(rows, indices, shape)
 
     def write(self, fed: Fed) -> None:
-        """Have the next step take these values."""
+        """Have the next step take these values; it reaches no other place."""
         for place, feeds in self._feeds.items():
-            given = fed[place]
+            given = fed.get(place)
+            if given is None:
+                continue
             arrays = (
                 (given.indices, given.values)
                 if isinstance(given, SparseRows)
