@@ -88,7 +88,9 @@ class Probes:
         examples = count_batch(batch)
         seed = (self._reference.scenario.seed, examples)
         order = np.random.default_rng(seed).permutation(examples)
-        return self._cut(step, take_examples(batch, order))
+        # Each shard in the order of the batch: a program may rely on ids that rise.
+        parts = self._cut(step, order)
+        return {r: take_examples(batch, np.sort(part)) for r, part in parts.items()}
 
     def _list_doubled(self) -> Iterator[dict[int, Any]]:
         for step in range(self._reference.scenario.steps):

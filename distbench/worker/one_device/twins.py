@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -37,11 +37,33 @@ class Twins:
     def __init__(self, reference: Reference) -> None:
         self._reference = reference
         self._count = _TWINS if reference.repeats else _TWINS_OF_CHANCE
+        self._takes_any_order = True
 
     def record(self, tier: Tier) -> tuple[Trace, ...]:
         """All steps of a tier; none of one in which nothing is rounded."""
         if tier == "exact":
             return ()
+        return self._try_orders(self._record, tier)
+
+    def _try_orders(
+        self, record: Callable[[Tier], tuple[Trace, ...]], tier: Tier
+    ) -> tuple[Trace, ...]:
+        """Record with some twins' examples in another order, if a program takes it.
+
+        It may rely on theirs: ids that are sorted, times that go on.
+        """
+        try:
+            return record(tier)
+        except SubjectError:
+            if not self._takes_any_order:
+                raise
+        self._takes_any_order = False
+        return record(tier)
+
+    def _permutes(self, twin: int) -> bool:
+        return self._takes_any_order and twin % 2 == 0
+
+    def _record(self, tier: Tier) -> tuple[Trace, ...]:
         reference = self._reference
         starts = reference.starts[tier]
         found = [reference.session.make_values() for _ in range(self._count)]
@@ -53,7 +75,7 @@ class Twins:
                 states[number] = self._run(tier, number, step, start, batch, values)
         return tuple(
             reference.make_trace(
-                f"twin {number}", tier, values, permuted=_permutes(number)
+                f"twin {number}", tier, values, permuted=self._permutes(number)
             )
             for number, values in enumerate(found)
         )
@@ -66,8 +88,9 @@ class Twins:
         more than the variables' own, or where replicas are held against parts of the
         global batch.
         """
-        if not self._loses_more(tier):
-            return ()
+        return self._try_orders(self._round_all, tier) if self._loses_more(tier) else ()
+
+    def _round_all(self, tier: Tier) -> tuple[Trace, ...]:
         reference, session = self._reference, self._reference.session
         found = [session.make_values() for _ in range(_TWINS)]
         for step, before in enumerate(reference.starts[tier]):
@@ -76,7 +99,7 @@ class Twins:
                 start = self._round(number, step, before)
                 session.restore_state(start)
                 examples = batch
-                if _permutes(number):
+                if self._permutes(number):
                     order = self._seed(number, step).permutation(count_batch(batch))
                     examples = take_examples(batch, order)
                 reference.run_whole(step, examples)
@@ -85,7 +108,7 @@ class Twins:
                 session.collect_state(step, after, values, replica=WHOLE)
         return tuple(
             reference.make_trace(
-                f"rounded {number}", tier, values, permuted=_permutes(number)
+                f"rounded {number}", tier, values, permuted=self._permutes(number)
             )
             for number, values in enumerate(found)
         )
@@ -172,7 +195,7 @@ class Twins:
             narrow = reference.narrowest if tier == "free" else None
             start = {k: perturb(array, rng, narrow) for k, array in start.items()}
         order = np.arange(count_batch(batch))
-        if _permutes(number):
+        if self._permutes(number):
             order = rng.permutation(order)
         session.restore_state(start)
         reference.run_whole(step, take_examples(batch, order))
@@ -188,7 +211,3 @@ class Twins:
         session.restore_state(stored)
         session.collect_results(step, stored, values)
         return state
-
-
-def _permutes(twin: int) -> bool:
-    return twin % 2 == 0
