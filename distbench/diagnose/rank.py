@@ -22,8 +22,10 @@ in 2,300 (the share of a sphere within asin 0.1 of a line), and a hundred are tr
 _MOST_CHANCE = 1e-3
 """Chance above which a cause does not explain all: where rounding is coarse, a value
 that has nothing to do with the observed one may lie within it."""
+_LEAST = 0.5
+"""Share of each wrong value that a cause must explain where it leaves a part."""
 _ENOUGH_NUMBERS = 10
-"""Wrong numbers of which half is never explained by chance."""
+"""Wrong numbers of which nine tenths are never explained by chance."""
 ALL = 0.999
 """Share of it that a cause explains where only rounding is left."""
 
@@ -37,8 +39,8 @@ class Ranked:
         confidence: Share of the residual's norm that it explains, the mean over all
             wrong values, so that a small variable weighs as much as a large one.
         least: The smallest share over the wrong values.
-        full: Whether what it leaves is no more than rounding, everywhere, and too
-            little for chance.
+        full: Whether what it leaves is no more than rounding, everywhere, no more than
+            a tenth of what is wrong, and too little for chance.
         of_few: Whether so few numbers are wrong that any direction is near theirs.
     """
 
@@ -51,7 +53,7 @@ class Ranked:
     @property
     def accepted(self) -> bool:
         """Whether the cause may be named."""
-        most = self.confidence >= NEEDED and self.least >= 0.5
+        most = self.confidence >= NEEDED and self.least >= _LEAST
         return self.full or (most and not self.of_few)
 
 
@@ -60,7 +62,9 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
 
     What explains everything down to rounding comes before what does not, and among
     those the first registered: a cause without free parameters comes before a fitted
-    one, which always fits at least as well. So the search ends at the first of them.
+    one, which always fits at least as well. So the search ends at the first of them
+    that leaves nothing. Where rounding is coarse much may lie within it, and a later
+    one comes first if it leaves less than half as much.
 
     What was done to addends never explains their plain sum, whatever it comes to.
     """
@@ -74,11 +78,20 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
         ranked = _rate_hypothesis(context, hypothesis, wholes, numbers, least, beyond)
         if ranked is None:
             continue
-        if ranked.full:
+        if ranked.full and ranked.least >= ALL:
             return ranked
-        if best is None or round(ranked.confidence, 2) > round(best.confidence, 2):
+        if best is None or _comes_before(ranked, best):
             best = ranked
     return best
+
+
+def _comes_before(later: Ranked, first: Ranked) -> bool:
+    """Whether a cause explains more than one that was registered before it."""
+    if later.full != first.full:
+        return later.full
+    if later.full:
+        return 1 - later.confidence < (1 - first.confidence) / 2
+    return round(later.confidence, 2) > round(first.confidence, 2)
 
 
 def _rate_hypothesis(
@@ -113,7 +126,7 @@ def _rate_hypothesis(
         share = _measure_share(case, predicted, wholes[number])
         shares.append(share)
         full = full and (
-            share == 1.0 or (share >= 0.5 and context.matches(case, predicted))
+            share == 1.0 or (share >= NEEDED and context.matches(case, predicted))
         )
     confidence = float(np.mean(shares)) if shares else 0.0
     return Ranked(
