@@ -32,6 +32,9 @@ from distbench.compare.values import Array, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, Values
 
+_NEAR = 1e-3
+"""How near to 1 the fitted weights of a mean add up."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nature:
@@ -113,7 +116,7 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         return nature
     counted = _add(shards, list(nature.weigh(sizes)))
     if _agree(whole, counted, margins, len(shards)):
-        return replace(nature, grouped=not _adds_up_later(evidence, noise, nature))
+        return _ask_later_steps(evidence, noise, nature)
     if "once" in evidence.probes:
         # The global batch draws other numbers than its shards, however these are made
         # up.
@@ -122,13 +125,14 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     return replace(nature, kind=None)
 
 
-def _adds_up_later(evidence: Evidence, noise: Noise, nature: Nature) -> bool:
+def _ask_later_steps(evidence: Evidence, noise: Noise, nature: Nature) -> Nature:
     """Whether shards make up the whole of each later step as they do the first one's.
 
     A step may handle gradients otherwise than the first one did: where those of two
-    tasks are at odds, or a norm exceeds a limit.
+    tasks are at odds, or a norm exceeds a limit. And what it takes a mean over, such as
+    words, may be dealt out as the examples are in the first step alone.
     """
-    reference = evidence.reference
+    reference, of_others = evidence.reference, False
     for step in range(1, reference.steps):
         found = _take_parts(reference, reference, step)
         if found is None:
@@ -136,9 +140,16 @@ def _adds_up_later(evidence: Evidence, noise: Noise, nature: Nature) -> bool:
         whole, shards, _ = found
         margins = _widen(_find_margins(noise, whole, step), whole, nature.lost)
         weights = nature.weigh(reference.get_shards(step))
-        if not _agree(whole, _add(shards, list(weights)), margins, len(shards)):
-            return False
-    return True
+        if _agree(whole, _add(shards, list(weights)), margins, len(shards)):
+            continue
+        fitted = _fit(whole, shards) if nature.kind == "mean" else None
+        if fitted is None or not (
+            abs(sum(fitted) - 1) < _NEAR
+            and _agree(whole, _add(shards, fitted), margins, len(shards))
+        ):
+            return replace(nature, grouped=True)
+        of_others = True
+    return replace(nature, kind=None) if of_others else nature
 
 
 def makes_whole_exchanged(evidence: Evidence, noise: Noise) -> bool:

@@ -102,6 +102,19 @@ def test_a_later_step_that_is_a_sum_as_the_first_one_leaves_it_at_that() -> None
     assert not find(LargerLater(sum_squares))[0]
 
 
+class WeighedLater(Simulator):
+    """All examples weigh the same in the first step alone."""
+
+    def draw(self, step: int) -> Batch:
+        batch = super().draw(step)
+        return batch if step else np.abs(batch) * 0 + np.sign(batch)
+
+
+def test_a_mean_by_weights_may_be_one_over_examples_in_the_first_step() -> None:
+    """Then its shards make up the whole in each step, but by no number of examples."""
+    assert find(WeighedLater(mean_by_weight)) == (False, None)
+
+
 def test_a_twin_in_another_order_is_none_where_the_order_matters() -> None:
     evidence = Simulator(by_statistics, order_matters=True).make_evidence()
     key = TraceKey(step=0, phase="local_gradient", variable="kernel")
