@@ -226,8 +226,8 @@ class Evidence:
             repeated rows of sparse gradients added up (state, as replica 0);
             `rounded-0`, …, the global batch with the variables moved by a rounding of a
             narrower dtype in which the step computes (loss and local gradients);
-            `exchanged`, each shard of the first step, whose collectives give what those
-            of the global batch do, `exchanged-regrouped`, the same with other examples,
+            `exchanged`, each shard, whose collectives give what those of the global
+            batch do, `exchanged-regrouped`, those of the first step with other examples,
             `exchanged-doubled`, with each twice (loss and local gradients);
             `uncut`, each step from the reference's state, where no variable is cut into
             shards (state).

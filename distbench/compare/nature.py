@@ -30,7 +30,7 @@ from distbench.compare.parts import join_parts, split_parts
 from distbench.compare.pull import Pull
 from distbench.compare.values import Array, measure_size
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, Trace, TraceKey, Values
+from distbench.trace import COMPUTED, WHOLE, Phase, Trace, TraceKey, Values
 
 _NEAR = 1e-3
 """How near to 1 the fitted weights of a mean add up."""
@@ -160,15 +160,13 @@ def makes_whole_exchanged(evidence: Evidence, noise: Noise) -> bool:
     given = evidence.probes.get("exchanged")
     if given is None or "exchanged-regrouped" not in evidence.probes:
         return False
-    # Of steps in which shards were given nothing, what they lack says nothing.
-    values = Values(
-        {
-            key: held
-            for trace in (evidence.reference, given)
-            for key, held in Values(trace.values).held.items()
-            if key.step < given.steps
-        }
-    )
+    # Shards that were given nothing in some step say nothing about it.
+    whole = {
+        key: value
+        for key, value in evidence.reference.values.items()
+        if key.replica == WHOLE or key.phase not in COMPUTED
+    }
+    values = Values({**whole, **given.values})
     reference = replace(evidence.reference, values=values)
     # With each example twice, a mean is told from a sum beside it.
     probes = {

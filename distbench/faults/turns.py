@@ -5,8 +5,10 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import TRAINED
-from distbench.samples.replicas import count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.unusual.exchange import ALIKE
 from distbench.unusual.turns import (
+    DrawnToTheMeanOfAllTwice,
     InTurnUnderStatistics,
     TwoLossesUnderStatistics,
     TwoTurnsOfTheFirst,
@@ -63,3 +65,11 @@ class SecondTurnNotScaledUnderStatistics(InTurnUnderStatistics):
         gradients = tape.gradient(trains, variables)
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
+
+
+@fault("unexplained", "loss", like="huggingface/transformers#34242", clusters=ALIKE)
+class DrawnToMeanOfMeansTwice(DrawnToTheMeanOfAllTwice):
+    """Two updates on a batch, whose targets go to the mean of the replicas' means."""
+
+    def find_mean(self, targets):
+        return all_reduce("mean", tf.reduce_mean(targets, axis=0))

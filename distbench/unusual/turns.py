@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.unusual.exchange import ALIKE, TargetsDrawnToTheMeanOfAll
 from distbench.unusual.grouping import BatchStatistics, BatchStatisticsUnderMean
 from distbench.unusual.program import unusual
 from distbench.unusual.stepping import InTurn
@@ -56,3 +57,11 @@ class TwoLossesUnderStatistics(InTurn, BatchStatistics):
 
     def reduce_again(self, losses, batch):
         return BatchStatisticsUnderMean.reduce_losses(self, losses, batch)
+
+
+@unusual(clusters=ALIKE)
+class DrawnToTheMeanOfAllTwice(TargetsDrawnToTheMeanOfAll):
+    """Two updates on a batch, whose targets go half of the way to the mean of all."""
+
+    def replica_step(self, batch):
+        return super().replica_step(batch) + super().replica_step(batch)

@@ -36,19 +36,21 @@ def test_shards_may_weigh_what_all_replicas_count(times: float, code: str) -> No
     assert found == ([(code, "loss")] if code else []), judgement
 
 
-def give_exchanged(evidence: Evidence, *, makes_whole: bool) -> Evidence:
-    """With shards that were given what the global batch exchanges in the first step.
+def give_exchanged(
+    evidence: Evidence, *, makes_whole: bool, steps: int = 3
+) -> Evidence:
+    """With shards that were given what the global batch exchanges.
 
     Args:
         evidence: Of a program whose shards alone do not make up the global batch.
         makes_whole: Whether they do so now; else what they are given changes nothing.
+        steps: In how many steps they were given it.
     """
     reference, regrouped = evidence.reference, evidence.probes["regrouped"]
-    given = {"exchanged": reference, "exchanged-regrouped": regrouped}
     if makes_whole:
         whole = [
             (key, np.asarray(value))
-            for key, value in reference.select(step=0, replica=WHOLE)
+            for key, value in reference.select(replica=WHOLE)
             if key.phase in COMPUTED
         ]
         shares = [
@@ -57,12 +59,32 @@ def give_exchanged(evidence: Evidence, *, makes_whole: bool) -> Evidence:
                 for key, value in whole
                 for replica, share in enumerate(of_shards)
             }
-            for of_shards in (COUNTED, COUNTED[::-1], [2 * n for n in COUNTED])
+            for of_shards in (COUNTED, COUNTED[::-1])
         ]
-        names = ("exchanged", "exchanged-regrouped", "exchanged-doubled")
-        made = (replace(reference, values=values) for values in shares)
-        given = dict(zip(names, made, strict=True))
+        reference, regrouped = (replace(reference, values=v) for v in shares)
+    early = {k: v for k, v in reference.values.items() if k.step < steps}
+    reference = replace(reference, values=early)
+    given = {"exchanged": reference, "exchanged-regrouped": regrouped}
     return replace(evidence, probes={**evidence.probes, **given})
+
+
+def test_steps_in_which_nothing_was_given_say_nothing() -> None:
+    """Their shards alone do not make up the global batch, whatever those given do."""
+    wrong = note(Exchanging(bent=slice(None), off=1.02).make_evidence(), "data")
+    wrong = give_exchanged(wrong, makes_whole=True, steps=1)
+    assert judge(wrong).status is Status.FAIL
+
+
+def test_shards_that_are_given_all_may_come_to_depend_on_groups_later() -> None:
+    """As gradients of two tasks do that come to be at odds within a shard."""
+    wrong = note(Exchanging(bent=slice(None), off=1.02).make_evidence(), "data")
+    given = give_exchanged(wrong, makes_whole=True)
+    of_shards = give_exchanged(wrong, makes_whole=False).probes["exchanged"].values
+    later = {key: value for key, value in of_shards.items() if key.step > 0}
+    probe = given.probes["exchanged"]
+    probe = replace(probe, values={**probe.values, **later})
+    given = replace(given, probes={**given.probes, "exchanged": probe})
+    assert judge(given).status is Status.PASS
 
 
 def test_what_shards_lack_of_all_counts_makes_the_global_batch_their_measure() -> None:

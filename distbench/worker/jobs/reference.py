@@ -174,7 +174,7 @@ class ReferenceJobs:
         observed = read_observed(payload, tier)
         recorded = read_reference(payload, tier)
         resumed = None
-        if reference.updates_often and feeder.takes(tier):
+        if reference.handed.is_any and feeder.takes(tier):
             resumed = feeder.resume_shards(tier, observed)
         followed = follow(feeder, tier, observed)
         for phase, trace in followed.fed.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distbench.evidence import Tier
@@ -12,7 +12,9 @@ from distbench.worker.process.failures import SubjectError
 
 
 def give_exchanged(
-    reference: Reference, tier: Tier, batches: Mapping[str, Mapping[int, Any]]
+    reference: Reference,
+    tier: Tier,
+    batches: Mapping[str, Sequence[Mapping[int, Any]]],
 ) -> Mapping[str, Trace]:
     """Loss and gradients of shards whose collectives give what the global batch's do.
 
@@ -23,32 +25,41 @@ def give_exchanged(
     Args:
         reference: Ran all its steps before.
         tier: From whose states the steps start.
-        batches: What each replica is given in the first step, by name.
+        batches: What each replica is given, by name and step.
 
     Returns:
-        A trace of each name. Empty where no loss is made of what a collective gives, or
-        where a shard does not come to the same collectives.
+        A trace of each name, without steps whose batches take another trace than the
+        first one. Empty where no loss is made of what a collective gives, or where a
+        shard does not come to the same collectives.
     """
     session, exchanged = reference.session, reference.exchanged
+    handed = reference.handed
     if not exchanged.is_early or reference.scenario.injected:
         return {}
-    batch = reference.draw(0)
     whole_step, shard_step = session.make_step(), session.make_step()
     found = {name: session.make_values() for name in batches}
     try:
         with session.guard("step"), exchanged.keep():
-            whole_step.trace([batch])
-        session.restore_state(reference.initial)
-        reference.run_whole(0, batch, whole_step)
-        for name, shards in batches.items():
-            for replica, shard in shards.items():
-                with session.guard("step"), exchanged.give():
-                    shard_step.trace([shard])
-                if not exchanged.is_complete:
-                    return {}
-                reference.restore_shard(tier, 0, replica)
-                reference.run_shard(0, shard, shard_step)
-                session.collect_taps(0, found[name], replica=replica, phases=COMPUTED)
+            graph = whole_step.trace([reference.draw(0)])
+        for step in range(max(map(len, batches.values()))):
+            batch = reference.draw(step)
+            with session.guard("step"):
+                if whole_step.trace([batch]) is not graph:
+                    continue
+            session.restore_state(reference.starts[tier][step])
+            reference.run_whole(step, batch, whole_step)
+            for name, steps in batches.items():
+                for replica, shard in (
+                    steps[step] if step < len(steps) else {}
+                ).items():
+                    reference.restore_shard(tier, step, replica)
+                    with exchanged.give(), handed.lead(step, shard, shard_step):
+                        reference.run_shard(step, shard, shard_step)
+                    if not exchanged.is_complete:
+                        return {}
+                    session.collect_taps(
+                        step, found[name], replica=replica, phases=COMPUTED
+                    )
     except SubjectError:
         return {}
     return {

@@ -48,9 +48,9 @@ class Probes:
             among the variables lead the step, as the state of a random generator does,
             `once` and `twice` are the largest shard of the first step and its double
             with others of these numbers; each run counts as a step. Where a loss is
-            made of what a collective gives, `exchanged`, `exchanged-regrouped` and
-            `exchanged-doubled` are the shards of the first step, those with other
-            examples and those with each twice, given what the global batch has of the
+            made of what a collective gives, `exchanged` are the shards of each step,
+            `exchanged-regrouped` and `exchanged-doubled` those of the first one with
+            other examples and with each twice, given what the global batch has of the
             collectives. What else, `scale_exchanged` says. Empty for a workload of the
             bench, whose loss is a sum over examples.
         """
@@ -64,9 +64,12 @@ class Probes:
         shards = self._cut(0, batch)
         shard = shards[largest]
         given = {
-            "exchanged": shards,
-            "exchanged-regrouped": self._regroup(0),
-            "exchanged-doubled": {r: _repeat(own, 2) for r, own in shards.items()},
+            "exchanged": [
+                self._cut(step, reference.draw(step))
+                for step in range(reference.scenario.steps)
+            ],
+            "exchanged-regrouped": [self._regroup(0)],
+            "exchanged-doubled": [{r: _repeat(own, 2) for r, own in shards.items()}],
         }
         thrice = [{largest: _repeat(shard, 3)}]
         return {

@@ -17,7 +17,6 @@ from distbench.trace import (
     COMPUTED,
     INITIAL,
     WHOLE,
-    Phase,
     Recorded,
     Trace,
     TraceKey,
@@ -25,6 +24,7 @@ from distbench.trace import (
 )
 from distbench.trace.naming import pair_names
 from distbench.trace.shards import recut_shards
+from distbench.worker.one_device.handed import Handed
 from distbench.worker.one_device.narrowest import find_narrowest
 from distbench.worker.one_device.open_step import find_open_step
 from distbench.worker.process.failures import SubjectError
@@ -41,7 +41,6 @@ from distbench.worker.subjects.sizes import find_sizes
 from distbench.worker.taps.collect import State
 from distbench.worker.taps.draws import find_draws, find_seeds
 from distbench.worker.taps.exchanged import Exchanged
-from distbench.worker.taps.feeds import Fed, Place
 
 
 class Reference:
@@ -67,8 +66,8 @@ class Reference:
         self.shards = self.sizes.first
         session.varies = bool(self.sizes.resized)
         self._whole = session.make_step()
-        self._fed_steps: dict[frozenset[Place], Step] = {}
-        self._handed: list[Fed] = []
+        self._led_step = session.make_step()
+        self.handed = Handed(session)
         self.exchanged = Exchanged(session.board)
         with self.exchanged.notice():
             graph = session.prepare(self._whole, [batch])
@@ -174,29 +173,16 @@ class Reference:
             batch: The shard.
             by: What runs it; None is what runs any.
         """
-        board = self.session.board
-        board.fed = self._handed[step]
         try:
-            if by is not None or not board.fed:
+            if by is not None or not self.handed[step]:
                 self.run_shard(step, batch, by or self.shard_step)
                 return True
-            board.feeding = "reduced_gradient"
-            # A step may make fewer updates than another one.
-            places = frozenset(board.fed)
-            if places not in self._fed_steps:
-                self._fed_steps[places] = self.session.make_step()
-            fed_step = self._fed_steps[places]
-            with self.session.guard("step"):
-                # The feeds come into being while the step is traced.
-                fed_step.trace([batch])
-            board.set_feeds()
-            self.run_shard(step, batch, fed_step)
+            with self.handed.lead(step, batch, self._led_step):
+                self.run_shard(step, batch, self._led_step)
         except SubjectError:
             if self.session.program.shards_known:
                 raise
             return False
-        finally:
-            board.feeding, board.fed = None, {}
         return True
 
     def record(self, tier: Tier) -> Trace:
@@ -207,7 +193,6 @@ class Reference:
         state = self.initial
         starts = self.starts[tier] = []
         own_starts = self._own_starts[tier] = []
-        self._handed = []
         own: list[State] = [{} for _ in self.shards]
         digests: list[str] = []
         for step in range(self.scenario.steps):
@@ -222,7 +207,7 @@ class Reference:
             session.collect_taps(step, values, replica=WHOLE)
             session.collect_state(step, state, values, replica=WHOLE)
             session.collect_results(step, state, values)
-            self._handed.append(_find_handed(values, step))
+            self.handed.keep(values, step)
             for replica, shard in enumerate(self.sizes.cut(step, batch)):
                 self.restore_shard(tier, step, replica)
                 by = self._left_out.find_shard(step, replica)
@@ -257,11 +242,6 @@ class Reference:
         """
         own = self._own_starts[tier][step][replica]
         self.session.restore_state({**self.starts[tier][step], **own})
-
-    @property
-    def updates_often(self) -> bool:
-        """Whether a step updates several times, as that of a GAN does."""
-        return any(self._handed)
 
     def _put_away(self, state: State) -> State:
         """Copy a state into a table that keeps large arrays on disk."""
@@ -342,14 +322,3 @@ class Reference:
             metrics=self.session.metrics,
             resized=self.sizes.resized,
         )
-
-
-def _find_handed(values: Mapping[TraceKey, Value], step: int) -> Fed:
-    """The reduced gradients of a step with several updates; empty with one."""
-    phase: Phase = "reduced_gradient"
-    handed = {
-        (key.call, phase, key.variable): value
-        for key, value in values.items()
-        if key.step == step and key.phase == phase and key.replica == WHOLE
-    }
-    return handed if any(call > 0 for call, _, _ in handed) else {}

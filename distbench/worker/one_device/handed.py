@@ -1,0 +1,68 @@
+"""What a step of the global batch hands on, for shards that go on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from distbench.trace import WHOLE, Phase, TraceKey, Value
+from distbench.worker.stepping.session import Session
+from distbench.worker.stepping.steps import Step
+from distbench.worker.taps.feeds import Fed
+
+_PHASE: Phase = "reduced_gradient"
+
+
+class Handed:
+    """The reduced gradients of steps that update several times.
+
+    A replica goes on from updates that all replicas made. So what is due of its later
+    gradients is what its shard gives after those of the global batch.
+
+    Args:
+        session: Runs the shards.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._steps: list[Fed] = []
+
+    def keep(self, values: Mapping[TraceKey, Value], step: int) -> None:
+        """Keep those of a step, and forget those of later ones."""
+        found = {
+            (key.call, key.phase, key.variable): value
+            for key, value in values.items()
+            if key.step == step and key.phase == _PHASE and key.replica == WHOLE
+        }
+        is_often = any(call > 0 for call, _, _ in found)
+        self._steps[step:] = [found if is_often else {}]
+
+    def __getitem__(self, step: int) -> Fed:
+        return self._steps[step]
+
+    @property
+    def is_any(self) -> bool:
+        """Whether a step updates several times, as that of a GAN does."""
+        return any(self._steps)
+
+    @contextmanager
+    def lead(self, step: int, batch: Any, by: Step) -> Iterator[None]:
+        """Inside, what runs a shard goes on from the updates of the global batch.
+
+        Args:
+            step: Its number.
+            batch: The shard.
+            by: What runs such shards alone: the feeds come into being as it is traced.
+        """
+        board = self._session.board
+        board.fed = self[step]
+        board.feeding = _PHASE if board.fed else None
+        try:
+            with self._session.guard("step"):
+                by.trace([batch])
+            if board.fed:
+                board.set_feeds()
+            yield
+        finally:
+            board.feeding, board.fed = None, {}
