@@ -227,7 +227,7 @@ class Evidence:
             `rounded-0`, …, the global batch with the variables moved by a rounding of a
             narrower dtype in which the step computes (loss and local gradients);
             `exchanged`, each shard, whose collectives give what those of the global
-            batch do, `exchanged-regrouped`, those of the first step with other examples,
+            batch do, `exchanged-regrouped`, the first step's with other examples,
             `exchanged-doubled`, with each twice (loss and local gradients);
             `uncut`, each step from the reference's state, where no variable is cut into
             shards (state).

@@ -66,8 +66,10 @@ def measure_noise(evidence: Evidence) -> Noise:
     limits = _limit_places(samples[False])
     ordered = bool(samples[False]) and _depends_on_order(samples[True], limits)
     if not ordered and not _is_reduced_by_order(samples[True], limits):
+        queues = _list_kept_in_order(evidence, samples[True], limits)
         for place, found in samples[True].items():
-            samples[False].setdefault(place, []).extend(found)
+            if place not in queues:
+                samples[False].setdefault(place, []).extend(found)
         limits = _limit_places(samples[False])
     return Noise(
         exact=evidence.tier == "exact",
@@ -226,6 +228,29 @@ def _is_reduced_by_order(permuted: Samples, limits: Limits) -> bool:
         for place, found in permuted.items()
         if place[0] in SUMMED and (place, None) in limits
     )
+
+
+def _list_kept_in_order(
+    evidence: Evidence, permuted: Samples, limits: Limits
+) -> set[Place]:
+    """State that keeps examples in their order, though all that trains has none.
+
+    A queue of keys or a buffer of transitions is such: what twins in another order hold
+    of it is no rounding. In each step all of them differ, or none does: a rounding is
+    moved by an order too, but now and then.
+    """
+    shared = {info.path for info in evidence.reference.variables if info.synchronised}
+    kept: set[Place] = set()
+    for place, found in permuted.items():
+        phase, variable, _ = place
+        if phase in STATE and variable in shared and (place, None) in limits:
+            moved: dict[int, set[bool]] = {}
+            for sample in found:
+                is_moved = _is_moved(sample, limits[place, None][0])
+                moved.setdefault(sample.step, set()).add(is_moved)
+            if {True} in moved.values() and {True, False} not in moved.values():
+                kept.add(place)
+    return kept
 
 
 def _is_moved(sample: Sample, limit: float) -> bool:

@@ -123,3 +123,46 @@ class WarmingByReplicas(Warming):
 
     def find_late_scale(self):
         return 0.5 ** tf.distribute.get_strategy().num_replicas_in_sync
+
+
+class UpdatesInTurn:
+    """Of three networks the second one is updated in every other step alone."""
+
+    first_due = 0
+
+    def build(self, strategy):
+        self.parts = [tf.Variable([1.0], name=f"part{n}") for n in range(3)]
+        self.taken = tf.Variable(0, trainable=False, name="taken")
+        self.rules = [tf_keras.optimizers.legacy.SGD(0.1) for _ in range(3)]
+
+    def variables(self):
+        return [*self.parts, self.taken]
+
+    def optimizer(self):
+        return self.rules
+
+    def data(self, step):
+        return np.random.default_rng(step).normal(size=(8, 1)).astype("float32")
+
+    def replica_step(self, batch):
+        first, second, third = range(3)
+        loss = self.update(first, batch)
+        is_due = tf.equal(self.taken % 2, self.first_due)
+        loss += tf.cond(is_due, lambda: self.update(second, batch), lambda: 0.0)
+        loss += self.update(third, batch)
+        self.taken.assign_add(1)
+        return loss
+
+    def update(self, number, batch):
+        with tf.GradientTape() as tape:
+            joint = tf.add_n([part**2 for part in self.parts])
+            loss = tf.reduce_sum(joint * batch**2) / 8
+        part = self.parts[number]
+        self.rules[number].apply_gradients([(tape.gradient(loss, part), part)])
+        return loss
+
+
+class UpdatesInTurnLater(UpdatesInTurn):
+    """The same, and the second one begins in the second step."""
+
+    first_due = 1

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from one_run import check_one
 
+import distbench
 from distbench.verdict import Run
 
 _PROGRAMS = Path(__file__).with_name("late_programs.py")
@@ -65,3 +66,10 @@ def test_nothing_is_said_of_steps_that_nobody_takes(name: str) -> None:
     run = check(name)
     assert (run.status, run.setup["steps"]) == ("pass", 3)
     assert not run.message
+
+
+@pytest.mark.parametrize("name", ["UpdatesInTurn", "UpdatesInTurnLater"])
+def test_an_update_may_be_left_out_of_several(name: str) -> None:
+    """What goes on from it takes that of the steps which make it."""
+    verdict = distbench.check(f"{_PROGRAMS}:{name}", "one", tier="bounded")
+    assert verdict.status == "pass"

@@ -24,12 +24,13 @@ from grouped_losses import (
     sum_squares,
     with_penalty,
 )
-from grouped_training import Simulator
+from grouped_training import KERNEL, Simulator
 
 from distbench.compare.measured_noise import measure_noise
 from distbench.compare.nature import find_nature
+from distbench.compare.values import Array
 from distbench.diagnose.judge import judge
-from distbench.trace import TraceKey
+from distbench.trace import Trace, TraceKey
 from distbench.verdict import Status
 
 
@@ -126,3 +127,30 @@ def test_a_twin_in_another_order_is_none_where_the_order_matters() -> None:
         < 1e-3
         < np.max(all_of_them.find_margin(key, np.ones(WIDTH)).bound)
     )
+
+
+@pytest.mark.parametrize(
+    ("moved_by", "is_queue"), [((0, 2, 4, 6), True), ((2,), False)]
+)
+def test_state_in_the_order_of_the_examples_is_no_rounding(
+    moved_by: tuple[int, ...], is_queue: bool
+) -> None:
+    """Where every other order changes what is kept; else it is rounded now and then."""
+    evidence = Simulator(sum_squares).make_evidence()
+    key = TraceKey(step=0, phase="variable", variable="queue")
+    kept = np.arange(1, 9, dtype=np.float32)
+
+    def add(trace: Trace, value: Array) -> Trace:
+        queue = replace(KERNEL, path="queue", shape=value.shape, trainable=False)
+        values = {**trace.values, **{replace(key, step=s): value for s in range(3)}}
+        return replace(trace, values=values, variables=(*trace.variables, queue))
+
+    twins = [
+        add(twin, kept[::-1] if number in moved_by else kept)
+        for number, twin in enumerate(evidence.twins)
+    ]
+    evidence = replace(
+        evidence, reference=add(evidence.reference, kept), twins=tuple(twins)
+    )
+    bound = np.max(measure_noise(evidence).find_margin(key, kept).bound)
+    assert (bound < 1e-4) == is_queue

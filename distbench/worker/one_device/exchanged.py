@@ -7,6 +7,7 @@ from typing import Any
 
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, WHOLE, Trace
+from distbench.worker.one_device.handed import LedSteps
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 
@@ -36,7 +37,7 @@ def give_exchanged(
     handed = reference.handed
     if not exchanged.is_early or reference.scenario.injected:
         return {}
-    whole_step, shard_step = session.make_step(), session.make_step()
+    whole_step, led_steps = session.make_step(), LedSteps(session.make_step)
     found = {name: session.make_values() for name in batches}
     try:
         with session.guard("step"), exchanged.keep():
@@ -53,8 +54,8 @@ def give_exchanged(
                     steps[step] if step < len(steps) else {}
                 ).items():
                     reference.restore_shard(tier, step, replica)
-                    with exchanged.give(), handed.lead(step, shard, shard_step):
-                        reference.run_shard(step, shard, shard_step)
+                    with exchanged.give(), handed.lead(step, shard, led_steps) as led:
+                        reference.run_shard(step, shard, led)
                     if not exchanged.is_complete:
                         return {}
                     session.collect_taps(

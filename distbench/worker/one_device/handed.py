@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -9,9 +10,13 @@ from typing import Any
 from distbench.trace import WHOLE, Phase, TraceKey, Value
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
-from distbench.worker.taps.feeds import Fed
+from distbench.worker.taps.feeds import Fed, Place
 
 _PHASE: Phase = "reduced_gradient"
+
+LedSteps = defaultdict[frozenset[Place], Step]
+"""What runs shards that go on, by the updates that are fed: a step may leave some out,
+such as an actor's that only every second one makes."""
 
 
 class Handed:
@@ -47,22 +52,26 @@ class Handed:
         return any(self._steps)
 
     @contextmanager
-    def lead(self, step: int, batch: Any, by: Step) -> Iterator[None]:
-        """Inside, what runs a shard goes on from the updates of the global batch.
+    def lead(self, step: int, batch: Any, steps: LedSteps) -> Iterator[Step]:
+        """Inside, a shard goes on from the updates of the global batch.
 
         Args:
             step: Its number.
             batch: The shard.
-            by: What runs such shards alone: the feeds come into being as it is traced.
+            steps: The traces to choose from.
+
+        Yields:
+            What to run it by.
         """
-        board = self._session.board
+        board, by = self._session.board, steps[frozenset(self[step])]
         board.fed = self[step]
         board.feeding = _PHASE if board.fed else None
         try:
             with self._session.guard("step"):
+                # The feeds come into being while the step is traced.
                 by.trace([batch])
             if board.fed:
                 board.set_feeds()
-            yield
+            yield by
         finally:
             board.feeding, board.fed = None, {}

@@ -24,7 +24,7 @@ from distbench.trace import (
 )
 from distbench.trace.naming import pair_names
 from distbench.trace.shards import recut_shards
-from distbench.worker.one_device.handed import Handed
+from distbench.worker.one_device.handed import Handed, LedSteps
 from distbench.worker.one_device.narrowest import find_narrowest
 from distbench.worker.one_device.open_step import find_open_step
 from distbench.worker.process.failures import SubjectError
@@ -66,8 +66,8 @@ class Reference:
         self.shards = self.sizes.first
         session.varies = bool(self.sizes.resized)
         self._whole = session.make_step()
-        self._led_step = session.make_step()
         self.handed = Handed(session)
+        self._led_steps = LedSteps(session.make_step)
         self.exchanged = Exchanged(session.board)
         with self.exchanged.notice():
             graph = session.prepare(self._whole, [batch])
@@ -177,8 +177,8 @@ class Reference:
             if by is not None or not self.handed[step]:
                 self.run_shard(step, batch, by or self.shard_step)
                 return True
-            with self.handed.lead(step, batch, self._led_step):
-                self.run_shard(step, batch, self._led_step)
+            with self.handed.lead(step, batch, self._led_steps) as led:
+                self.run_shard(step, batch, led)
         except SubjectError:
             if self.session.program.shards_known:
                 raise

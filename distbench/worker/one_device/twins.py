@@ -16,7 +16,7 @@ from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import take_whole
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import count_digits, perturb
+from distbench.worker.state.values import count_digits, find_counts, perturb
 from distbench.worker.stepping.program import count_batch, take_examples
 from distbench.worker.taps.collect import State, put_back
 
@@ -36,6 +36,7 @@ class Twins:
 
     def __init__(self, reference: Reference) -> None:
         self._reference = reference
+        self._counts: dict[Tier, set[tuple[str, int]]] = {}
         self._count = _TWINS if reference.repeats else _TWINS_OF_CHANCE
         self._takes_any_order = True
 
@@ -168,10 +169,19 @@ class Twins:
         kept = {
             v.path for v in self._reference.session.variables if v.role != "variable"
         }
+        counts = self._list_counts("bounded")
         return {
-            key: array if key[0] in kept else perturb(array, rng, narrow)
+            key: array
+            if key[0] in kept or key in counts
+            else perturb(array, rng, narrow)
             for key, array in before.items()
         }
+
+    def _list_counts(self, tier: Tier) -> set[tuple[str, int]]:
+        """State that counts in floating point, which no rounding moves."""
+        if tier not in self._counts:
+            self._counts[tier] = find_counts(self._reference.starts[tier])
+        return self._counts[tier]
 
     def _run(
         self,
@@ -193,7 +203,11 @@ class Twins:
             # A free run has no shard to be held against, so its twins must show all
             # the rounding that there is, that of a narrower dtype in the step too.
             narrow = reference.narrowest if tier == "free" else None
-            start = {k: perturb(array, rng, narrow) for k, array in start.items()}
+            counts = self._list_counts(tier)
+            start = {
+                key: array if key in counts else perturb(array, rng, narrow)
+                for key, array in start.items()
+            }
         order = np.arange(count_batch(batch))
         if self._permutes(number):
             order = rng.permutation(order)

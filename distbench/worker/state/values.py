@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -100,6 +101,22 @@ def leaves_digits(value: Value, bits: int) -> bool:
         return True
     unit = 2.0 ** (math.frexp(top)[1] - digits + bits)
     return not np.any(wide % unit)
+
+
+def find_counts(
+    states: Sequence[Mapping[tuple[str, int], Any]],
+) -> set[tuple[str, int]]:
+    """State that counts in floating point: whole in all states, and not the same.
+
+    Nothing rounds it, and a step may ask it for a remainder, or draw by it.
+    """
+    return {
+        key
+        for key, first in states[0].items()
+        if first.dtype.kind == "f"
+        and all(np.array_equal(state[key], np.rint(state[key])) for state in states)
+        and any(not np.array_equal(state[key], first) for state in states)
+    }
 
 
 def perturb(array: Any, rng: np.random.Generator, narrow: str | None) -> Any:

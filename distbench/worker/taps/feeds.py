@@ -51,11 +51,12 @@ class Feeds:
         return tf.IndexedSlices(rows, indices, shape)
 
     def write(self, fed: Fed) -> None:
-        """Have the next step take these values; it reaches no other place."""
-        for place, feeds in self._feeds.items():
-            given = fed.get(place)
-            if given is None:
-                continue
+        """Have the next step take these values.
+
+        Feeds of other traces may be for updates that this step does not make.
+        """
+        for place in self._feeds.keys() & fed.keys():
+            feeds, given = self._feeds[place], fed[place]
             arrays = (
                 (given.indices, given.values)
                 if isinstance(given, SparseRows)

@@ -1,0 +1,61 @@
+"""Correct programs that keep examples, or count in floating point."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import tf
+from distbench.samples.program import OUTPUTS, Program
+from distbench.samples.replicas import gather
+from distbench.unusual.exchange import ALIKE
+from distbench.unusual.program import unusual
+
+
+@unusual(clusters=ALIKE)
+class QueueOfAll(Program):
+    """A queue takes what all replicas predict, in the order of the examples."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        start = tf.random.stateless_normal([2 * self.examples, OUTPUTS], [1, 2])
+        mean = tf.VariableAggregation.MEAN
+        self.queue = tf.Variable(start, name="queue", trainable=False, aggregation=mean)
+
+    def variables(self):
+        return [*self.trained(), self.queue]
+
+    def compute_losses(self, batch):
+        likeness = tf.matmul(self.predict(batch), self.queue, transpose_b=True)
+        return super().compute_losses(batch) + tf.reduce_logsumexp(likeness, axis=1)
+
+    def replica_step(self, batch):
+        loss = super().replica_step(batch)
+        self.queue.assign(self.push(self.predict(batch)))
+        return loss
+
+    def push(self, keys):
+        """The queue with new keys at its end."""
+        keys = gather(tf.identity(keys))
+        return tf.concat([self.queue, keys], axis=0)[tf.shape(keys)[0] :]
+
+
+@unusual()
+class DrawsByCount(Program):
+    """The step's number, in floating point, is the seed of a mask for all examples."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        only_first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        self.taken = tf.Variable(
+            0.0, name="taken", trainable=False, aggregation=only_first
+        )
+
+    def variables(self):
+        return [*self.trained(), self.taken]
+
+    def compute_losses(self, batch):
+        seed = tf.stack([tf.cast(self.taken, tf.int32), 7])
+        mask = tf.random.stateless_uniform([OUTPUTS], seed)
+        return tf.reduce_sum(mask * (self.predict(batch) - batch[2]) ** 2, axis=1)
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        self.taken.assign_add(1.0)
