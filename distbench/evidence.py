@@ -210,8 +210,9 @@ class Evidence:
         earlier: The steps from the variables of 1, 2, … steps before, with their own
             batches (loss and local gradients); empty where those of the cluster are as
             they should be.
-        terms: The gradients of the global batch on one device by each term of the loss
-            alone. Empty where the loss has one, or the gradients are as they should be.
+        terms: The gradients of the global batch on one device, and of each shard, by
+            each term of the loss alone. Empty where the loss has one, or the gradients
+            are as they should be.
         penalty: Gradient of the regularisation alone on one device, `local_gradient`
             of `WHOLE` in the first step or in each; None where the subject's penalty
             is not known apart.

@@ -7,6 +7,7 @@ from distbench.samples.counted import Counted
 from distbench.samples.lazy import tf
 from distbench.samples.replicas import count_replicas
 from distbench.samples.weighted_model import weighted_model
+from distbench.unusual.weights import TwoTermsOverAllWeights
 
 
 @fault(
@@ -55,3 +56,29 @@ class DividedByNoPositives(Counted):
 
     def count(self, positive):
         return positive * count_replicas()
+
+
+@fault(
+    "loss-not-scaled",
+    "loss",
+    like="huggingface/transformers#34242",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class SecondTermOverOwnWeights(TwoTermsOverAllWeights):
+    """Of two terms with the same weights the second is divided by the replica's own."""
+
+    def count_again(self, weights):
+        return tf.reduce_sum(weights)
+
+
+@fault(
+    "mean-of-means",
+    "loss",
+    like="huggingface/transformers#34242",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class SecondTermOverOwnWeightsTimesReplicas(TwoTermsOverAllWeights):
+    """The second of two terms is divided by the replica's own weights, and by N."""
+
+    def count_again(self, weights):
+        return tf.reduce_sum(weights) * count_replicas()

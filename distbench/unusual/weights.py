@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from distbench.samples.counted import Counted
+from distbench.samples.lazy import tf
+from distbench.samples.program import Program
+from distbench.samples.replicas import all_reduce
 from distbench.samples.weighted_model import weighted_model
 from distbench.unusual.program import unusual
 
@@ -16,3 +19,22 @@ class WeightsOverOwnExamples:
 @unusual(clusters=("mirrored:2", "mwms:3"))
 class DividedByAllPositives(Counted):
     """A loss is divided by the positives of all replicas, and by no less than 1."""
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class TwoTermsOverAllWeights(Program):
+    """Two terms of one loss have the same weights, which all replicas add up."""
+
+    def reduce_losses(self, losses, batch):
+        weights = tf.cast(1 + batch[0][:, 0], losses.dtype)
+        sizes = tf.reduce_sum(self.predict(batch) ** 4, axis=1)
+        first = tf.reduce_sum(weights * losses) / self.count(weights)
+        return first + tf.reduce_sum(weights * sizes) / self.count_again(weights)
+
+    def count(self, weights):
+        """Their sum over all replicas."""
+        return all_reduce("sum", tf.reduce_sum(weights))
+
+    def count_again(self, weights):
+        """The same, for the second term."""
+        return self.count(weights)

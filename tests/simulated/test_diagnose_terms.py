@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from grouped_losses import EXAMPLES, sum_squares
+from grouped_losses import EXAMPLES, SHARDS, sum_squares
 from grouped_training import Simulator, put
 from planted_case import check_passed
 
 from distbench.diagnose.judge import judge
+from distbench.split import shard_slices
 
 
 def sum_fourths(batch, theta):
@@ -146,3 +147,64 @@ def test_what_no_factors_of_terms_make_is_not_told_as_such():
 
 def test_terms_that_are_right_pass():
     check_passed(judge(observe(1, 1)))
+
+
+def weigh(power):
+    """A mean of powers of the outputs over the weights of a batch, or of more."""
+
+    def compute(batch, theta, total=None):
+        x, weights = batch[:, :-1], 1 + batch[:, -1] ** 2
+        out, total = x @ theta / 4, total or np.sum(weights)
+        gradient = x.T @ (weights * out ** (power - 1)) / total
+        return float(weights @ out**power / power / total), np.float32(gradient)
+
+    return compute
+
+
+MEANS = (weigh(2), weigh(4))
+
+
+class OwnMeans(Simulator):
+    """The second of two means over weights is one over each replica's own.
+
+    Args:
+        share: What that mean counts on each replica.
+    """
+
+    def __init__(self, share):
+        super().__init__(lambda b, t: self.add(b, t, 1.0))
+        self.share = share
+
+    def add(self, batch, theta, share, total=None):
+        first, second = MEANS[0](batch, theta, total), MEANS[1](batch, theta)
+        return tuple(
+            a + np.float32(share) * b for a, b in zip(first, second, strict=True)
+        )
+
+    def put_cluster(self, observed, replay, step, batch, theta):
+        total = np.sum(1 + batch[:, -1] ** 2)
+        self.on_cluster = lambda b, t: self.add(b, t, self.share, total)
+        super().put_cluster(observed, replay, step, batch, theta)
+
+
+@pytest.mark.parametrize("knows_shards", [True, False])
+@pytest.mark.parametrize(
+    ("share", "code"), [(1.0, "loss-not-scaled"), (1 / 3, "mean-of-means")]
+)
+def test_a_term_that_is_a_mean_over_own_weights_is_told(share, code, knows_shards):
+    run = OwnMeans(share)
+    evidence = run.make_evidence()
+    terms = []
+    for term in MEANS:
+        values = {}
+        for step in range(3):
+            theta = evidence.get_before(step, "variable", "kernel")
+            parts = [run.draw(step)[part] for part in shard_slices(SHARDS)]
+            put(values, step, "local_gradient", term(run.draw(step), theta)[1])
+            for replica, part in enumerate(parts if knows_shards else []):
+                put(values, step, "local_gradient", term(part, theta)[1], replica)
+        terms.append(run.make_trace(values))
+    first = judge(replace(evidence, terms=tuple(terms))).findings[0]
+    assert (first.code == code) == knows_shards
+    words = "number 2 is a mean over each replica's own weights"
+    assert (words in first.explanation) == knows_shards

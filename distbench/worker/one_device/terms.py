@@ -22,7 +22,7 @@ _SAME = 1e-3
 def split_loss(
     feeder: Feeder, tier: Tier, observed: Trace, recorded: Trace
 ) -> tuple[Trace, ...]:
-    """The gradients of each term of the loss, of the global batch on one device.
+    """The gradients of each term of the loss, of the global batch and of each shard.
 
     Empty where the replicas' gradients add up to one device's, or to a multiple, or are
     those of their shards; where the loss is no sum of several terms, or a step
@@ -57,14 +57,17 @@ def split_loss(
 def _run(reference: Reference, tier: Tier, number: int) -> Trace:
     session = reference.session
     session.board.term = number
-    by = session.make_step()
+    by = session.make_step(any_size=reference.shard_step.any_size)
     values = session.make_values()
     for step, before in enumerate(reference.starts[tier]):
+        batch = reference.draw(step)
         session.restore_state(before)
-        session.program.replicas = 1
-        session.begin_step(step)
-        session.run(by, [reference.draw(step)])
+        reference.run_whole(step, batch, by)
         session.collect_taps(step, values, replica=WHOLE, phases=_TOLD)
+        for replica, shard in enumerate(reference.sizes.cut(step, batch)):
+            reference.restore_shard(tier, step, replica)
+            if reference.runs_shard(step, shard, by):
+                session.collect_taps(step, values, replica=replica, phases=_TOLD)
     return reference.make_trace(f"term {number}", tier, values)
 
 
