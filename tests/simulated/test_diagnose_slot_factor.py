@@ -41,6 +41,21 @@ def test_a_factor_is_told_where_rows_without_gradients_stay(factor):
     assert f"takes {factor:g} times the gradient" in finding.explanation
 
 
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+@pytest.mark.parametrize("factor", [-2.0, -1 / 3, 3.0])
+def test_a_factor_of_the_gradient_has_a_sign(name, factor):
+    rule = Rule(name=name)
+
+    def update(new, old, gradients, run):
+        return rule.update(old, {k: scale(g, factor) for k, g in gradients.items()})
+
+    evidence = observe(Fault(update=update), rule=rule, steps=3, replicas=3)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("scale-error", "slot")
+    assert finding.ratio == pytest.approx(factor, rel=1e-3)
+    assert f"takes {factor:.3g}" in finding.explanation
+
+
 @pytest.mark.parametrize(
     ("times", "code", "words"),
     [

@@ -160,7 +160,7 @@ def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
 
     With expected = β · before + b · g^p and an error of κ g^p, c^p is 1 + κ / b. A rule
     may keep several averages: then each kind of slot has a power of its own, and all
-    have to show the same c.
+    have to show the same c, whose sign a square does not tell.
     """
     if context.phase != "slot":
         return
@@ -168,11 +168,11 @@ def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
     mixed: dict[int, Factored] = {}
     for kinds in found:
         mixed |= {kind: fit for kind, fit in kinds.items() if fit.leaves_nothing}
-    factors = [fit.factor for fit in mixed.values() if fit.factor is not None]
-    if len(factors) > 1 and np.ptp(factors) <= _SAME * max(factors):
+    sizes = [abs(fit.factor) for fit in mixed.values() if fit.factor is not None]
+    if len(sizes) > 1 and np.ptp(sizes) <= _SAME * max(sizes):
         found.append(mixed)
     for kinds in found:
-        factors = [fit.factor for fit in kinds.values() if fit.factor is not None]
+        factors = _list_factors(kinds)
         predicted: dict[int, Array] = {}
         for fit in kinds.values():
             predicted |= fit.predicted
@@ -189,12 +189,21 @@ class Factored:
     Attributes:
         predicted: The values, by number of the case.
         factor: The multiple; None where what is due does not tell it.
+        is_signed: Whether it shows the sign, as the gradient does and its square not.
         leaves_nothing: Whether that explains the errors to a thousandth.
     """
 
     predicted: dict[int, Array]
     factor: float | None
+    is_signed: bool
     leaves_nothing: bool
+
+
+def _list_factors(kinds: Mapping[int, Factored]) -> list[float]:
+    """What is known of the multiple, of slots that show its sign if any does."""
+    known = [fit for fit in kinds.values() if fit.factor is not None]
+    signed = [fit for fit in known if fit.is_signed] or known
+    return [fit.factor for fit in signed if fit.factor is not None]
 
 
 def _fit_factors(context: Context, power: int) -> dict[int, Factored]:
@@ -212,10 +221,14 @@ def _fit_factors(context: Context, power: int) -> dict[int, Factored]:
         factor = None
         if right is not None and right[-1] != 0 and leaves_nothing(due, right):
             whole = 1 + float(weights[0] / right[-1])
-            factor = abs(whole) ** (1 / power)
+            if power == 1:
+                factor = whole
+            elif whole >= -_NONE:  # no square is negative
+                factor = max(whole, 0.0) ** 0.5
         found[kind] = Factored(
             predicted=predict_cases(context.cases, errors, weights),
             factor=factor,
+            is_signed=power == 1,
             leaves_nothing=leaves_nothing(errors, weights),
         )
     return found
