@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from distbench.compare.envelope import Envelope
-from distbench.compare.ratio import fit_ratio
+from distbench.compare.ratio import RatioFit, fit_ratio
 from distbench.flight import Flight
 
 _MOST_LEFT = 0.2
-"""Share of a variable's error that the factor may leave: the orders differ, and
-gradients are of a state that has moved otherwise."""
+"""Share of a variable's error, and of its change, that the factor may leave: the orders
+differ, and gradients are of a state that has moved otherwise."""
 _ALIKE = 0.1
 """By so much of themselves the factors of the variables may differ, for the same
-reason; one as near to a whole number is of steps that are lost or taken again."""
+reason; one as near to a whole number is of steps that are taken again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,8 @@ class CommonFactor:
 
     Attributes:
         ratio: Of what the variables moved by to what is due.
-        confidence: Share of the error's norm that this explains, where it does least.
+        confidence: Share of the norm of the error, or of the change where that is
+            smaller, that this explains, where it does least.
         wrong: The variables, one for each round.
     """
 
@@ -52,8 +53,20 @@ def find_common_factor(
     if not found or len(found) < len(fits):
         return None
     ratio = float(np.median([fit.ratio for fit in found]))
-    left = max(fit.residual_share for fit in found)
-    are_alike = all(abs(fit.ratio - ratio) <= _ALIKE * ratio for fit in found)
-    if left > _MOST_LEFT or not are_alike or abs(ratio - round(ratio)) <= _ALIKE:
+    left = max(map(_measure_rest, found))
+    are_alike = all(abs(fit.ratio - ratio) <= _ALIKE * abs(ratio) for fit in found)
+    is_whole = round(ratio) >= 1 and abs(ratio - round(ratio)) <= _ALIKE
+    if left > _MOST_LEFT or not are_alike or is_whole:
         return None
     return CommonFactor(ratio=ratio, confidence=1 - left, wrong=trained)
+
+
+def _measure_rest(fit: RatioFit) -> float:
+    """What a ratio leaves, as a share of the error or of the change, the smaller.
+
+    Nearly all of the error is explained by any small ratio, and so it is where nearly
+    all steps are lost: what did change then has to have that ratio as well.
+    """
+    if fit.ratio == 0:
+        return np.inf
+    return fit.residual_share * max(1.0, abs(1 - 1 / fit.ratio))

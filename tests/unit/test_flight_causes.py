@@ -33,7 +33,7 @@ def test_what_moves_twice_as_far_by_a_wrong_counter_did_not_come_twice(
 
 
 @pytest.mark.parametrize("momentum", [0.0, MOMENTUM], ids=["commutes", "does-not"])
-@pytest.mark.parametrize("factor", [0.5, 1 / 3, 2.5])
+@pytest.mark.parametrize("factor", [0.5, 1 / 3, 2.5, 1 / 16, 1 / 64, -1.0])
 def test_a_factor_of_every_step_is_no_step_that_is_lost(
     factor: float, momentum: float
 ) -> None:
@@ -48,6 +48,19 @@ def test_a_factor_of_every_step_is_no_step_that_is_lost(
     [finding] = judge_flight(flight).findings
     assert (finding.code, finding.phase, finding.step) == ("scale-error", "variable", 0)
     assert finding.ratio == pytest.approx(factor, rel=0.05)
+
+
+@pytest.mark.parametrize("left", [0, 1], ids=["all", "all-but-one"])
+@pytest.mark.parametrize("momentum", [0.0, MOMENTUM], ids=["commutes", "does-not"])
+def test_steps_that_are_lost_have_no_factor(momentum: float, left: int) -> None:
+    """Nearly all of the error is explained by 0 times each step."""
+    lost = range(left, 16)
+    times = dict.fromkeys([*lost, *(16 + place for place in lost)], 0)
+    rounds = Simulated(momentum=momentum, in_flight=16, times=times, counted=times)
+    found = judge_flight(rounds.observe()).findings
+    assert "scale-error" not in [finding.code for finding in found]
+    [lacks] = [finding for finding in found if finding.phase == "variable"]
+    assert lacks.code == "lost-update"
 
 
 @pytest.mark.parametrize(("moved", "is_told"), [(0.0, True), (0.4, False)])
