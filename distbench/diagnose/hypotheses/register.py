@@ -60,10 +60,11 @@ CAUSES: tuple[Explain, ...] = (
     nonfinite.explain_by_nonfinite,
     overflow.explain_by_omission,
     overflow.explain_by_own_skip,
-    loss.explain_by_equal_gradients,
     # A program that is run on a shard alone brings its whole penalty, so that a wrong
-    # share of the penalty looks like a wrong share of the loss: the narrower first.
+    # share of the penalty looks like a wrong share of the loss: the narrower first. The
+    # penalty is also all there is to reduce of a variable that no example reaches.
     penalty.explain_by_penalty,
+    loss.explain_by_equal_gradients,
     loss.explain_by_scale,
     loss.explain_by_own_factor,
     late.explain_by_late_read,
