@@ -83,7 +83,11 @@ def _may_have_owner(info: VariableInfo) -> bool:
 
 
 def _measure_rest(evidence: Evidence, slot: VariableInfo, path: str) -> float:
-    """What is left of a slot's values by the best rule with a variable's gradient."""
+    """What the best rule with a variable's gradient leaves of a slot's change.
+
+    An average moves by little of itself, so that its old value nearly makes the new
+    one, with any gradient. Where it does so without one, none has a part in it.
+    """
     found = [
         _find_step(evidence, slot, path, step)
         for step in range(evidence.reference.steps)
@@ -94,14 +98,17 @@ def _measure_rest(evidence: Evidence, slot: VariableInfo, path: str) -> float:
         return float("inf")  # two weights fit as many numbers whatever they are
     base = np.concatenate([arrays[0] for arrays in steps])
     gradient = np.concatenate([arrays[1] for arrays in steps])
-    size = measure_norm(after)
-    rests = []
-    for fed in (gradient, gradient**2):
-        matrix = np.stack([base, fed], axis=1)
-        weights = solve_least_squares(matrix, after, determined=False)
-        if weights is not None and size > 0:
-            rests.append(measure_norm(matrix @ weights - after) / size)
-    return min(rests, default=float("inf"))
+    size = measure_norm(after - base)
+    if not _NEAR * size < _fit_rest([base], after) < np.inf:
+        return float("inf")
+    return min(_fit_rest([base, fed], after) for fed in (gradient, gradient**2)) / size
+
+
+def _fit_rest(features: Sequence[Array], target: Array) -> float:
+    """The norm of what multiples of some features leave of a target."""
+    matrix = np.stack(features, axis=1)
+    weights = solve_least_squares(matrix, target, determined=False)
+    return float("inf") if weights is None else measure_norm(matrix @ weights - target)
 
 
 def _find_step(
