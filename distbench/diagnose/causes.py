@@ -15,6 +15,7 @@ from distbench.diagnose.context import Context
 from distbench.diagnose.drift import name_apart, name_drift, name_sums_apart
 from distbench.diagnose.exchange import describe_exchange
 from distbench.diagnose.explain import Explained, explain_all
+from distbench.diagnose.hypotheses.followed import leave_out_followers
 from distbench.diagnose.hypotheses.register import (
     list_hypotheses,
     list_last,
@@ -35,12 +36,16 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     """Find one cause for all wrong values of a phase, or one for each variable.
 
     One cause for everything comes first: it has the most numbers against it. If there
-    is none, a variable at a time is explained, and equal causes are joined again. Where
+    is none, averages that follow a wrong variable rightly are left out, and of the rest
+    a variable at a time is explained, and equal causes are joined again. Where
     that leaves a part open, wide causes are asked that leave nothing.
     """
     best = _find_best(context)
     if best is not None and best.full and _is_named(context, best):
         return (_adopt(context, best),)
+    led = leave_out_followers(context)
+    if led.cases and len(led.cases) < len(context.cases):
+        return explain_cases(led)
     of_start = _explain_start(context)
     if of_start is not None:
         return (of_start,)

@@ -1,4 +1,4 @@
-"""An average of the weights is no slot."""
+"""An average of the weights is no slot, and is no mistake where they are wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from simulated_rule import Rule
-from training_simulator import KERNEL, Fault, observe
+from training_simulator import KERNEL, TRAINED, Fault, observe
 from weights_averaged import AVERAGE, observe_average
 
 from distbench.diagnose.judge import judge
@@ -14,6 +14,11 @@ from distbench.diagnose.owners import name_owners
 from distbench.evidence import Evidence
 from distbench.trace import Trace
 from distbench.verdict import Status
+
+
+def go_farther(new, old, gradients, run):
+    longer = old[KERNEL] + (new[KERNEL] - old[KERNEL]) * new[KERNEL].dtype.type(1.5)
+    return {**new, KERNEL: longer}
 
 
 def find_owner(evidence: Evidence, path: str) -> str:
@@ -59,3 +64,33 @@ def test_what_only_decays_follows_from_no_gradient() -> None:
         return replace(trace, values=values)
 
     assert find_owner(evidence.change_traces(decay), AVERAGE) == ""
+
+
+@pytest.mark.parametrize("by_shard", [True, False], ids=["shards", "whole"])
+@pytest.mark.parametrize("decay", [0.75, 0.999])
+def test_an_average_of_wrong_weights_is_no_second_mistake(
+    decay: float, by_shard: bool
+) -> None:
+    evidence = observe_average(decay, Fault(update=go_farther), by_shard=by_shard)
+    (finding,) = judge(evidence).findings
+    assert finding.code == "hyperparameter-differs"
+    assert finding.variables == (KERNEL,)
+    assert finding.ratio == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault(update=go_farther), Fault()], ids=["both", "alone"]
+)
+def test_an_average_that_goes_another_way_is_still_one(fault: Fault) -> None:
+    found = judge(observe_average(0.75, fault, taken=0.9)).findings
+    assert AVERAGE in [finding.variable for finding in found]
+    assert (KERNEL in [finding.variable for finding in found]) == (fault != Fault())
+
+
+def test_what_is_repeated_with_its_average_is_told_of_both() -> None:
+    def repeat(new, old, gradients, run):
+        return {**run.rule.update(new, gradients), "iterations": new["iterations"]}
+
+    (finding,) = judge(observe_average(0.999, Fault(update=repeat))).findings
+    assert finding.code == "update-repeated"
+    assert finding.variables == (*TRAINED, AVERAGE)

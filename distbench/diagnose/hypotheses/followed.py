@@ -12,10 +12,11 @@ from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
 from distbench.diagnose.fit import Row, fit_weights, leaves_nothing
-from distbench.trace import Phase
+from distbench.trace import Phase, TraceKey
 
 _LEAST = 1e-3
 """Of a share of an old value that is no larger nothing is known: it may be rounding."""
+_Find = Callable[[Pair], Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,8 +30,8 @@ class _Way:
         left: Share of the way that one device leaves in each step, 0 to 1.
     """
 
-    find_end: Callable[[Pair], Array]
-    find_other: Callable[[Pair], Array]
+    find_end: _Find
+    find_other: _Find
     is_early: bool
     left: Mapping[int, float]
 
@@ -117,16 +118,7 @@ def _find_way(context: Context, path: str, cases: Sequence[Numbered]) -> _Way | 
             continue
         ends = _list_ends(context, other)
         for find_end, find_other in (ends, ends[::-1]):
-            rows = [
-                Row(
-                    number=number,
-                    target=case.expected - find_base(case),
-                    features=(find_end(case) - find_base(case),),
-                )
-                for number, case in cases
-            ]
-            steps = {number: case.key.step for number, case in cases}
-            if left := _fit_left(rows, steps):
+            if left := _fit_left(cases, find_end):
                 return _Way(
                     find_end=find_end,
                     find_other=find_other,
@@ -136,8 +128,69 @@ def _find_way(context: Context, path: str, cases: Sequence[Numbered]) -> _Way | 
     return None
 
 
-def _fit_left(rows: Sequence[Row], steps: Mapping[int, int]) -> dict[int, float]:
-    """What is left of a way, by step; empty where no part of it explains all."""
+def leave_out_followers(context: Context) -> Context:
+    """Without averages that go their way rightly, to a variable that is itself wrong.
+
+    They are wrong with it, and nothing has to be said of them.
+    """
+    wrong = {case.key: case for _, case in context.list_cases()}
+    right_ways = {
+        path
+        for path, cases in _list_followers(context, "variable")
+        if _goes_rightly(context, path, cases, wrong)
+    }
+    return context.select(
+        tuple(case for case in context.cases if case.key.variable not in right_ways)
+    )
+
+
+def _goes_rightly(
+    context: Context,
+    path: str,
+    cases: Sequence[Numbered],
+    wrong: Mapping[TraceKey, Pair],
+) -> bool:
+    """Whether what a variable leaves of its way is what it leaves on one device.
+
+    Args:
+        context: The wrong values.
+        path: Of the variable.
+        cases: Its wrong values.
+        wrong: All wrong values by key.
+    """
+    shape = context.infos[path].shape
+    for other in {key.variable for key in wrong} - {path}:
+        if context.infos[other].shape != shape:
+            continue
+        _, find_end = _list_ends(context, other)
+
+        def find_due(case: Pair, other: str = other, end: _Find = find_end) -> Array:
+            led = wrong.get(replace(case.key, variable=other))
+            return end(case) if led is None else led.expected
+
+        left = _fit_left(cases, find_due)
+        way = _Way(find_end=find_due, find_other=find_end, is_early=False, left=left)
+        if left and all(
+            context.matches(case, way.go(case, find_end(case))) for _, case in cases
+        ):
+            return True
+    return False
+
+
+def _fit_left(cases: Sequence[Numbered], find_end: _Find) -> dict[int, float]:
+    """What one device leaves of a way to some end, by step.
+
+    Empty where no part of it explains all.
+    """
+    rows = [
+        Row(
+            number=number,
+            target=case.expected - find_base(case),
+            features=(find_end(case) - find_base(case),),
+        )
+        for number, case in cases
+    ]
+    steps = {number: case.key.step for number, case in cases}
     if part := _fit_part(rows):
         return dict.fromkeys(steps.values(), 1 - part)
     parts = {
@@ -155,9 +208,7 @@ def _fit_part(rows: Sequence[Row]) -> float | None:
     return float(share[0])
 
 
-def _list_ends(
-    context: Context, variable: str
-) -> tuple[Callable[[Pair], Array], Callable[[Pair], Array]]:
+def _list_ends(context: Context, variable: str) -> tuple[_Find, _Find]:
     """Where another variable is: before the step of a case, and after it."""
     evidence = context.evidence
 
