@@ -97,6 +97,37 @@ def test_a_double_tells_what_adds_up_where_the_loss_follows_the_grouping(
     assert codes == ([] if code is None else [code])
 
 
+@pytest.mark.parametrize(
+    ("times", "start", "code"),
+    [
+        (2.0, 1.0, "hyperparameter-differs"),
+        (0.4, 1.0, "hyperparameter-differs"),
+        (3.0, 1.0, "update-repeated"),
+        (2.0, 0.0, "statistics-not-synchronized"),
+    ],
+    ids=["farther", "less-far", "as-often-as-replicas", "from-zero"],
+)
+def test_a_statistic_that_goes_another_part_of_its_way_is_synchronised(
+    times: float, start: float, code: str
+) -> None:
+    """From 0 it may as well follow something that is so many times as large."""
+    evidence = make_run(BY_SIZE, known=True)
+
+    def move(trace: Trace, times: float = 1.0) -> Trace:
+        values = {k: value for k, value in trace.values.items() if k.step <= 0}
+        for key, value in values.items():
+            if key.variable == "moving":
+                change = np.asarray(value - np.float32(1))
+                values[key] = np.float32(start) + np.float32(times) * change
+        return replace(trace, values=values)
+
+    moved = evidence.change_traces(move)
+    moved = replace(moved, observed=move(evidence.observed, times))
+    (found,) = judge(moved).findings
+    assert (found.code, found.variables) == (code, ("moving",))
+    assert found.ratio == pytest.approx(times, rel=1e-5)
+
+
 def lift(evidence: Evidence) -> Evidence:
     """The same where the whole batch gives something else than its shards do."""
 

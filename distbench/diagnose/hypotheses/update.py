@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 
@@ -65,10 +65,44 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
         told = ": it is what the examples of one replica alone give"
         if len(leaders) == 1:
             told = f": it is what the examples of replica {leaders.pop()} alone give"
+    else:
+        yield from _explain_by_share(context, predicted)
     yield Hypothesis(
         code="statistics-not-synchronized",
         predicted=predicted,
         detail=f"a statistic that is meant to be that of the whole batch is not{told}",
+    )
+
+
+def _explain_by_share(
+    context: Context, statistics: Mapping[int, Array]
+) -> Iterator[Hypothesis]:
+    """Statistics that go another part of the way to what they follow.
+
+    Of one that starts at 0 that says nothing: what it follows may be as many times as
+    large. Nor do N times or 1/N of the way, as what a replica adds may count for all.
+    """
+    cases = [context.cases[number] for number in statistics]
+    started = {case.key.variable for case in cases if np.any(find_base(case))}
+    if any(case.key.variable not in started for case in cases):
+        return
+    rows = [
+        make_error(n, case, case.expected - find_base(case))
+        for n, case in zip(statistics, cases, strict=True)
+    ]
+    weights = fit_weights(rows)
+    if weights is None or not leaves_nothing(rows, weights):
+        return
+    times = 1 + float(weights[0])
+    n = context.replicas
+    if any(math.isclose(times, own, rel_tol=_SAME) for own in (n, 1 / n)):
+        return
+    yield Hypothesis(
+        code="hyperparameter-differs",
+        predicted=predict_cases(context.cases, rows, weights),
+        detail=f"what examples make of it is right, but it goes {times:.6g} times as "
+        "far to that: its momentum is another one",
+        ratio=times,
     )
 
 
