@@ -17,6 +17,7 @@ from distbench.diagnose.exchange import describe_exchange
 from distbench.diagnose.explain import Explained, explain_all
 from distbench.diagnose.hypotheses.followed import leave_out_followers
 from distbench.diagnose.hypotheses.register import (
+    list_apart,
     list_hypotheses,
     list_last,
     list_least,
@@ -46,6 +47,9 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     led = leave_out_followers(context)
     if led.cases and len(led.cases) < len(context.cases):
         return explain_cases(led)
+    apart = find_best(context, list_apart(context))
+    if apart is not None and apart.full:
+        return _explain_apart(context, apart)
     of_start = _explain_start(context)
     if of_start is not None:
         return (of_start,)
@@ -83,6 +87,23 @@ def _find_shown(context: Context) -> Ranked | None:
     return found
 
 
+def _explain_apart(context: Context, apart: Ranked) -> tuple[Explained, ...]:
+    """What leaves nothing of some variables, and of the others that replicas differ."""
+    causes: list[Explained] = []
+    left: list[Pair] = []
+    for part in part_by_state(context):
+        best = _find_best(part)
+        if best is not None and best.full and _is_named(part, best):
+            causes.append(_adopt(part, best))
+        else:
+            left += part.cases
+    if left:
+        rest = context.select(tuple(left))
+        # What differs may show in the variables that are explained alone.
+        causes.append(_adopt(rest, find_best(rest, list_apart(rest)) or apart))
+    return _join_alike(causes)
+
+
 def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained, ...]:
     if best is not None and _is_named(context, best):
         return (_adopt(context, best),)
@@ -92,7 +113,7 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
         return _fold_slots(context, causes) if context.phase == "slot" else causes
     if describe_constraint(context):
         return (_leave_unexplained(context, best),)
-    found: dict[str, list[Explained]] = {}
+    found = []
     for part in part_by_state(context):
         best = _find_best(part)
         explained = (
@@ -103,8 +124,8 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
             or name_apart(part)
             or _leave_unexplained(part, best)
         )
-        found.setdefault(explained.code, []).append(explained)
-    causes = tuple(_join(parts) for parts in found.values())
+        found.append(explained)
+    causes = _join_alike(found)
     return _fold_slots(context, causes) if context.phase == "slot" else causes
 
 
@@ -255,6 +276,14 @@ def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
     )
     words = told or f"no known cause explains what is wrong{nearest}"
     return explain_all(context, "unexplained", words, confidence=0.0)
+
+
+def _join_alike(causes: Sequence[Explained]) -> tuple[Explained, ...]:
+    """One cause for each code."""
+    found: dict[str, list[Explained]] = {}
+    for cause in causes:
+        found.setdefault(cause.code, []).append(cause)
+    return tuple(_join(parts) for parts in found.values())
 
 
 def _join(parts: Sequence[Explained]) -> Explained:

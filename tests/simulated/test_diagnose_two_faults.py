@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gradient_values import add_up, add_values, clip_norm, scale
+from gradient_values import add_up, add_values, clip_norm, scale, to_array
+from simulated_rule import Rule
 from training_simulator import BIAS, HEAD, KERNEL, TABLE, Fault, observe
 
 from distbench.diagnose.judge import judge
@@ -96,6 +97,69 @@ def test_a_wrong_loss_hides_no_wrong_sum() -> None:
         ("loss-not-scaled", "loss"),
         ("replica-dropped", "reduced_gradient"),
     ]
+
+
+Feed = Callable[[np.ndarray, Any, str], np.ndarray]
+
+
+def take_own(old: np.ndarray, run: Any, path: str) -> np.ndarray:
+    own = to_array(run.locals[run.replica][path])
+    return old.dtype.type(run.rule.beta) * old + own
+
+
+def draw(old: np.ndarray, run: Any, path: str) -> np.ndarray:
+    drawn = np.random.default_rng([run.step, len(path)]).normal(size=old.shape)
+    return drawn.astype(old.dtype)
+
+
+@pytest.mark.parametrize(
+    ("feeds", "codes"),
+    [
+        (
+            {KERNEL: take_own, HEAD: draw},
+            {KERNEL: "slot-from-local-gradient", HEAD: "slot-not-synchronized"},
+        ),
+        (
+            {KERNEL: draw, HEAD: draw},
+            {KERNEL: "slot-not-synchronized", HEAD: "slot-not-synchronized"},
+        ),
+    ],
+    ids=["one-known", "none-known"],
+)
+def test_that_replicas_differ_hides_nothing_that_is_known(
+    feeds: dict[str, Feed], codes: dict[str, str]
+) -> None:
+    def update(new, old, gradients, run):
+        changed = dict(new)
+        for path, feed in feeds.items() if run.replica == 1 else ():
+            slot = changed[f"momentum/{path}"] = feed(
+                old[f"momentum/{path}"], run, path
+            )
+            changed[path] = old[path] - slot.dtype.type(run.rule.rate) * slot
+        return changed
+
+    rule = Rule(name="momentum")
+    findings = judge(observe(Fault(update=update), rule=rule, steps=3)).findings
+    assert all(found.replicas == (1,) for found in findings)
+    named = {path: found.code for found in findings for path in found.variables}
+    assert named == {f"momentum/{path}": code for path, code in codes.items()}
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_nor_does_it_in_variables(is_known: bool) -> None:
+    def update(new, old, gradients, run):
+        if run.replica == 0:
+            return new
+        stray = new[HEAD] + draw(new[HEAD], run, HEAD)
+        kernel = new[KERNEL] + draw(new[KERNEL], run, KERNEL)
+        if is_known:
+            kernel = old[KERNEL] + 3 * (new[KERNEL] - old[KERNEL])
+        return {**new, KERNEL: kernel, HEAD: stray}
+
+    findings = judge(observe(Fault(update=update), steps=3)).findings
+    named = {path: found.code for found in findings for path in found.variables}
+    known = "update-repeated" if is_known else "replicas-diverged"
+    assert named == {KERNEL: known, HEAD: "replicas-diverged"}
 
 
 LATER = (TABLE, HEAD)

@@ -158,9 +158,7 @@ CAUSES: tuple[Explain, ...] = (
     levels.explain_by_grid,
     nonlinear.explain_by_own_noise,
     nonlinear.explain_by_noise,
-    slots.explain_by_own_way,
     slots.explain_by_number,
-    update.explain_by_divergence,
 )
 
 _FITTED_APIECE: tuple[Explain, ...] = (
@@ -177,6 +175,10 @@ LAST: tuple[Explain, ...] = (scaled.explain_by_numbers_of_each,)
 """Fits with numbers for each value apart, which any narrower cause has as well, and so
 has what a led statistic scales."""
 
+APART: tuple[Explain, ...] = (slots.explain_by_own_way, update.explain_by_divergence)
+"""What is said of replicas that differ, whatever they hold. It would hide what is known
+of some variables, so it is asked of those of which nothing is."""
+
 LEAST: tuple[Explain, ...] = (by_hand.explain_by_own_steps,)
 """What is done to each replica's gradient, whatever it is: of a rule that shows the sum
 that it took, that sum tells more."""
@@ -187,6 +189,12 @@ def list_hypotheses(context: Context) -> Iterator[Hypothesis]:
     for explain in CAUSES:
         if not (context.led and explain in _FITTED_APIECE):
             yield from explain(context)
+
+
+def list_apart(context: Context) -> Iterator[Hypothesis]:
+    """Ask what is said of any replicas that differ."""
+    for explain in APART:
+        yield from explain(context)
 
 
 def list_last(context: Context) -> Iterator[Hypothesis]:
