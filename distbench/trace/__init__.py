@@ -167,8 +167,17 @@ class VariableInfo:
 
     @property
     def kind(self) -> str:
-        """What an optimizer calls a slot: its path, with `*` for its variable's."""
-        return self.path.replace(self.of, "*") if self.of else self.path
+        """What an optimizer calls a slot: its path, with `*` for its variable's.
+
+        That is one place, and whole parts of the path if it is among them: a short
+        path, as `m`, is a piece of other words too.
+        """
+        if not self.of:
+            return self.path
+        whole, of = f"/{self.path}/", f"/{self.of}/"
+        if of in whole:
+            return whole.replace(of, "/*/", 1)[1:-1]
+        return self.path.replace(self.of, "*", 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,3 +209,23 @@ def test_parts_with_other_variables_are_refused() -> None:
     parts = [make_trace({}), make_trace({}, variables=(other,))]
     with pytest.raises(BadInputError, match="do not hold the same variables"):
         merge_traces("mwms:2", parts)
+
+
+@pytest.mark.parametrize(
+    ("path", "of", "kind"),
+    [
+        ("Adam/dense/kernel/momentum", "dense/kernel", "Adam/*/momentum"),
+        ("Adam/m/momentum", "m", "Adam/*/momentum"),
+        ("Adam/m/m", "m", "Adam/*/m"),
+        ("momentum/m", "m", "momentum/*"),
+        ("kernel_velocity", "kernel", "*_velocity"),
+        ("m_momentum", "m", "*_momentum"),
+        ("velocity/0", "kernel", "velocity/0"),
+        ("scale", "", "scale"),
+    ],
+)
+def test_a_kind_of_slots_is_their_path_without_that_of_the_variable(
+    path: str, of: str, kind: str
+) -> None:
+    info = VariableInfo(path=path, role="slot", shape=(), dtype="float32", of=of)
+    assert info.kind == kind
