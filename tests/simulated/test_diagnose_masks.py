@@ -45,6 +45,28 @@ def test_what_is_kept_back_of_rows_goes_to_the_same_rows(sends_it_later: bool) -
     assert (1 in fed_back) == sends_it_later
 
 
+@pytest.mark.parametrize("swapped", [False, True], ids=["own", "of-the-other"])
+def test_what_a_replica_keeps_back_is_its_own(swapped: bool) -> None:
+    kept: dict[tuple[int, int, str], Array] = {}
+
+    def send_large(gradients, replica, step):
+        sent = {}
+        for path, gradient in gradients.items():
+            owner = 1 - replica if swapped else replica
+            due = gradient + kept.get((step - 1, owner, path), np.float32(0))
+            sent[path] = np.where(np.abs(due) < np.median(np.abs(due)), 0, due)
+            kept[step, replica, path] = due - sent[path]
+        return sent
+
+    evidence = observe(Fault(local=send_large), steps=3, sparse=False)
+    first = judge(evidence).findings[0]
+    assert (first.code, first.phase) == (
+        ("unexplained" if swapped else "nonlinear-before-reduction"),
+        "local_gradient",
+    )
+    assert ("adds them to its next one" in first.explanation) != swapped
+
+
 def send_sign(values: list[Array]) -> Array:
     """The sign of a gradient times its mean size."""
     (value,) = values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.addends import ADDED, Source, list_sources
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
+from distbench.trace import TraceKey
 
 _CODE = "nonlinear-before-reduction"
 _MOST = 6
@@ -26,13 +28,13 @@ def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
         return
     for words, fed_back in (("", False), (", and adds them to its next one", True)):
         predicted: dict[int, Array] = {}
-        kept_back: dict[tuple[int, str], tuple[Array | None, list[Array]]] = {}
+        kept_back: dict[TraceKey, tuple[Array | None, list[Array]]] = {}
         for source in list_sources(context):
             case = source.case
             if not source.arrived or case.observed.size < 2:
                 continue
             terms = list(source.terms)
-            last = (case.key.step - 1, case.key.variable)
+            last = replace(case.key, step=case.key.step - 1)
             if fed_back and last in kept_back:
                 rows, rests = kept_back[last]
                 terms = [
@@ -44,7 +46,7 @@ def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
             if context.matches(case, nearest):
                 predicted[source.number] = nearest
             rests = [np.asarray(t - part) for t, part in zip(terms, parts, strict=True)]
-            kept_back[case.key.step, case.key.variable] = (case.rows, rests)
+            kept_back[case.key] = (case.rows, rests)
         if predicted:
             yield Hypothesis(
                 code=_CODE,
