@@ -159,7 +159,7 @@ def _name_decay(
         code = "hyperparameter-differs"
         words = f"it decays by {-weight:.3g} times the variable, on one device not"
     elif due is not None:
-        ratio = _count_decays(1 + due, 1 + due + weight)
+        ratio = _count_decays(due, due + weight)
         count = round(ratio)
         if abs(ratio) < _SAME:
             code, words = "weight-decay-missing", "the weight decay is left out"
@@ -171,22 +171,24 @@ def _name_decay(
             words = f"the weight decay is {ratio:.6g} times what it should be"
     elif weight > 0:
         code = "weight-decay-missing"
-        words = f"it lacks a decay of {weight:.3g} times the variable"
+        words = f"it lacks a decay of {weight:.3g} times the variable: there is none, "
+        words += "or one at another rate"
     else:
         code = "weight-decay-repeated"
-        words = f"it decays by {-weight:.3g} times the variable more than it should"
+        words = f"it decays by {-weight:.3g} times the variable more than it should: "
+        words += "several times, or at another rate"
     return Hypothesis(code=code, predicted=predicted, detail=words, ratio=ratio)
 
 
-def _count_decays(right: float, seen: float) -> float:
-    """How many decays leave a share of the variable, if one leaves the right share.
+def _count_decays(due: float, seen: float) -> float:
+    """How many decays change a variable by a share, if one changes it by what is due.
 
     k times the rate leave 1 - k d, k decays one after the other (1 - d)^k.
     """
-    at_once = (1 - seen) / (1 - right)
-    if _is_near(at_once, round(at_once)) or min(right, seen) <= 0 or right == 1:
+    at_once = seen / due
+    if _is_near(at_once, round(at_once)) or min(due, seen) <= -1:
         return at_once
-    in_turn = math.log(seen) / math.log(right)
+    in_turn = math.log1p(seen) / math.log1p(due)
     return in_turn if _is_near(in_turn, round(in_turn)) else at_once
 
 
