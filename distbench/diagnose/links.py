@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from distbench.compare.comparison import Comparison, Judged
-from distbench.compare.pair import TOLD
+from distbench.compare.pair import TOLD, UPDATES
 from distbench.diagnose.forgiving import (
     Forgiven,
     Outcomes,
@@ -164,7 +164,7 @@ def _follows_from(link: Judged, broken: _Broken, *, free: bool) -> bool:
             continue
         if free or c.relation in ("reference", *TOLD):
             return True
-        if "applied" not in c.against and phase == "applied_gradient":
+        if phase == "applied_gradient" and c.against != UPDATES[phase]:
             return True
         is_slot = (phase, c.phase) == ("slot", "variable")
         if is_slot and not owned.isdisjoint(("", c.variable)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from distbench.compare.values import Array, measure_norm, measure_size
 from distbench.diagnose.addends import ADDED, Source, list_sources
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 from distbench.diagnose.names import name_replicas
+from distbench.trace import WHOLE
 
 _CODE = "nonlinear-before-reduction"
 _LEVELS = (1, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
@@ -162,7 +164,11 @@ def _list_readers(replicas: int) -> Iterator[tuple[str, Read]]:
     yield "the sum of the replicas' units", lambda _, units: float(np.sum(units))
     yield (
         "the unit of each replica that reads them",
-        lambda source, units: units[source.case.key.replica],
+        lambda source, units: (
+            math.nan  # nobody reads a sum that is seen once
+            if source.case.key.replica == WHOLE
+            else units[source.case.key.replica]
+        ),
     )
 
 
