@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from distbench.compare.values import Array, densify, measure_norm, take_numbers
-from distbench.diagnose.addends import Source, find_own_gradient
+from distbench.diagnose.addends import Source, find_own_gradient, split_slices
 from distbench.diagnose.context import Context
 from distbench.trace import SUMMED, WHOLE, SparseRows, Trace, TraceKey
 
@@ -214,3 +214,30 @@ class Ratio:
         ratio = np.full(whole.shape, np.inf)
         np.divide(self._norm(value), whole, out=ratio, where=whole > 0)
         return ratio
+
+
+def list_norms(
+    context: Context, sources: Sequence[Source]
+) -> Iterator[tuple[str, Norm, Sequence[Source]]]:
+    """What a limit is called, of which norm it is, and what is clipped to it."""
+    slices = [split_slices(context, source) for source in sources]
+    # Of dense gradients alone, norms of slices are those of what they make up.
+    is_sparse = any(
+        one is not other for one, other in zip(sources, slices, strict=True)
+    )
+    tensor = "the norm of each variable's gradient to {:.6g}"
+    yield tensor, TENSOR, sources
+    if is_sparse:
+        yield tensor, SliceNorm(context), sources
+    every = "the global norm of each replica's gradients to {:.6g}"
+    for norm in list_global_norms(context):
+        yield every, norm, sources
+    yield f"{tensor} times that of the variable", Ratio(context), sources
+    element = "its gradient's elements to ±{:.6g}"
+    yield element, ELEMENTS, sources
+    if is_sparse:
+        yield f"{element}, slice by slice", ELEMENTS, slices
+    unit = "the norm of each unit's gradient to {:.6g}"
+    yield unit, UNITS, sources
+    by_unit = Ratio(context, measure_units)
+    yield f"{unit} times that of the unit's weights", by_unit, sources
