@@ -9,6 +9,7 @@ import pytest
 from gradient_values import (
     add_up,
     clip_all,
+    clip_norm,
     map_values,
     measure_all,
     scale,
@@ -34,6 +35,35 @@ from distbench.diagnose.hypotheses.limits import sum_clipped
 from distbench.diagnose.hypotheses.norms import ELEMENTS
 from distbench.diagnose.judge import judge
 from distbench.trace import WHOLE, TraceKey
+
+
+@pytest.mark.parametrize(
+    ("limit", "part", "words"),
+    [
+        (
+            0.05,
+            1.0,
+            "to 0.05 before the replicas' gradients are added up, or to N = 2 ",
+        ),
+        (0.05, 0.5, "are added up, or to N = 2 times that before they are averaged ("),
+        (1.5, 1.0, "to 1.5 before the replicas' gradients are added up ("),
+        (1.5, 0.5, "to 1.5 before the replicas' gradients are averaged ("),
+    ],
+    ids=["all", "all-averaged", "some", "some-averaged"],
+)
+def test_what_becomes_of_clipped_gradients_is_told(limit, part, words):
+    """Where all are clipped, a mean is a sum to a smaller limit."""
+    clip = each(lambda v: clip_norm(v, limit))
+
+    def reduce(locals_, step):
+        return [
+            {path: scale(g, part) for path, g in total.items()}
+            for total in clip(locals_, step)
+        ]
+
+    (finding,) = judge(observe(Fault(reduce=reduce))).findings
+    assert finding.code == "clip-before-reduction"
+    assert words in finding.explanation
 
 
 @pytest.mark.parametrize(

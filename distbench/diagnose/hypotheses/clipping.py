@@ -54,14 +54,18 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
             if norm is ELEMENTS and _leaves_signs(context, sources, limit):
                 continue
             predicted = {s.number: sum_clipped(s, norm, limit, mean) for s in sources}
+            how = "averaged"
+            if mean == 1:
+                how = "added up"
+                if n > 1 and _clips_all(sources, norm, limit):
+                    how += f", or to N = {n} times that before they are averaged"
+                # Of a mean no addends are left as they are.
+                predicted |= small.predict(norm, limit)
             yield Hypothesis(
                 code="clip-before-reduction",
-                predicted={
-                    **predicted,
-                    **small.predict(norm, limit),
-                },
+                predicted=predicted,
                 detail=f"every replica clips {words.format(limit)} before the "
-                "replicas' gradients are added up",
+                f"replicas' gradients are {how}",
                 of_due=True,
             )
 
@@ -95,6 +99,17 @@ def explain_by_joint_clip(context: Context) -> Iterator[Hypothesis]:
             f"is {made} the replicas' own norms, which is not that of their sum",
             of_due=True,
         )
+
+
+def _clips_all(sources: Sequence[Source], norm: Norm, limit: float) -> bool:
+    """Whether every addend is as large as the limit then."""
+    sizes = [
+        np.ravel(norm(source, place))
+        for source in sources
+        for place, term in enumerate(source.terms)
+        if np.any(term)
+    ]
+    return all(bool(np.all(size >= limit)) for size in sizes)
 
 
 def _is_scaled_sum(context: Context, source: Source) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.leading import is_trained
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
 from distbench.diagnose.fit import (
@@ -223,6 +224,9 @@ def explain_by_repeated_update(context: Context) -> Iterator[Hypothesis]:
         return
     tried = {1, *(trace.notes["times"] for trace in context.evidence.fed.repeated)}
     counts = {*range(2, 9), context.replicas, context.replicas**2}
+    has_rate = all(
+        is_trained(context.evidence, case.key.variable) for case in context.cases
+    )
     for count in sorted(counts - tried):
         yield Hypothesis(
             code="update-repeated",
@@ -230,6 +234,7 @@ def explain_by_repeated_update(context: Context) -> Iterator[Hypothesis]:
                 number: case.base + count * (case.expected - case.base)
                 for number, case in context.list_cases()
             },
-            detail=f"the update is applied {count} times in one step",
+            detail=f"the update is applied {count} times in one step"
+            + f", or the learning rate is {count} times as large" * has_rate,
             ratio=float(count),
         )
