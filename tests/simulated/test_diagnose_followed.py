@@ -193,6 +193,17 @@ def test_a_slot_that_follows_its_variable_is_told_to_be_repeated(
     assert name_cause(context) == ("slot-repeated", 2.0)
 
 
+def test_nothing_is_said_of_a_learning_rate_where_none_is_taken() -> None:
+    context = make_context(
+        lambda value, end: value + 5 * (go(value, end) - value), HEAD
+    )
+    best = find_best(context, list_hypotheses(context))
+    assert best is not None
+    assert best.full
+    assert best.hypothesis.code == "update-repeated"
+    assert best.hypothesis.detail == "the update is applied 5 times in one step"
+
+
 def test_one_that_starts_quickly_and_goes_no_whole_times_is_not() -> None:
     code, _ = name_cause(make_quick_start((0.2, 0.4), 1.4)) or ("", None)
     assert code != "update-repeated"

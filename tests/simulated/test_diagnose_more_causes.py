@@ -298,3 +298,20 @@ def test_what_weighs_the_ranks_of_elements_is_called_by_its_name(weights, name):
     (finding,) = judge(evidence).findings
     assert finding.code == "nonlinear-before-reduction"
     assert f"each element is {name} of the replicas' own" in finding.explanation
+
+
+@pytest.mark.parametrize("times", [2, 5, 6])
+def test_of_longer_steps_the_learning_rate_is_always_a_cause(times):
+    """Which is so for counts that were repeated on one device, and for others."""
+
+    def update(new, old, gradients, run):
+        steps = {path: new[path] - old[path] for path in TRAINED}
+        return {
+            **new,
+            **{path: old[path] + s * s.dtype.type(times) for path, s in steps.items()},
+        }
+
+    (finding,) = judge(observe(Fault(update=update))).findings
+    assert finding.code == "update-repeated"
+    assert f"applied {times} times in one step" in finding.explanation
+    assert f"or the learning rate is {times} times as large" in finding.explanation
