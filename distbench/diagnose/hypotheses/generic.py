@@ -113,6 +113,11 @@ def explain_by_factor(context: Context) -> Iterator[Hypothesis]:
             "it is 0 on all replicas together, as where nothing leads from their "
             "losses to the variable: stop_gradient, or an op without a gradient"
         )
+        if any(np.any(term) for _, case in cases for term in case.terms):
+            detail = (
+                "it is 0 in the sum alone: the replicas' gradients cancel, as where "
+                "each decides by its own examples which way to go"
+            )
     yield Hypothesis(
         code="scale-error",
         predicted={number: fit.ratio * case.expected for number, case in cases},

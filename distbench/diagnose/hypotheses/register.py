@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
+
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.hypotheses import (
     added,
@@ -186,10 +188,17 @@ that it took, that sum tells more."""
 
 
 def list_hypotheses(context: Context) -> Iterator[Hypothesis]:
-    """Ask every cause what the wrong values would be under it, in order."""
+    """Ask every cause what the wrong values would be under it, in order.
+
+    A sum of 0 does not tell what was done to its addends: any that are as large cancel,
+    as of a task's weight that each replica draws its own way.
+    """
+    is_left = any(np.any(case.observed) for case in context.cases)
     for explain in CAUSES:
         if not (context.led and explain in _FITTED_APIECE):
-            yield from explain(context)
+            for hypothesis in explain(context):
+                if is_left or hypothesis.code != nonlinear.CODE:
+                    yield hypothesis
 
 
 def list_apart(context: Context) -> Iterator[Hypothesis]:
