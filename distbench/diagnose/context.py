@@ -88,6 +88,12 @@ class Context:
         return all(draws is not None and not draws for draws in found)
 
     @property
+    def draws_some(self) -> bool:
+        """Whether it is known that some step draws random numbers."""
+        traces = (self.evidence.observed, self.evidence.reference)
+        return any(trace.notes.get("draws") for trace in traces)
+
+    @property
     def drawn_at(self) -> str:
         """Where a step of one device draws random numbers first; empty if not known."""
         draws = self.evidence.reference.notes.get("draws")

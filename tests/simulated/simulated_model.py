@@ -30,6 +30,7 @@ class Setup:
 
     Attributes:
         alone: What one device does to its gradients where the replicas' are summed.
+        draws: Where a step draws random numbers, by place; None if nobody looked.
     """
 
     replicas: int = 2
@@ -49,6 +50,7 @@ class Setup:
     summed_first: bool = False
     weighed: bool = False
     alone: Callable[[Gradients], Gradients] = lambda gradients: gradients
+    draws: dict[str, str] | None = None
 
 
 class Model:

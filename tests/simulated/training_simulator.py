@@ -155,7 +155,9 @@ class Simulation(Model):
         return Evidence(
             tier=setup.tier,
             observed=self.make_trace("simulated", observed),
-            reference=self.make_trace("reference", reference, exact_proved=True),
+            reference=self.make_trace(
+                "reference", reference, exact_proved=True, draws=setup.draws
+            ),
             twins=twin_traces,
             penalty=self._make_penalty(),
             fed=Fed(replays=replays, repeated=repeated, decayed=decayed),

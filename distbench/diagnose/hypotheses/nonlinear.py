@@ -28,6 +28,8 @@ CODE = "nonlinear-before-reduction"
 _FEW = 30
 """Fewer numbers do not tell noise from anything else."""
 _ENOUGH_TOGETHER = 20
+_SAME = 0.02
+"""Share by which rounding may change a factor of one element."""
 _MOST_SPREADS = 5.0
 """Noise goes no farther in a few numbers."""
 
@@ -194,15 +196,17 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
     """What is added has nothing to do with the gradient: mean 0, one spread.
 
     Told from an unknown cause by three facts, each at four standard errors: no ratio,
-    no relation of its size with the gradient's size, and no repetition over the steps.
-    Never where neither the cluster's step nor that of one device draws any number.
+    no relation of its size with the gradient's size, and no repetition over the steps,
+    neither of what is added nor of the multiple of the gradient that it makes.
+    That nothing is related proves little, so only where the cluster's step or that of
+    one device is known to draw numbers.
     """
-    if context.phase not in ADDED or context.draws_nothing:
+    if context.phase not in ADDED or not context.draws_some:
         return
     if any(case.against == DIRECTION for case in context.cases):
         return  # no ratio is left where one was fitted
     predicted: dict[int, Array] = {}
-    earlier: dict[tuple[int, str], Array] = {}
+    earlier: dict[tuple[int, str], tuple[Array, Array]] = {}
     for source in list_sources(context):
         case = source.case
         added = case.observed - case.expected
@@ -213,11 +217,14 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
         added = added.ravel()
         place = (case.key.step, case.key.variable)
         others = [other for known, other in earlier.items() if known != place]
-        if _is_noise(added, case.expected.ravel(), others, errors=4):
+        seen = added, case.expected.ravel()
+        if any(_are_multiples(seen, other) for other in others):
+            continue
+        if _is_noise(*seen, [other for other, _ in others], errors=4):
             predicted[source.number] = case.observed
-            earlier[place] = added
+            earlier[place] = seen
     if predicted:
-        predicted |= _find_few_alike(context, list(earlier.values()))
+        predicted |= _find_few_alike(context, [added for added, _ in earlier.values()])
     elif _is_noise_together(context):
         predicted = {number: case.observed for number, case in context.list_cases()}
     if predicted:
@@ -226,6 +233,19 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
             predicted=predicted,
             detail="every replica adds noise to its gradient before the sum",
         )
+
+
+def _are_multiples(seen: tuple[Array, Array], other: tuple[Array, Array]) -> bool:
+    """Whether elements change by the same factor as in another value.
+
+    Of noise hardly any do, each by a chance of one in a hundred.
+    """
+    (added, expected), (before, due) = seen, other
+    if added.size != before.size:
+        return False
+    left, right = added * due, before * expected
+    alike = np.abs(left - right) <= _SAME * np.maximum(np.abs(left), np.abs(right))
+    return float(np.mean(alike)) > 0.5
 
 
 def _find_few_alike(context: Context, noise: Sequence[Array]) -> dict[int, Array]:
