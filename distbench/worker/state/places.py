@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from distbench.worker.state.components import is_variable, list_shards
-from distbench.worker.state.reachable import walk
+from distbench.worker.state.reachable import get_attributes, walk
 
 _NAMELESS = re.compile(r"(.*/)?Variable(/part_\d+)?")
 """What TensorFlow calls a variable that is given no name, and a shard of one."""
@@ -46,7 +46,7 @@ def _list(item: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(item, (list, tuple, deque)):
         yield from ((str(number), child) for number, child in enumerate(item))
     else:
-        yield from getattr(item, "__dict__", {}).items()
+        yield from get_attributes(item).items()
 
 
 def _is_nameless(variable: Any) -> bool:

@@ -58,13 +58,14 @@ def walk(
         beyond: Kinds of objects that are left out, as those are that hold none.
     """
     leaves = (*_LEAVES, *beyond)
-    seen: set[int] = set()
+    # Held themselves: another object could get the address of one that is let go.
+    seen: dict[int, Any] = {}
     queue = deque([root])
     while queue:
         item = queue.popleft()
         if id(item) in seen or isinstance(item, leaves):
             continue
-        seen.add(id(item))
+        seen[id(item)] = item
         yield item
         if not is_variable(item):
             queue.extend(list_children(item))
@@ -81,12 +82,25 @@ def _list_children(item: Any) -> list[Any]:
         return [item.__self__, item.__func__]
     if isinstance(item, functools.partial):
         return [item.func, *item.args, *item.keywords.values()]
-    children = list(getattr(item, "__dict__", {}).values())
+    children = list(get_attributes(item).values())
     if isinstance(item, types.FunctionType):
         children += _list_cells(item)
-    elif (python_function := _get_plain(item, "python_function")) is not None:
-        children.append(python_function)
+    elif issubclass(type(item), tf.types.experimental.PolymorphicFunction):
+        children.append(item.python_function)
     return children + _list_slot_values(item)
+
+
+def get_attributes(item: Any) -> dict[str, Any]:
+    """What an object has by name, its class aside.
+
+    It is asked for no other name: a mock or a proxy has them all, and answers each time
+    with another object that does the same.
+    """
+    try:
+        found = object.__getattribute__(item, "__dict__")
+    except Exception:  # noqa: BLE001  # a user's property may raise anything
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _list_cells(function: types.FunctionType) -> list[Any]:
@@ -99,18 +113,13 @@ def _list_cells(function: types.FunctionType) -> list[Any]:
 
 
 def _list_slot_values(item: Any) -> list[Any]:
-    """Attributes of a class with `__slots__`."""
+    """Attributes of a class with `__slots__`; one that is not set yet has none."""
     values = []
     for owner in type(item).__mro__:
-        slots = owner.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            values.append(_get_plain(item, name))
+        if "__slots__" not in vars(owner):
+            continue
+        for slot in vars(owner).values():
+            if isinstance(slot, types.MemberDescriptorType):
+                with contextlib.suppress(AttributeError):
+                    values.append(slot.__get__(item))
     return values
-
-
-def _get_plain(item: Any, name: str) -> Any:
-    """An attribute, or None where asking for it raises."""
-    try:
-        return getattr(item, name, None)
-    except Exception:  # noqa: BLE001  # a user's property may raise anything
-        return None
