@@ -195,9 +195,9 @@ class Evidence:
             local gradient of shard r by itself, and the state that is not synchronised
             after each of its steps, which start from that after the last; of the model,
             also the state without a gradient.
-        twins: The reference again, mathematically equal (examples permuted, split in
-            another way, variables perturbed by one rounding): what they differ by is
-            noise. Only `WHOLE` values.
+        twins: The reference again, mathematically equal (examples permuted, variables
+            perturbed by one rounding): what they differ by is noise. Only `WHOLE`
+            values.
         reruns: Loss and local gradients of the reference's shards once more, each trace
             in other graphs than the reference's. Only of a workload of the bench in
             the bounded tier, and only where a replica's value is near that of its
@@ -226,10 +226,12 @@ class Evidence:
             random numbers in each step of the trace; `distinct`, the update with
             repeated rows of sparse gradients added up (state, as replica 0);
             `rounded-0`, …, the global batch with the variables moved by a rounding of a
-            narrower dtype in which the step computes (loss and local gradients);
+            narrower dtype in which the step computes (loss, gradients and state);
             `exchanged`, each shard, whose collectives give what those of the global
             batch do, `exchanged-regrouped`, the first step's with other examples,
             `exchanged-doubled`, with each twice (loss and local gradients);
+            `exchanged-divided` and `exchanged-multiplied`, each step of the global
+            batch with what is exchanged ÷ N and × N;
             `uncut`, each step from the reference's state, where no variable is cut into
             shards (state).
         fed: What follows on one device from the cluster's own gradients.
