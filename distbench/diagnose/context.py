@@ -272,6 +272,8 @@ class Hypothesis:
         of_due: Whether it is about the size that a sum should have, and not about what
             was done to its addends. Of an observed value that is the plain sum of its
             addends, only such a cause can be true.
+        choices: From how many values each number of a prediction was chosen as the
+            nearest: then chance comes near as often.
     """
 
     code: str
@@ -281,6 +283,7 @@ class Hypothesis:
     ratio: float | None = None
     phase: Phase | None = None
     of_due: bool = False
+    choices: int = 1
 
 
 def _count_calls(evidence: Evidence) -> range:

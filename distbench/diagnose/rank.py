@@ -41,20 +41,21 @@ class Ranked:
         least: The smallest share over the wrong values.
         full: Whether what it leaves is no more than rounding, everywhere, no more than
             a tenth of what is wrong, and too little for chance.
-        of_few: Whether so few numbers are wrong that any direction is near theirs.
+        is_chance: Whether it may come near by chance: so few numbers are wrong, or so
+            many values were to be chosen from.
     """
 
     hypothesis: Hypothesis
     confidence: float
     least: float
     full: bool
-    of_few: bool
+    is_chance: bool
 
     @property
     def accepted(self) -> bool:
         """Whether the cause may be named."""
         most = self.confidence >= NEEDED and self.least >= _LEAST
-        return self.full or (most and not self.of_few)
+        return self.full or (most and not self.is_chance)
 
 
 def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | None:
@@ -129,12 +130,13 @@ def _rate_hypothesis(
             share == 1.0 or (share >= NEEDED and context.matches(case, predicted))
         )
     confidence = float(np.mean(shares)) if shares else 0.0
+    is_chance = _measure_chance(shares, numbers, hypothesis.choices) >= _MOST_CHANCE
     return Ranked(
         hypothesis=hypothesis,
         confidence=confidence,
         least=min(shares, default=0.0),
-        full=full and bool(shares) and _measure_chance(shares, numbers) < _MOST_CHANCE,
-        of_few=sum(numbers) < _LEAST_NUMBERS,
+        full=full and not is_chance,
+        is_chance=is_chance or sum(numbers) < _LEAST_NUMBERS,
     )
 
 
@@ -156,17 +158,23 @@ def _count_numbers(cases: Sequence[Pair]) -> list[int]:
     return counts
 
 
-def _measure_chance(shares: Sequence[float], numbers: Sequence[int]) -> float:
+def _measure_chance(
+    shares: Sequence[float], numbers: Sequence[int], choices: int
+) -> float:
     """The chance that something as wrong as the observed values is as near to them.
 
     Each number would be off by as much in any direction: of n numbers a share of
-    (rest ÷ error)ⁿ is as near as the prediction.
+    (rest ÷ error)ⁿ is as near as the prediction, or of those that could be chosen one.
 
     Args:
         shares: What is explained of each case.
         numbers: How many wrong numbers count for each.
+        choices: Among how many values each number was chosen.
     """
-    return math.prod((1 - s) ** n for s, n in zip(shares, numbers, strict=True))
+    return math.prod(
+        min(1.0, choices * (1 - share)) ** number
+        for share, number in zip(shares, numbers, strict=True)
+    )
 
 
 def measure_error(case: Pair) -> float:

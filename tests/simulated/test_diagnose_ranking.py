@@ -7,7 +7,7 @@ import pytest
 from training_simulator import KERNEL, observe
 
 from distbench.compare.measure import Margin
-from distbench.compare.pair import GLOBAL, Pair
+from distbench.compare.pair import GLOBAL, SUM, Pair
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.rank import find_best
 from distbench.trace import TraceKey
@@ -140,3 +140,27 @@ def test_of_causes_within_coarse_rounding_one_that_leaves_far_less_wins(left, be
     assert found is not None
     assert found.full
     assert found.hypothesis is causes[best]
+
+
+@pytest.mark.parametrize(
+    ("choices", "left", "accepted"),
+    [(1, 0.08, True), (16, 0.08, False), (16, 0.01, True)],
+)
+def test_what_is_the_nearest_of_many_may_be_so_by_chance(choices, left, accepted):
+    """Of 4 replicas each element may be the sum of any, of which one is always near."""
+    error = np.linspace(1.0, 2.0, 8)
+    wrong = Pair(
+        key=KEY,
+        relation="follows",
+        against=SUM,
+        observed=error,
+        expected=np.zeros_like(error),
+        margin=Margin(bound=0.9),
+        dtype="bfloat16",
+    )
+    context = Context(evidence=observe(), phase="reduced_gradient", cases=(wrong,))
+    predicted = {0: error * (1 - left)}
+    cause = Hypothesis(code="x", predicted=predicted, detail="", choices=choices)
+    found = find_best(context, [cause])
+    assert found is not None
+    assert found.accepted == found.full == accepted

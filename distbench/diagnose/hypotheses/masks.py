@@ -53,6 +53,7 @@ def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
                 predicted=predicted,
                 detail="every replica leaves some elements of its gradient out of the "
                 f"sum{words}",
+                choices=2**replicas,
             )
 
 
@@ -82,6 +83,7 @@ def explain_by_parts(context: Context) -> Iterator[Hypothesis]:
             predicted=predicted,
             detail="some elements are those of the sum over the replicas, on each "
             "replica others; the rest are of its own gradient",
+            choices=2,
         )
 
 
@@ -122,6 +124,7 @@ def explain_by_own_draws(context: Context) -> Iterator[Hypothesis]:
             predicted=predicted,
             detail=f"the replicas draw different random numbers{where}, and by them "
             f"each {words} than the others",
+            choices=2**context.replicas,
         )
 
 
