@@ -91,7 +91,7 @@ CASES = [
                 [KERNEL], lambda v: add_values([add_noise(x) for x in v])
             )
         ),
-        setup={"width": 12, "draws": {"noise.py:3": "subject"}},
+        setup={"width": 12, "draws": ("noise.py:3",)},
     ),
     Case(
         name="norm-of-slices-clipped-first",

@@ -30,7 +30,7 @@ class Setup:
 
     Attributes:
         alone: What one device does to its gradients where the replicas' are summed.
-        draws: Where a step draws random numbers, by place; None if nobody looked.
+        draws: The lines that draw random numbers; None if nobody looked.
     """
 
     replicas: int = 2
@@ -50,7 +50,7 @@ class Setup:
     summed_first: bool = False
     weighed: bool = False
     alone: Callable[[Gradients], Gradients] = lambda gradients: gradients
-    draws: dict[str, str] | None = None
+    draws: tuple[str, ...] | None = None
 
 
 class Model:

@@ -10,7 +10,7 @@ from wrong_steps import add_noise, reduce_some
 
 from distbench.diagnose.judge import judge
 
-DRAWS = {"noise.py:3": "subject"}
+DRAWS = ("noise.py:3",)
 
 
 def add_noise_to_each(values):
@@ -31,7 +31,7 @@ def rise(values):
     ("change", "draws", "code"),
     [
         (add_noise_to_each, DRAWS, "nonlinear-before-reduction"),
-        (add_noise_to_each, {}, "unexplained"),
+        (add_noise_to_each, (), "unexplained"),
         (add_noise_to_each, None, "unexplained"),
         (rise, DRAWS, "unexplained"),
         (rise, None, "unexplained"),

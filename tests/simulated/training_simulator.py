@@ -152,11 +152,12 @@ class Simulation(Model):
                 replays[phase] = self._replay(phase, observed, started)
                 repeated = tuple(self._repeat(observed, started))
                 decayed = tuple(self._decay_again(observed, started))
+        draws = None if setup.draws is None else dict.fromkeys(setup.draws, "subject")
         return Evidence(
             tier=setup.tier,
             observed=self.make_trace("simulated", observed),
             reference=self.make_trace(
-                "reference", reference, exact_proved=True, draws=setup.draws
+                "reference", reference, exact_proved=True, draws=draws
             ),
             twins=twin_traces,
             penalty=self._make_penalty(),

@@ -231,7 +231,7 @@ def _cut_by_name(locals_, step):
         ),
         (
             Fault(reduce=_add_noise),
-            {"sparse": False, "width": 3},
+            {"sparse": False, "width": 3, "draws": ("noise.py:3",)},
             "nonlinear-before-reduction",
             "reduced_gradient",
         ),
