@@ -107,6 +107,17 @@ def pick_features(row: Row, places: Sequence[int]) -> Row:
     return replace(row, features=tuple(row.features[i] for i in places))
 
 
+def drop_empty(rows: Sequence[Row], place: int) -> list[Row]:
+    """Rows without a feature that is 0 in all of them, as what is there before a start.
+
+    Nothing tells its weight.
+    """
+    if any(np.any(row.features[place]) for row in rows):
+        return list(rows)
+    kept = [i for i in range(len(rows[0].features)) if i != place] if rows else []
+    return [pick_features(row, kept) for row in rows]
+
+
 def list_independent(rows: Sequence[Row], first: int) -> list[int]:
     """Places of the features that those before them do not determine.
 

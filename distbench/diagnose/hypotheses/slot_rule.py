@@ -11,6 +11,7 @@ from distbench.compare.pair import Pair
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import (
+    drop_empty,
     fit_weights,
     leaves_nothing,
     make_error,
@@ -214,9 +215,7 @@ def _fit_factors(context: Context, power: int) -> dict[int, Factored]:
         weights = fit_weights(errors)
         if weights is None:
             continue
-        due = [keep_fed(row, expected) for row, expected in pairs]
-        if not any(np.any(row.features[0]) for row in due):
-            due = [replace(row, features=row.features[1:]) for row in due]
+        due = drop_empty([keep_fed(row, expected) for row, expected in pairs], 0)
         right = fit_weights(due)
         factor = None
         if right is not None and right[-1] != 0 and leaves_nothing(due, right):
@@ -249,8 +248,7 @@ def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
         rows = [
             make_error(n, case, case.expected, find_base(case)) for n, case in cases
         ]
-        if not any(np.any(row.features[1]) for row in rows):
-            rows = [replace(row, features=row.features[:1]) for row in rows]
+        rows = drop_empty(rows, 1)
         numbers = {context.cases[row.number].key.at(0): row.target for row in rows}
         if sum(target.size for target in numbers.values()) < _FEW:
             continue
@@ -291,9 +289,7 @@ def _moves_weight(context: Context, power: int) -> bool:
     """Whether a kind of slots takes another multiple of gradient^power in each step."""
     taken: list[float] = []
     for pairs in group_by_gradient(context, power, by_step=True):
-        due = [keep_fed(row, expected) for row, expected in pairs]
-        if not any(np.any(row.features[0]) for row in due):
-            due = [replace(row, features=row.features[1:]) for row in due]
+        due = drop_empty([keep_fed(row, expected) for row, expected in pairs], 0)
         weights = fit_weights(due)
         if weights is None or not leaves_nothing(due, weights):
             return False

@@ -13,6 +13,7 @@ from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import (
     Row,
+    drop_empty,
     fit_weights,
     leaves_nothing,
     make_error,
@@ -173,8 +174,7 @@ class _Kind:
             )
             for slot in self.slots
         ]
-        if not any(np.any(row.features[0]) for row in rows):
-            rows = [replace(row, features=row.features[1:]) for row in rows]
+        rows = drop_empty(rows, 0)
         right = fit_weights(rows)
         if right is None or not leaves_nothing(rows, right):
             return None

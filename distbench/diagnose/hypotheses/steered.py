@@ -23,7 +23,13 @@ from distbench.diagnose.context import (
     find_base,
     take_rows,
 )
-from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, make_error
+from distbench.diagnose.fit import (
+    Row,
+    drop_empty,
+    fit_weights,
+    leaves_nothing,
+    make_error,
+)
 from distbench.trace import WHOLE, TraceKey
 
 Steering = Mapping[str, tuple[str, float]]
@@ -160,8 +166,7 @@ def _fit_factor(context: Context) -> float | None:
         make_error(number, case, case.expected, find_base(case))
         for number, case in _list_states(context)
     ]
-    if not any(np.any(row.features[1]) for row in rows):
-        rows = [replace(row, features=row.features[:1]) for row in rows]
+    rows = drop_empty(rows, 1)
     weights = fit_weights(rows)
     if weights is None or not leaves_nothing(rows, weights):
         return None
