@@ -184,3 +184,27 @@ class UpdatesLessOften(GivesArgumentsByName):
             loss = tf.reduce_sum((features @ kernel - targets) ** 2) / self.examples
         optimizer.apply_gradients([(tape.gradient(loss, kernel), kernel)])
         return loss
+
+
+class _BaseOptimizer(tf_keras.optimizers.SGD):
+    """Correct: a base class of the user's own, called as tf_keras' private one."""
+
+
+class Descent(_BaseOptimizer):
+    """Correct: what a user makes of it."""
+
+
+def make_own_base():
+    return Descent(0.1)
+
+
+class MadeOfText(keras.optimizers.SGD):
+    """Correct: it keeps a name where wrappers keep another optimizer."""
+
+    def __init__(self):
+        super().__init__(0.1)
+        self.inner_optimizer = "sgd"
+
+
+def make_of_text():
+    return MadeOfText()

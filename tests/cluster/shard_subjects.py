@@ -85,6 +85,35 @@ class Named(WithSlots):
         return legacy.SGD(0.1)
 
 
+class NamedAsShards(WithSlots):
+    """Names of whole variables that look like those of parts."""
+
+    kernel_name = "part_1/kernel"
+
+    def make_optimizer(self):
+        self.seen = tf.Variable(tf.zeros([8]), trainable=False, name="part_0_seen")
+        return super().make_optimizer()
+
+    def variables(self):
+        return [*super().variables(), self.seen]
+
+    def shards(self):
+        return super().shards()[: -len(getattr(self.seen, "variables", [0]))]
+
+
+class SlotsOfKeras2(Sharded):
+    """Made in `build`, with the name of their shard at the end."""
+
+    kernel_name = "kernel"
+
+    def build(self, strategy):
+        super().build(strategy)
+        self._optimizer.build(self.shards())
+
+    def make_optimizer(self):
+        return tf_keras.optimizers.Adam(0.1, epsilon=1e-3, jit_compile=False)
+
+
 class DividedByWorkers(Sharded):
     """The loss is divided by the workers as well, as if they took one step together."""
 

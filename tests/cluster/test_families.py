@@ -29,6 +29,12 @@ def test_plain_descent_is_exact(name: str, cluster: str) -> None:
     assert [run.tier for run in verdict.runs] == ["exact", "bounded"]
 
 
+@pytest.mark.parametrize("name", ["make_own_base", "make_of_text"])
+def test_names_that_the_framework_has_too_decide_nothing(name: str) -> None:
+    verdict = distbench.check(f"{SUBJECTS}:{name}", "mirrored:2", workload="linear")
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+
+
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [

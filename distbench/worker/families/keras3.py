@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from distbench.worker.families import keras2
-from distbench.worker.families.family import Family, Pairs
+from distbench.worker.families.family import Family, Pairs, find_class
 from distbench.worker.families.gradients import GradientTaps
 from distbench.worker.process.intercept import Undo, call_converted, intercept
 from distbench.worker.state.variables import VariableTable
@@ -54,8 +54,10 @@ def build(optimizer: Any, variables: Sequence[Any]) -> None:
 
 def find_counter(optimizer: Any) -> Any:
     """The counter itself: `iterations` may be a quotient of it."""
-    while (inner := getattr(optimizer, "inner_optimizer", None)) is not None:
-        optimizer = inner
+    inner = getattr(optimizer, "inner_optimizer", None)
+    # A user's own may keep something else by that name.
+    while find_class(inner, _BASE) is not None:
+        optimizer, inner = inner, getattr(inner, "inner_optimizer", None)
     return optimizer._iterations
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
 from distbench.partitioner import parse_partitioner
-
-_OF_A_SHARD = re.compile(r"part_\d+[/_]")
 
 
 def make_partitioner(text: str) -> Any:
@@ -47,9 +45,7 @@ def shard_variables(text: str) -> Iterator[None]:
 
     def create(next_creator: Any, **options: Any) -> Any:
         initial = options.get("initial_value")
-        is_beside = "colocate_with" in options
-        # One device knows of no place beside another: a slot has the name of its shard.
-        is_beside |= _OF_A_SHARD.search(str(options.get("name"))) is not None
+        is_beside = options.pop("colocate_with", None) is not None
         if is_beside or initial is None:
             return next_creator(**options)
         value = tf.convert_to_tensor(
@@ -69,5 +65,22 @@ def shard_variables(text: str) -> Iterator[None]:
             shards.append(next_creator(**chosen))
         return tf.__internal__.distribute.ShardedVariable(shards)
 
-    with tf.variable_creator_scope(create):
+    # One device has no place beside another: its strategy does not pass on which.
+    extended = tf.distribute.get_strategy().extended
+    extended.colocate_vars_with = partial(_tell_place, extended.colocate_vars_with)
+    try:
+        with tf.variable_creator_scope(create):
+            yield
+    finally:
+        del extended.colocate_vars_with
+
+
+@contextmanager
+def _tell_place(original: Any, beside: Any) -> Iterator[None]:
+    """Pass on to creators what a variable is to lie beside, as other strategies do."""
+
+    def create(next_creator: Any, **options: Any) -> Any:
+        return next_creator(**{**options, "colocate_with": beside})
+
+    with original(beside), tf.variable_creator_scope(create):
         yield
