@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 
 from distbench.evidence import Tier
@@ -10,7 +12,7 @@ from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import fit_part, widen
-from distbench.worker.taps.terms import list_terms
+from distbench.worker.taps.terms import find_terms
 
 _TOLD: tuple[Phase, ...] = ("local_gradient",)
 _MOST = 6
@@ -40,7 +42,8 @@ def split_loss(
     if not _is_open(observed, recorded):
         return ()
     targets = session.board.trained_by.get(0, [])
-    count = len(list_terms(targets[0])) if len(targets) == 1 else 1
+    terms = find_terms(targets[0]) if len(targets) == 1 else ()
+    count = len(list(islice(terms, _MOST + 1)))
     if not 1 < count <= _MOST:
         return ()
     try:

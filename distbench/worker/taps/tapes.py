@@ -7,6 +7,7 @@ is told of it.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import tensorflow as tf
@@ -15,7 +16,7 @@ from distbench.worker.process.intercept import Undo, hide_from_autograph
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.elements import Elements
-from distbench.worker.taps.terms import list_terms
+from distbench.worker.taps.terms import find_terms
 
 
 def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
@@ -76,7 +77,7 @@ def _differentiate(
     """Ask a tape; of one term of a loss alone, where its number is given."""
     if number is None or "output_gradients" in k:
         return original(target, sources, *a, **k)
-    term, factor = list_terms(target)[number]
+    term, factor = next(islice(find_terms(target), number, None))
     k["output_gradients"] = tf.cast(factor, term.dtype)
     return _fill_in(original(term, sources, *a, **k), sources)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -14,16 +14,24 @@ _SUMS = ("Add", "AddV2", "AddN")
 _OVER = ("Sum", "Mean")
 
 
-def list_terms(target: Any, factor: float = 1.0) -> list[Term]:
+def find_terms(target: Any) -> Iterator[Term]:
     """What a number is the sum of, itself if it is none; constants are left out.
 
     Sums, differences and constant factors of numbers are followed. What is added up
-    before it is one number, as the losses of examples are, stays one term.
+    before it is one number, as the losses of examples are, stays one term. There may be
+    as many as a loop in Python adds up, and each as often as it is counted.
     """
-    if tf.get_static_value(target) is not None:
-        return []
-    found = [term for part in _open(target) for term in list_terms(part[0], part[1])]
-    return [(t, factor * f) for t, f in found] or [(target, factor)]
+    left = _leave_constants([(target, 1.0)])
+    while left:
+        number, factor = left.pop()
+        parts = _leave_constants(_open(number))
+        left += [(part, factor * times) for part, times in reversed(parts)]
+        if not parts:
+            yield number, factor
+
+
+def _leave_constants(terms: Iterable[Term]) -> list[Term]:
+    return [term for term in terms if tf.get_static_value(term[0]) is None]
 
 
 def _open(target: Any) -> list[Term]:

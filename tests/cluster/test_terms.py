@@ -1,0 +1,50 @@
+"""The terms of a loss, as a graph adds them up."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+import tensorflow as tf
+
+from distbench.worker.taps.terms import find_terms
+
+pytestmark = pytest.mark.cluster
+
+
+def _find_factors(add_up, most: int = 9) -> list[tuple[str, float]]:
+    """The terms of what a function makes of three numbers, by their names."""
+    with tf.Graph().as_default():
+        numbers = [tf.compat.v1.placeholder(tf.float32, [], name) for name in "xyz"]
+        found = islice(find_terms(add_up(*numbers)), most)
+        return [(term.op.name, factor) for term, factor in found]
+
+
+def test_sums_and_constant_factors_are_followed_in_their_order() -> None:
+    found = _find_factors(lambda x, y, z: 2.0 * (x - y / 4.0) + 1.0 - tf.identity(z))
+    assert found == [("x", 2.0), ("y", -0.5), ("z", -1.0)]
+
+
+def test_what_is_no_sum_is_one_term() -> None:
+    assert _find_factors(lambda x, y, z: x * y) == [("mul", 1.0)]
+    assert _find_factors(lambda x, y, z: tf.add(1.0, 2.0)) == [("Add", 1.0)]
+
+
+def test_as_many_as_a_loop_adds_up_are_followed() -> None:
+    def add_up(x, y, z):
+        loss = x / 2.0
+        for _ in range(2000):
+            loss += 1e-3
+        return loss + 3.0 * y
+
+    assert _find_factors(add_up) == [("x", 0.5), ("y", 3.0)]
+
+
+def test_no_more_are_made_than_are_asked_for() -> None:
+    def double_often(x, y, z):
+        loss = x
+        for _ in range(60):
+            loss += loss
+        return loss
+
+    assert _find_factors(double_often, most=3) == [("x", 1.0)] * 3
