@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import linecache
+import os
 import sys
 import sysconfig
 from collections import ChainMap
@@ -19,6 +20,11 @@ from distbench.locks import Locks
 _LOCKS = Locks()
 _CELLS: set[str] = set()
 """Names of files whose lines came with the functions that stand in them."""
+
+_INSTALLED = tuple(
+    os.path.join(sysconfig.get_path(kind), "")  # noqa: PTH118  # its end counts
+    for kind in ("stdlib", "platstdlib", "purelib", "platlib")
+)
 
 
 def pickle_by_value(value: object, name: str) -> bytes:
@@ -96,9 +102,7 @@ def _make_pickler(file: io.BytesIO) -> Any:
 
 def is_installed(file: str) -> bool:
     """Whether a file belongs to Python or to a package that is installed."""
-    folders = sysconfig.get_paths()
-    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
-    return file.startswith(tuple(folders[kind] for kind in kinds))
+    return file.startswith(_INSTALLED)
 
 
 def is_cell(file: str) -> bool:

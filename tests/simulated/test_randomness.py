@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from training_simulator import Fault, observe
 
 from distbench.compare.measured_noise import measure_noise
@@ -14,6 +16,8 @@ from distbench.diagnose.randomness import find_shared_randomness
 from distbench.evidence import Evidence
 from distbench.verdict import Finding
 from distbench.worker.taps.draws import find_draws
+
+PACKAGES = Path(tf.__file__).parents[1]
 
 OWN = {"train.py:12": "subject"}
 LAYER = {"keras/src/random.py:92": "framework"}
@@ -117,18 +121,23 @@ def test_replicas_without_examples_are_left_out():
 @pytest.mark.parametrize(
     ("file", "place", "whose"),
     [
-        (
-            "/a/lib/site-packages/keras/src/random.py",
-            "keras/src/random.py",
-            "framework",
-        ),
+        (f"{PACKAGES}/keras/src/random.py", "keras/src/random.py", "framework"),
         ("/home/me/loop.py", "/home/me/loop.py", "subject"),
+        ("/home/me/keras/src/loop.py", "/home/me/keras/src/loop.py", "subject"),
+        (
+            "/home/me/tensorflow/python/loop.py",
+            "/home/me/tensorflow/python/loop.py",
+            "subject",
+        ),
     ],
-    ids=["installed", "own"],
+    ids=["installed", "own", "called-as-keras", "called-as-tensorflow"],
 )
 def test_a_place_that_draws_is_named_from_its_package_on(file, place, whose):
-    tensorflow = "/a/lib/site-packages/tensorflow/python/ops/random_ops.py"
-    callers = [SimpleNamespace(filename=f, lineno=9) for f in (file, tensorflow)]
+    tensorflow = f"{PACKAGES}/tensorflow/python/ops/random_ops.py"
+    callers = [
+        SimpleNamespace(filename=f, lineno=9)
+        for f in ("/home/me/main.py", file, tensorflow)
+    ]
     op = SimpleNamespace(type="StatelessRandomUniformV2", traceback=callers)
     graph = SimpleNamespace(get_operations=lambda: [op], _functions={})
     assert find_draws(graph) == {f"{place}:9": whose}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import re
-import sysconfig
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,20 +14,12 @@ import tensorflow as tf
 
 import distbench
 from distbench.errors import BadInputError, find_advice, read_message
-from distbench.pickling import is_cell
 from distbench.worker.process.collectives import find_wait
+from distbench.worker.process.sources import PACKAGES, is_foreign, is_own_file
 
 _LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
-_FRAMEWORKS = tuple(
-    os.path.join(folder, "")  # noqa: PTH118  # a Path has no separator at its end
-    for name in ("tensorflow", "tf_keras", "keras", "distbench")
-    if (spec := importlib.util.find_spec(name)) is not None
-    for folder in spec.submodule_search_locations or ()
-)
-"""Their folders: the user's own may have the same name."""
 _OWN = os.path.join(Path(distbench.__file__).parent, "")  # noqa: PTH118  # as above
 _SUBJECTS = ("samples/", "faults/", "unusual/")
-_GENERATED = "__autograph_generated_file"
 _MAPPED_FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<number>\d+), in (?P<name>\S+).*\n\s*(?P<line>.*)'
 )
@@ -37,8 +27,6 @@ _MAPPED_FRAME = re.compile(
 _OP_FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<number>\d+), in (?P<name>\S+)'
 )
-_INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-_STANDARD = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 
 _CODE = re.compile(
     r'^[ \t]*File ".*$(?:\n {4,}\S.*$(?:\n[ ~^]+$)?)?', flags=re.MULTILINE
@@ -204,7 +192,7 @@ def _format_traceback(
     original: BaseException, frames: list[traceback.FrameSummary]
 ) -> str:
     """A traceback of the user's own frames, and the innermost one whoever's it is."""
-    kept = [f for f in frames[:-1] if not _is_foreign(f.filename)] + frames[-1:]
+    kept = [f for f in frames[:-1] if not is_foreign(f.filename)] + frames[-1:]
     lines = ["Traceback (most recent call last, the framework's frames left out):\n"]
     lines += traceback.format_list(kept)
     return "".join([*lines, *traceback.format_exception_only(original)])
@@ -219,9 +207,9 @@ def _describe_own_frame(
     where the op was made. Code that is installed counts if there is no other.
     """
     known = [*_list_op_frames(read_message(original)), *frames]
-    mine = [f for f in known if not _is_foreign(f.filename)]
+    mine = [f for f in known if not is_foreign(f.filename)]
     own = [f for f in mine if is_own_file(f.filename)]
-    own = own or [f for f in mine if f.filename.startswith(_INSTALLED)]
+    own = own or [f for f in mine if f.filename.startswith(PACKAGES)]
     if not own:
         return ""
     file = Path(own[-1].filename)
@@ -229,18 +217,6 @@ def _describe_own_frame(
         file = file.relative_to(Path.cwd())
     text = f"{file}:{own[-1].lineno}"
     return f"{text}: {own[-1].line}" if own[-1].line else text
-
-
-def is_own_file(name: str) -> bool:
-    """Whether code of a file is the user's own: no framework, and nothing installed."""
-    if is_cell(name):
-        return True
-    foreign = ("<", *_STANDARD, *_INSTALLED)
-    return not _is_foreign(name) and not name.startswith(foreign)
-
-
-def _is_foreign(name: str) -> bool:
-    return name.startswith(_FRAMEWORKS) or _GENERATED in name
 
 
 def _list_frames(
@@ -298,7 +274,7 @@ def _name_place(error: BaseException) -> str:
     if not frames:
         return "without a message"
     file = frames[-1].filename
-    for folder in _INSTALLED:
+    for folder in PACKAGES:
         file = file.removeprefix(f"{folder}/")
     return f"without a message, by {frames[-1].name} ({file}:{frames[-1].lineno})"
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_TENSORFLOW = re.compile(r"[/\\]tensorflow[/\\]python[/\\]")
+from distbench.worker.process.sources import is_of
+
 _INSTALLED = re.compile(r"^.*[/\\](site|dist)-packages[/\\]")
 
 
 def find_caller(op: Any) -> Any:
     """The last frame outside of TensorFlow; None where there is none."""
-    callers = [f for f in op.traceback if not _TENSORFLOW.search(f.filename)]
+    callers = [f for f in op.traceback if not is_of(f.filename, "tensorflow")]
     return callers[-1] if callers else None
 
 

@@ -20,7 +20,7 @@ import tensorflow as tf
 from distbench.launch.terminal import shorten
 from distbench.stop import Stop
 from distbench.trace import COMPUTED, WHOLE, Phase, SparseRows, Trace, TraceKey, Value
-from distbench.worker.process.failures import is_own_file
+from distbench.worker.process.sources import is_own_file
 from distbench.worker.state.values import widen
 from distbench.worker.taps.board import TapPoint
 

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.trace import OF_BATCH
+from distbench.worker.process.sources import is_of
 from distbench.worker.state.graphs import list_ops
 from distbench.worker.taps.callers import find_caller, name_line
 
@@ -16,9 +17,6 @@ _DRAWS = re.compile(
     r"|^Stateful(StandardNormal|Uniform)|^StatelessShuffle$"
 )
 """Types of the ops that draw; not of those that make a key or move a generator on."""
-_KERAS = re.compile(r"[/\\](tf_)?keras[/\\]src[/\\]")
-
-
 _SIZES = ("Shape", "ShapeN", "Size")
 _FEW = 16
 """A constant with more numbers is no part of a seed."""
@@ -30,7 +28,7 @@ def find_draws(graph: Any) -> dict[str, str]:
     for op in list_ops(graph):
         place, file = _find_place(op)
         if place:
-            is_keras = _KERAS.search(file)
+            is_keras = is_of(file, "keras", "tf_keras")
             found[place] = "framework" if is_keras else "subject"
     return found
 

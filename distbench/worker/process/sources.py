@@ -1,0 +1,42 @@
+"""Whose a file of code is: a framework's, that of an installed package, or the user's.
+
+What is installed is known by its folder alone: the user's own may have the same name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sysconfig
+
+from distbench.pickling import is_cell, is_installed
+
+PACKAGES = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+"""The folders of installed packages."""
+_FRAMEWORKS = {
+    name: tuple(
+        os.path.join(folder, "")  # noqa: PTH118  # a Path has no separator at its end
+        for folder in spec.submodule_search_locations or ()
+    )
+    for name in ("tensorflow", "tf_keras", "keras", "distbench")
+    if (spec := importlib.util.find_spec(name)) is not None
+}
+_GENERATED = "__autograph_generated_file"
+
+
+def is_of(file: str, *names: str) -> bool:
+    """Whether a file belongs to one of these frameworks."""
+    return any(file.startswith(_FRAMEWORKS.get(name, ())) for name in names)
+
+
+def is_foreign(file: str) -> bool:
+    """Whether a file belongs to a framework, the bench among them, or is generated."""
+    return is_of(file, *_FRAMEWORKS) or _GENERATED in file
+
+
+def is_own_file(file: str) -> bool:
+    """Whether code of a file is the user's own: no framework, and nothing installed."""
+    if is_cell(file):
+        return True
+    is_known = file.startswith("<") or is_installed(file)
+    return not is_known and not is_foreign(file)
