@@ -29,6 +29,16 @@ def make_compiled_keras3() -> Any:
     return _make_compiled("keras")
 
 
+def make_compiled_scaled() -> Any:
+    """The same, and what is not finite is left out."""
+    import keras
+
+    model = make_compiled_keras3()
+    scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))
+    model.compile(scaled, "mse", jit_compile=True)
+    return model
+
+
 def make_compiled_wrong() -> Any:
     """The same with a mean that Keras 3 does not divide by the replicas."""
 

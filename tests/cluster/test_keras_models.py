@@ -204,6 +204,11 @@ def test_a_step_that_xla_compiles_is_judged_by_what_it_leaves(
     assert "XLA compiles the step as a whole" in run.message
 
 
+def test_no_fault_is_asked_for_that_xla_leaves_no_room_for() -> None:
+    verdict = _check("keras_compiled.py:make_compiled_scaled", "one")
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+
+
 @LONG
 @pytest.mark.parametrize(
     ("name", "code", "words"),
