@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -30,16 +30,17 @@ _MOST_BATCHES = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """What one task read.
+    """What one task read: an epoch may be larger than the memory is.
 
     Attributes:
-        batches: By batch and local replica, a nest of arrays: what is trained on.
-        readers: By replica, or by worker of parameter servers, and batch: the same.
+        batches: By place and local replica, a nest of arrays: what may be trained on.
+        seen: By replica, or by worker of parameter servers, and batch: a digest of each
+            example.
         is_whole: Whether the data set came to its end.
     """
 
-    batches: tuple[tuple[Any, ...], ...]
-    readers: tuple[tuple[Any, ...], ...]
+    batches: Mapping[int, tuple[Any, ...]]
+    seen: Sequence[Sequence[tuple[str, ...]]]
     is_whole: bool
 
 
@@ -58,22 +59,61 @@ class GlobalBatch:
     shards: tuple[int, ...]
 
 
-def read_epoch(batches: Any, strategy: tf.distribute.Strategy) -> Epoch:
+class _Kept:
+    """The first batches, the first one after them of another size, and the last one.
+
+    The tasks of a cluster cannot ask each other for the sizes of their shards: that of
+    some may stay the same. An epoch ends for all with the same batch.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._usual: set[tuple[int, ...]] = set()
+        self._has_other = False
+        self._found: dict[int, tuple[Any, ...]] = {}
+        self._last: dict[int, tuple[Any, ...]] = {}
+        self._count = 0
+
+    def take(self, parts: tuple[Any, ...]) -> None:
+        """Look at what the local replicas got next."""
+        place, sizes = self._count, tuple(map(count_batch, parts))
+        self._count += 1
+        if place < self._steps:
+            self._usual.add(sizes)
+            self._found[place] = parts
+            return
+        if not self._has_other and sizes not in self._usual:
+            self._has_other = True
+            self._found[place] = parts
+        self._last = {place: parts}
+
+    def list_all(self, *, is_whole: bool) -> Mapping[int, tuple[Any, ...]]:
+        """By place, in their order."""
+        return self._found | self._last if is_whole else self._found
+
+
+def read_epoch(batches: Any, strategy: tf.distribute.Strategy, steps: int) -> Epoch:
     """Read a data set, distributed or not, to its end or as far as is counted."""
-    found: list[tuple[Any, ...]] = []
+    kept = _Kept(steps)
+    rows: list[list[tuple[str, ...]]] = []
     for batch in batches:
-        parts = strategy.experimental_local_results(batch)
-        found.append(tuple(tf.nest.map_structure(np.asarray, part) for part in parts))
-        if len(found) == _MOST_BATCHES:
+        local = strategy.experimental_local_results(batch)
+        parts = tuple(tf.nest.map_structure(np.asarray, part) for part in local)
+        kept.take(parts)
+        rows.append(list(map(_digest_examples, parts)))
+        if len(rows) == _MOST_BATCHES:
             break
+    is_whole = len(rows) < _MOST_BATCHES
     return Epoch(
-        batches=tuple(found),
-        readers=tuple(zip(*found, strict=True)),
-        is_whole=len(found) < _MOST_BATCHES,
+        batches=kept.list_all(is_whole=is_whole),
+        seen=tuple(zip(*rows, strict=True)),
+        is_whole=is_whole,
     )
 
 
-def read_worker_epochs(subject: Any, strategy: tf.distribute.Strategy) -> Epoch:
+def read_worker_epochs(
+    subject: Any, strategy: tf.distribute.Strategy, steps: int
+) -> Epoch:
     """Read the data set of every worker that serves a chief, each to its end.
 
     A coordinator gives a step to whichever worker is free. Here they take turns: the
@@ -82,31 +122,32 @@ def read_worker_epochs(subject: Any, strategy: tf.distribute.Strategy) -> Epoch:
     Args:
         subject: As in `iterate`.
         strategy: That of the parameter servers.
+        steps: How many steps will be taken.
     """
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     batches = iter(
         coordinator.create_per_worker_dataset(lambda: _distribute(subject, strategy))
     )
     read = tf.function(lambda iterator: next(iterator))
-    workers: list[list[Any]] = []
+    kept = _Kept(steps)
+    seen: list[list[tuple[str, ...]]] = []
     is_whole = False
     for _ in range(_MOST_BATCHES):
         # No step can ask for its worker; what is made on each of them can.
         made = coordinator._create_per_worker_resources(read, args=(batches,))
-        workers = workers or [[] for _ in made._values]
-        is_whole = True
-        for own, remote in zip(workers, made._values, strict=True):
+        seen = seen or [[] for _ in made._values]
+        turn = []
+        for own, remote in zip(seen, made._values, strict=True):
             with suppress(tf.errors.OutOfRangeError):
-                own.append(remote.fetch())
-                is_whole = False
+                turn.append(remote.fetch())
+                own.append(_digest_examples(turn[-1]))
+        is_whole = not turn
         if is_whole:
             break
-    turns = min(map(len, workers))
-    return Epoch(
-        batches=tuple((own[turn],) for turn in range(turns) for own in workers),
-        readers=tuple(map(tuple, workers)),
-        is_whole=is_whole,
-    )
+        # Whoever has come to its end takes no more turns, and nobody without it.
+        for batch in turn if len(turn) == len(seen) else ():
+            kept.take((batch,))
+    return Epoch(batches=kept.list_all(is_whole=is_whole), seen=seen, is_whole=is_whole)
 
 
 def _digest_examples(batch: Any) -> tuple[str, ...]:
@@ -117,31 +158,17 @@ def _digest_examples(batch: Any) -> tuple[str, ...]:
     )
 
 
-def write_epoch(epoch: Epoch, folder: Path, name: str, steps: int) -> None:
+def write_epoch(epoch: Epoch, folder: Path, name: str) -> None:
     """Write the batches that may be trained on, and a digest of every example."""
     arrays = {
         f"{place}.{replica}.{number}": array
-        for place in _list_kept(epoch, steps)
-        for replica, part in enumerate(epoch.batches[place])
+        for place, parts in epoch.batches.items()
+        for replica, part in enumerate(parts)
         for number, array in enumerate(tf.nest.flatten(part))
     }
     np.savez(folder / f"batches-{name}.npz", **arrays)
-    seen = [[_digest_examples(batch) for batch in own] for own in epoch.readers]
-    document = {"is_whole": epoch.is_whole, "seen": seen}
+    document = {"is_whole": epoch.is_whole, "seen": epoch.seen}
     (folder / f"examples-{name}.json").write_text(json.dumps(document), "utf-8")
-
-
-def _list_kept(epoch: Epoch, steps: int) -> list[int]:
-    """The first batches, the first one after them of another size, and the last one.
-
-    The tasks of a cluster cannot ask each other for the sizes of their shards: that of
-    some may stay the same. An epoch ends for all with the same batch.
-    """
-    sizes = [tuple(map(count_batch, parts)) for parts in epoch.batches]
-    late = range(steps, len(sizes))
-    others = [place for place in late if sizes[place] not in sizes[:steps]][:1]
-    ends = late[-1:] if epoch.is_whole else ()
-    return sorted({*range(len(sizes))[:steps], *others, *ends})
 
 
 def read_batches(

@@ -34,12 +34,12 @@ class PipelineProgram(UserProgram):
     ) -> None:
         """See `Program`."""
         if isinstance(strategy, tf.distribute.ParameterServerStrategy):
-            epoch = read_worker_epochs(self._subject, strategy)
+            epoch = read_worker_epochs(self._subject, strategy, steps)
         else:
-            epoch = read_epoch(iterate(self._subject, strategy), strategy)
+            epoch = read_epoch(iterate(self._subject, strategy), strategy, steps)
         if epoch.batches:
             self._like = epoch.batches[0][0]
-        write_epoch(epoch, folder, name, steps)
+        write_epoch(epoch, folder, name)
 
     def take_data(self, folder: Path, names: Sequence[str], steps: int) -> None:
         """See `Program`."""
