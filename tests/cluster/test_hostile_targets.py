@@ -94,12 +94,16 @@ class Forked(Program):
             "target.py:make' turns eager execution off as it is imported",
         ),
         (
+            "import tensorflow as tf\ntf.config.run_functions_eagerly(True)\n",
+            "target.py:make' has all functions run op by op.*Leave that call out",
+        ),
+        (
             "import tensorflow as tf\n"
             "tf.config.threading.set_inter_op_parallelism_threads(1)\n",
             "target.py:make.*The bench has started TensorFlow by then",
         ),
     ],
-    ids=["leaves", "misses", "without-eager", "settles-threads"],
+    ids=["leaves", "misses", "without-eager", "without-graphs", "settles-threads"],
 )
 def test_an_import_that_fails_is_bad_input(
     tmp_path: Path, text: str, words: str

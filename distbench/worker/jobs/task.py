@@ -25,6 +25,7 @@ from distbench.worker.process.environment import (
     find_keras_setting,
 )
 from distbench.worker.process.failures import blame_subject
+from distbench.worker.process.op_by_op import keep_traced
 from distbench.worker.process.strategies import (
     configure_runtime,
     draw_apart,
@@ -110,6 +111,7 @@ class Task:
         """Build the subject under the strategy."""
         if self._strategy is None:
             raise RuntimeError("a job was given before the task was opened")
+        name = target_from_json(payload["target"]).describe()
         subject = _load_subject(payload)
         with blame_subject("build"):
             program: Program = make_program(subject, scenario)
@@ -117,7 +119,7 @@ class Task:
         tapped = self.spec.kind != "ps" or scenario.in_flight == 1
         # A strategy has the shards from its partitioner already.
         shards = scenario.partitioner if self.spec.kind == "one" else ""
-        with shard_variables(shards):
+        with shard_variables(shards), keep_traced(name):
             session = Session(
                 program,
                 self._strategy,
@@ -157,7 +159,8 @@ class Task:
 def _load_subject(payload: Mapping[str, Any]) -> Any:
     ref = target_from_json(payload["target"])
     task = os.getpid()
-    subject = load_target(ref)
+    with keep_traced(ref.describe()):
+        subject = load_target(ref)
     if os.getpid() != task:
         # A fork that the module made goes on here, and would meet the other tasks by
         # the connections that it has of this one.

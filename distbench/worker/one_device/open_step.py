@@ -10,8 +10,8 @@ import numpy as np
 
 from distbench.trace import COMPUTED, TraceKey, Value
 from distbench.worker.process.failures import SubjectError
+from distbench.worker.process.op_by_op import run_op_by_op
 from distbench.worker.state.values import are_near, widen
-from distbench.worker.stepping.op_by_op import run_op_by_op
 from distbench.worker.stepping.program import count_batch
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from distbench.worker.one_device.decayed import decay_again
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import differ, hands_on, take_whole
 from distbench.worker.process.failures import SubjectError
+from distbench.worker.process.op_by_op import run_op_by_op
 from distbench.worker.state.values import add_rows
-from distbench.worker.stepping.op_by_op import run_op_by_op
 
 _MOST_TIMES = 8
 """How often an update is repeated at most: tried are all counts up to N, and to 4."""

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, Trace
 from distbench.worker.one_device.reference import Reference
+from distbench.worker.process.op_by_op import run_op_by_op
 from distbench.worker.state.values import are_equal, are_near
-from distbench.worker.stepping.op_by_op import run_op_by_op
 from distbench.worker.stepping.steps import Step
 
 

@@ -20,6 +20,7 @@ import tensorflow as tf
 from distbench.launch.terminal import shorten
 from distbench.stop import Stop
 from distbench.trace import COMPUTED, WHOLE, Phase, SparseRows, Trace, TraceKey, Value
+from distbench.worker.process.op_by_op import run_op_by_op
 from distbench.worker.process.sources import is_own_file
 from distbench.worker.state.values import widen
 from distbench.worker.taps.board import TapPoint
@@ -112,12 +113,11 @@ class Debugger:
 
     def __enter__(self) -> Debugger:
         # As Python, so that a frame of the step holds its values.
-        tf.config.run_functions_eagerly(True)
+        self._streams.enter_context(run_op_by_op())
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
-        tf.config.run_functions_eagerly(False)
         self._streams.close()
 
     def watch(self, point: TapPoint, tensor: Any) -> None:
