@@ -181,6 +181,26 @@ def test_what_cannot_be_recorded_is_told(tmp_path: Path) -> None:
     assert "an object of type 'str'" in said["strategy"]
 
 
+def test_what_cannot_be_watched_leaves_the_process_as_it_was(tmp_path: Path) -> None:
+    import tensorflow as tf
+    import tf_keras
+
+    class Closed(tf_keras.optimizers.legacy.SGD):
+        @property
+        def apply_gradients(self):
+            raise LookupError("closed")
+
+    before = tf.GradientTape.gradient
+    optimizers = [tf_keras.optimizers.legacy.SGD(0.1), Closed(0.1)]
+    with (
+        pytest.raises(LookupError, match="closed"),
+        distbench.record(None, optimizers, folder=str(tmp_path / "trace")),
+    ):
+        pass
+    assert tf.GradientTape.gradient is before
+    assert not {"apply_gradients", "_aggregate"} & set(vars(optimizers[0]))
+
+
 def test_a_job_goes_on_where_its_trace_cannot_be_written(tmp_path: Path) -> None:
     found = json.loads(run_jobs(2, tmp_path, "lost"))
     (said,) = found["said"]

@@ -118,11 +118,16 @@ class Recorder:
                 "folder of its own for each run. Name another one, or remove it."
             )
         self._counters = _find_counters(self._optimizers)
-        self._undo.append(watch_tapes(self._board, self._table))
-        for optimizer in self._optimizers:
-            self._undo += install_taps(optimizer, self._board, self._table)
-        if not is_scheduled(self._strategy):
-            self._undo += self._calls.watch(self._strategy)
+        try:
+            self._undo.append(watch_tapes(self._board, self._table))
+            for optimizer in self._optimizers:
+                self._undo += install_taps(optimizer, self._board, self._table)
+            if not is_scheduled(self._strategy):
+                self._undo += self._calls.watch(self._strategy)
+        except BaseException:
+            # Nobody leaves what was not entered.
+            self._put_back()
+            raise
         return self
 
     def __exit__(
