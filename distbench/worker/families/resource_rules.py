@@ -44,8 +44,9 @@ class ResourceRuleTaps(GradientTaps):
     ) -> Any:
         with self._board.enter_once("applied_gradient") as outermost:
             if outermost:
-                slices = self._table.make_slices(handle, grad, indices)
-                slices = self._tap(handle, slices)
+                # The number of rows is what a sparse value is recorded with.
+                shape = tf.constant(handle.shape.as_list(), tf.int64)
+                slices = self._tap(handle, tf.IndexedSlices(grad, indices, shape))
                 if not isinstance(slices, tf.IndexedSlices):
                     # A cluster that made it dense: then every row is a slice.
                     rows = tf.range(handle.shape[0], dtype=indices.dtype)

@@ -140,7 +140,7 @@ class RecordingBoard(TapBoard):
         self._begin_trace(replica)
         super().remember_target(target, trains=trains)
         if len(self.list_targets()) > 1:
-            self.clear("loss", "")
+            self.clear_loss()
         elif target.shape.rank == 0:
             self.tap("loss", "", target)
 

@@ -94,11 +94,6 @@ class VariableTable:
         """Whether an object stands for a variable in the table."""
         return id(variable) in self._by_id
 
-    def make_slices(self, handle: Any, values: Any, indices: Any) -> tf.IndexedSlices:
-        """Rows of a gradient, with the number of rows of their variable."""
-        shape = tf.constant(handle.shape.as_list(), tf.int64)
-        return tf.IndexedSlices(values, indices, shape)
-
 
 def list_state(
     model_variables: Iterable[Any],

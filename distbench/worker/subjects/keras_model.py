@@ -117,7 +117,7 @@ class KerasModelProgram(Program):
                 session.tap_loss(loss)
         elif self._told[replica] > 1:
             # Of micro-steps or several networks no single one is the replica's loss.
-            session.board.clear("loss", "")
+            session.board.clear_loss()
         return logs
 
     def _tell_loss(

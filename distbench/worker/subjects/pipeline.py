@@ -20,9 +20,9 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.errors import BadInputError
-from distbench.worker.state.unsharded import leave_unsharded
 from distbench.worker.stepping.program import count_batch
 from distbench.worker.subjects.batches import digest_batch
+from distbench.worker.subjects.unsharded import leave_unsharded
 
 _MOST_BATCHES = 512
 """Batches of an epoch that are read at most; what is longer is not counted."""

@@ -312,9 +312,9 @@ class TapBoard:
         self.watch(point, value)
         return value
 
-    def clear(self, phase: Phase, variable: str) -> None:
-        """Leave nothing at a point, whatever was recorded there in this step."""
-        point = TapPoint(0, phase, variable, self.find_replica())
+    def clear_loss(self) -> None:
+        """Leave no loss of the replica, whatever was recorded in this step."""
+        point = TapPoint(0, "loss", "", self.find_replica())
         for sink in self._sinks.get(point, ()):
             empty_sink(sink)
 

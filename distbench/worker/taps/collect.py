@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distbench.trace import PHASES, Phase, Recorded, TraceKey, VariableInfo
+from distbench.trace import PHASES, Phase, Recorded, TraceKey
 from distbench.worker.state.components import read_component
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
@@ -86,7 +86,7 @@ def collect_state(
         first_replica: Global number of this task's first replica.
         replica: Of whom one device computed it; by default who holds it.
     """
-    phases = {v.info.path: phase_of(v.info) for v in table.state}
+    phases = {v.info.path: v.info.role for v in table.state}
     for (path, number), array in state.items():
         key = TraceKey(
             step=step,
@@ -95,11 +95,6 @@ def collect_state(
             replica=first_replica + number if replica is None else replica,
         )
         values[key] = array
-
-
-def phase_of(variable: VariableInfo) -> Phase:
-    """The phase in which a variable's value belongs: its role."""
-    return variable.role
 
 
 def put_back(after: State, moved: State, start: State) -> State:
