@@ -86,7 +86,8 @@ def _measure_rest(evidence: Evidence, slot: VariableInfo, path: str) -> float:
     """What the best rule with a variable's gradient leaves of a slot's change.
 
     An average moves by little of itself, so that its old value nearly makes the new
-    one, with any gradient. Where it does so without one, none has a part in it.
+    one, with any gradient. Where it does so without one, none has a part in it; nor in
+    what does not change.
     """
     found = [
         _find_step(evidence, slot, path, step)
@@ -99,7 +100,7 @@ def _measure_rest(evidence: Evidence, slot: VariableInfo, path: str) -> float:
     base = np.concatenate([arrays[0] for arrays in steps])
     gradient = np.concatenate([arrays[1] for arrays in steps])
     size = measure_norm(after - base)
-    if not _NEAR * size < _fit_rest([base], after) < np.inf:
+    if not size or not _NEAR * size < _fit_rest([base], after) < np.inf:
         return float("inf")
     return min(_fit_rest([base, fed], after) for fed in (gradient, gradient**2)) / size
 

@@ -40,12 +40,12 @@ from distbench.trace import WHOLE, TraceKey
 @pytest.mark.parametrize(
     ("limit", "part", "words"),
     [
+        (0.05, 1.0, "to 0.05 before the replicas' gradients are added up (to 2 times "),
         (
             0.05,
-            1.0,
-            "to 0.05 before the replicas' gradients are added up, or to N = 2 ",
+            0.5,
+            "to 0.025 before the replicas' gradients are added up (to 2 times ",
         ),
-        (0.05, 0.5, "are added up, or to N = 2 times that before they are averaged ("),
         (1.5, 1.0, "to 1.5 before the replicas' gradients are added up ("),
         (1.5, 0.5, "to 1.5 before the replicas' gradients are averaged ("),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from simulated_rule import Rule
 from training_simulator import KERNEL, TRAINED, Fault, observe
@@ -53,12 +54,16 @@ def test_a_momentum_by_hand_is_one(beta: float) -> None:
     assert find_owner(evidence.change_traces(keep_by_hand), path) == KERNEL
 
 
-def test_what_only_decays_follows_from_no_gradient() -> None:
+@pytest.mark.parametrize("rate", [0.5, 1.0], ids=["decays", "stays"])
+def test_what_decays_or_stays_follows_from_no_gradient(rate: float) -> None:
     evidence = observe_average(0.75, Fault())
 
     def decay(trace: Trace) -> Trace:
         values = {
-            key: value * 0 + 0.5 ** (key.step + 1) if key.variable == AVERAGE else value
+            key: np.random.default_rng(0).normal(size=np.shape(value))
+            * rate ** (key.step + 1)
+            if key.variable == AVERAGE
+            else value
             for key, value in trace.values.items()
         }
         return replace(trace, values=values)

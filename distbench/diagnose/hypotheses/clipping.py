@@ -58,7 +58,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
             if mean == 1:
                 how = "added up"
                 if n > 1 and _clips_all(sources, norm, limit):
-                    how += f", or to N = {n} times that before they are averaged"
+                    how += f" (to {n} times that, if they are averaged)"
                 # Of a mean no addends are left as they are.
                 predicted |= small.predict(norm, limit)
             yield Hypothesis(
