@@ -22,7 +22,6 @@ from distbench.observe.launching import (
 )
 from distbench.observe.observation import Observation, measure_disk, name_logs
 from distbench.observe.one_device import OneDevice
-from distbench.observe.subject import ask_one
 from distbench.observe.trainers import start_trainers
 from distbench.scenario import Scenario
 from distbench.target import TargetRef, target_from_json
@@ -71,9 +70,7 @@ def observe_flight(
             )
             cluster = trainers.cluster
             wait_prepared = trainers.submit("prepare", payload)
-            answer = ask_one(
-                alone, "plan_rounds", payload, target=target, deadline=deadline
-            )
+            answer = one.plan_rounds(payload, target, deadline)
             if answer["control"] is not None:
                 control = target_from_json(answer["control"])
             tier = "exact" if answer["commutes"] else "bounded"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from distbench.errors import ClusterError
 from distbench.launch.deadline import Deadline
 from distbench.launch.group import Group
 from distbench.launch.start import Job
@@ -98,30 +99,43 @@ class OneDevice:
             ClusterError: The bench's own part failed.
         """
         if self._answer is None:
-            try:
-                self._answer = ask_one(
-                    self._served, "reference", payload, target=target, deadline=deadline
-                )
-            except ObserverError:
-                self._run_alone({**payload, "alone": True}, target, deadline)
-                raise
+            self._answer = self._ask("reference", payload, target, deadline)
         return self._answer
 
-    def _run_alone(
+    def plan_rounds(
         self, payload: Mapping[str, Any], target: TargetRef, deadline: Deadline
-    ) -> None:
-        """See whether the subject fails where the bench does not observe it as well.
+    ) -> Mapping[str, Any]:
+        """What its task answers when it has run the rounds of steps in flight.
 
-        What it gave the bench's code, in place of TensorFlow's, made that fail then.
+        See `make_reference` for the arguments and the errors.
+        """
+        return self._ask("plan_rounds", payload, target, deadline)
 
-        Raises:
-            BadInputError: It does.
-            ClusterError: The bench's own part failed.
+    def _ask(
+        self,
+        job: str,
+        payload: Mapping[str, Any],
+        target: TargetRef,
+        deadline: Deadline,
+    ) -> Mapping[str, Any]:
+        """Run a job, and if the bench's own code raises amid the subject's, without it.
+
+        What the subject gave that code, in place of TensorFlow's, may have made it
+        fail: then the subject fails where the bench does not observe it as well.
         """
         assert self._opening is not None  # it serves
-        self.replace()
-        with self._launch.start_cluster(ONE, self._opening) as group:
-            ask_one(group, "reference", payload, target=target, deadline=deadline)
+        try:
+            return ask_one(self._served, job, payload, target=target, deadline=deadline)
+        except ObserverError:
+            self.replace()
+            # Who watches it may be wanting there: then the first error stays.
+            with (
+                suppress(ClusterError),
+                self._launch.start_cluster(ONE, self._opening) as group,
+            ):
+                own = {**payload, "alone": True}
+                ask_one(group, job, own, target=target, deadline=deadline)
+            raise
 
     def read_alone(
         self, payload: Mapping[str, Any], target: TargetRef, deadline: Deadline

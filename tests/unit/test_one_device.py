@@ -13,12 +13,14 @@ import pytest
 
 from distbench import cluster
 from distbench.checking.plan import Planned, plan_scenarios
+from distbench.errors import BadInputError
 from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.start import Job
 from distbench.machine import Machine
 from distbench.observe import OneDevice
 from distbench.observe.preparing import prepare_both
+from distbench.observe.subject import ObserverError
 from distbench.options import CheckOptions
 from distbench.target import TargetRef, parse_target
 
@@ -114,6 +116,48 @@ def test_another_task_runs_it_again(
         assert [task.asked for task in started] == [1, 1]
         assert [task.closed for task in started] == [True, False]
     assert started[-1].closed
+
+
+class Failing(Task):
+    """A task in which a job fails.
+
+    Args:
+        kind: Whose failure that is.
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def __enter__(self) -> Failing:
+        return self
+
+    def submit(
+        self, job: str, payload: object, *, deadline: Deadline
+    ) -> Callable[[], dict[str, Any]]:
+        self.asked += 1
+
+        def wait() -> dict[str, Any]:
+            task = cluster.Task(role="worker", index=0)
+            raise TaskFailedError(f"{self._kind} fails", task=task, kind=self._kind)
+
+        return wait
+
+
+@pytest.mark.parametrize("job", ["make_reference", "plan_rounds"])
+@pytest.mark.parametrize(
+    ("alone", "error"),
+    [("subject", BadInputError), ("bench", ObserverError)],
+)
+def test_who_fails_as_the_bench_watches_is_asked_again_without(
+    job: str, alone: str, error: type, launch: Any, target: TargetRef
+) -> None:
+    tasks: list[Any] = [Failing(alone), Failing("observer")]
+    launch.start_cluster = lambda *_: tasks.pop()
+    with closing(OneDevice(launch)) as one, one.serve(OPENING):
+        with pytest.raises(error, match="fails"):
+            getattr(one, job)({}, target, Deadline(1.0))
+        assert not tasks
 
 
 class Trainers:
