@@ -16,6 +16,7 @@ from distbench.worker.state.components import (
     is_local,
     list_components,
     list_shards,
+    read_component,
     unwrap_cast,
 )
 from distbench.worker.state.owners import Owners
@@ -183,13 +184,14 @@ def _register(
     path = make_unique(name, names)
     names.add(path)
     first = components[0]
+    _check_dtype(path, first.dtype.base_dtype)
     found.append(
         StateVariable(
             VariableInfo(
                 path=path,
                 role=role,
                 of=owner,
-                shape=tuple(first.shape.as_list()),
+                shape=_find_shape(first),
                 dtype=first.dtype.base_dtype.name,
                 synchronised=not is_local(variable),
                 trainable=bool(getattr(variable, "trainable", False)),
@@ -200,6 +202,26 @@ def _register(
             components,
         )
     )
+
+
+def _check_dtype(path: str, dtype: tf.DType) -> None:
+    """Refuse what is no number, and complex ones: bounds are those of real numbers."""
+    if dtype.is_floating or dtype.is_integer or dtype.is_bool:
+        return
+    advice = "Keep it outside of variables."
+    if dtype.is_complex:
+        advice = "Keep both parts in variables; tf.complex puts them together."
+    raise BadInputError(
+        f"Variable '{path}' must be of real numbers, which are what is compared. "
+        f"Received: dtype {dtype.name}. {advice}"
+    )
+
+
+def _find_shape(component: Any) -> tuple[int, ...]:
+    """That of its value, where a variable leaves its own open."""
+    is_open = not component.shape.is_fully_defined()
+    shape = read_component(component).shape if is_open else component.shape.as_list()
+    return tuple(shape)
 
 
 def make_unique(name: str, taken: Collection[str]) -> str:

@@ -10,6 +10,7 @@ from distbench.worker.process.failures import UnfitError
 from distbench.worker.state.components import read_component
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.stepping.program import Program
+from distbench.worker.taps.collect import State
 
 
 def check_listed(program: Program, variables: Sequence[Any]) -> None:
@@ -59,10 +60,31 @@ def check_values(table: VariableTable) -> None:
         for component in variable.components:
             # Not asked for its shape alone: the first op of a kind takes milliseconds,
             # and to read them comes next anyway.
-            if read_component(component).shape != variable.info.shape:
+            shape = read_component(component).shape
+            if not component.shape.is_compatible_with(shape):
                 raise UnfitError(
                     f"variable '{variable.info.path}', which the step made, has no "
                     "value: it was made inside of strategy.run. Make it before, under "
                     "the strategy's scope; an optimizer makes its own in "
                     "build(variables)"
                 )
+
+
+def check_shapes(table: VariableTable, state: State) -> None:
+    """Refuse variables whose values become larger or smaller from step to step.
+
+    Args:
+        table: With the shapes that they had before the first step.
+        state: What is there now.
+
+    Raises:
+        BadInputError: One has another shape now.
+    """
+    shapes = {variable.info.path: variable.info.shape for variable in table.state}
+    for (path, _), value in state.items():
+        if value.shape != shapes[path]:
+            raise BadInputError(
+                f"Variable '{path}' must keep its shape, since it is compared with "
+                f"what it was. Expected: {shapes[path]}. Received: {value.shape}. "
+                "Make it as large as it may become, and fill it."
+            )

@@ -35,6 +35,7 @@ from distbench.worker.stepping.program import Program
 from distbench.worker.stepping.refused import (
     check_listed,
     check_optimizers,
+    check_shapes,
     check_values,
 )
 from distbench.worker.stepping.steps import Step
@@ -240,7 +241,9 @@ class Session:
 
     def read_state(self, paths: Collection[str] | None = None) -> State:
         """Every variable of the subject that this task can see, or some of them."""
-        return read_state(self.table, paths)
+        state = read_state(self.table, paths)
+        check_shapes(self.table, state)
+        return state
 
     def write_state(self, values: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Set variables on every replica of this task; others are left alone."""
