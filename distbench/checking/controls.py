@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from distbench.checking.origin import Control, plan_control
@@ -17,7 +18,7 @@ from distbench.target import TargetRef
 
 _KNOWN: dict[tuple[object, ...], Control] = {}
 """What stock optimizers showed in this process: the same whoever asks again."""
-_LASTING = ("subject", "input", "refused", "collective")
+_LASTING = ("subject", "input", "collective")
 """Kinds of failures that come again; others come of what a machine had left."""
 _LOCKS = Locks()
 """Held while a control runs: who asks for the same meanwhile waits for it."""
@@ -63,7 +64,7 @@ class Controls:
         )
         # The target lies in a folder of this check; what is in it says what it is.
         key = (
-            Path(control.path).read_bytes(),
+            hashlib.sha256(Path(control.path).read_bytes()).digest(),
             scenario_to_json(planned),
             str(spec),
             self._tiers,

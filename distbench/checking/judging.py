@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -97,12 +98,14 @@ class Judging:
         yield from end_uncompared(item, ("exact",), Status.SKIPPED, message=message)
 
     def _judge_evidence(self, item: Planned, seen: Observation) -> Iterator[Run]:
+        run_plain = self._defer_plain(item)
         for tier, evidence in seen.evidence.items():
             if self._options.keep is not None:
                 keep_traces(self._options.keep, item.scenario.id, evidence)
             judgement = judge(evidence)
             if judgement.status is Status.FAIL and evidence.subject.compiled:
-                yield self._judge_uncompiled(item, seen, tier, judgement)
+                (plain,) = (run for run in run_plain() if run.tier == tier)
+                yield self._judge_uncompiled(item, seen, tier, plain, judgement)
                 continue
             findings = judgement.findings
             if judgement.status is Status.FAIL:
@@ -126,15 +129,18 @@ class Judging:
             # The scenarios of a check may take more disk together than there is.
             Shelf(seen.folder).clear()
 
+    def _defer_plain(self, item: Planned) -> Callable[[], tuple[Run, ...]]:
+        """Run a scenario without XLA when it is asked for, once for all tiers."""
+        plain = replace(item, scenario=replace(item.scenario, jit=False))
+        return functools.cache(functools.partial(self._run_again, plain))
+
     def _judge_uncompiled(
-        self, item: Planned, seen: Observation, tier: Tier, found: Judgement
+        self, item: Planned, seen: Observation, tier: Tier, run: Run, found: Judgement
     ) -> Run:
         """Name what is wrong with a step that XLA compiles by the step without XLA.
 
         Of what is wrong in the end alone, many causes may be the first one.
         """
-        plain = replace(item, scenario=replace(item.scenario, jit=False))
-        (run,) = (run for run in self._run_again(plain) if run.tier == tier)
         if run.status is Status.FAIL:
             message = "note: found without XLA; with it the step leaves wrong state too"
             return replace(run, message=message)

@@ -20,7 +20,7 @@ from distbench.errors import find_advice, read_message, shorten
 from distbench.launch.channel import Message, TaskChannel, encode_message
 
 FailureKind = Literal[
-    "subject", "input", "refused", "port", "peer", "collective", "bench", "observer"
+    "subject", "input", "port", "peer", "collective", "bench", "observer"
 ]
 
 _MESSAGE_LENGTH = 1 << 12

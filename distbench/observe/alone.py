@@ -13,7 +13,7 @@ from distbench.observe.trainers import start_trainers
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
 
-_OF_SUBJECT = ("subject", "input", "refused", "collective")
+_OF_SUBJECT = ("subject", "input", "collective")
 
 
 def find_own_failure(

@@ -7,6 +7,7 @@ from itertools import islice
 import pytest
 import tensorflow as tf
 
+from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.terms import find_terms
 
 pytestmark = pytest.mark.cluster
@@ -48,3 +49,12 @@ def test_no_more_are_made_than_are_asked_for() -> None:
         return loss
 
     assert _find_factors(double_often, most=3) == [("x", 1.0)] * 3
+
+
+def test_what_is_differentiated_between_steps_is_no_loss() -> None:
+    board, loss = TapBoard(), tf.constant(1.0)
+    with board.leave_step():
+        board.remember_target(tf.constant(2.0), trains=True)
+    board.remember_target(loss, trains=True)
+    assert board.trained_by[0] == [loss]
+    assert board.list_targets() == [loss]

@@ -239,6 +239,8 @@ class TapBoard:
             target: What it was.
             trains: Whether by a variable of the subject.
         """
+        if self._is_between:
+            return
         replica = self.find_replica()
         kept = self._targets.setdefault(replica, [])
         if not any(target is other for other in kept):

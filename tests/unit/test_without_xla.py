@@ -1,0 +1,50 @@
+"""What is wrong with a step that XLA compiles is looked for without XLA."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from verdict_samples import make_finding, make_run
+
+from distbench.checking import judging
+from distbench.checking.plan import Planned
+from distbench.cluster import ClusterSpec
+from distbench.observe import Launch, Observation
+from distbench.options import CheckOptions
+from distbench.scenario import Scenario
+from distbench.target import parse_target
+from distbench.verdict import Run, Status
+
+TIERS = ("bounded", "free")
+
+
+def test_the_run_without_it_is_made_once_for_all_tiers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[bool] = []
+
+    def run_again(item: Planned) -> tuple[Run, ...]:
+        made.append(item.scenario.jit)
+        failed = make_run(Status.FAIL, findings=(make_finding(),))
+        return tuple(replace(failed, tier=t) for t in TIERS)
+
+    failed = SimpleNamespace(status=Status.FAIL)
+    monkeypatch.setattr(judging, "judge", lambda _: failed)
+    found = judging.Judging(
+        parse_target("m:f"),
+        CheckOptions(clusters=("one",)),
+        TIERS,
+        cast(Launch, None),  # Nothing is started.
+        wait_for_earlier=lambda _: None,
+        run_again=run_again,
+    )
+    evidence: Any = SimpleNamespace(subject=SimpleNamespace(compiled=True))
+    scenario = Scenario(target="m:f", workload="linear", cluster="one")
+    spec = ClusterSpec.parse("one")
+    item = Planned(scenario=scenario, spec=spec, optional=False)
+    seen = Observation(tiers=TIERS, evidence=dict.fromkeys(TIERS, evidence))
+    assert [run.tier for run in found.judge(item, seen)] == list(TIERS)
+    assert made == [False]
