@@ -161,12 +161,11 @@ def makes_whole_exchanged(evidence: Evidence, noise: Noise) -> bool:
     if given is None or "exchanged-regrouped" not in evidence.probes:
         return False
     # Shards that were given nothing in some step say nothing about it.
-    whole = {
-        key: value
-        for key, value in evidence.reference.values.items()
-        if key.replica == WHOLE or key.phase not in COMPUTED
-    }
-    values = Values({**whole, **given.values})
+    whole = Values(evidence.reference.values).keep(
+        lambda key: key.replica == WHOLE or key.phase not in COMPUTED
+    )
+    # Held, and not read: large ones lie on disk.
+    values = Values({**whole.held, **Values(given.values).held})
     reference = replace(evidence.reference, values=values)
     # With each example twice, a mean is told from a sum beside it.
     probes = {

@@ -147,13 +147,15 @@ def _count_numbers(cases: Sequence[Pair]) -> list[int]:
     """
     counts: list[int] = []
     seen: set[bytes] = set()
+    left = _ENOUGH_NUMBERS
     for case in cases:
         count = 0
-        if sum(counts) < _ENOUGH_NUMBERS:
+        if left > 0:
             error = np.asarray(case.observed - case.expected)
             numbers = error.tobytes()
             count = 0 if numbers in seen else int(np.count_nonzero(error))
             seen.add(numbers)
+            left -= count
         counts.append(count)
     return counts
 
