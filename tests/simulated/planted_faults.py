@@ -23,6 +23,5 @@ CASES = [
 ]
 ONE_OF_EACH = list({(c.code, c.phase): c for c in reversed(CASES)}.values())[::-1]
 """The first case of each code and phase; the sweeps run all."""
-_ALL = [case.setup for case in CASES]
-SETUPS = [setup for place, setup in enumerate(_ALL) if setup not in _ALL[:place]]
+SETUPS = [dict(pairs) for pairs in dict.fromkeys(tuple(c.setup.items()) for c in CASES)]
 """What the faults are planted into, each once."""

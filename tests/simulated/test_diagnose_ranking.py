@@ -7,12 +7,31 @@ import pytest
 from training_simulator import KERNEL, observe
 
 from distbench.compare.measure import Margin
-from distbench.compare.pair import GLOBAL, SUM, Pair
+from distbench.compare.pair import GLOBAL, Pair
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.rank import find_best
 from distbench.trace import TraceKey
 
 KEY = TraceKey(step=0, phase="variable", variable=KERNEL, replica=0)
+COARSE = {"bound": 0.9, "dtype": "bfloat16"}
+"""Rounding may move a value by as much as it is off."""
+
+
+def make_context(errors, bound=0.0, dtype="float32"):
+    """What replicas have in the place of 0, one array for each."""
+    wrong = [
+        Pair(
+            key=KEY.at(replica),
+            relation="reference",
+            against=GLOBAL,
+            observed=error,
+            expected=np.zeros_like(error),
+            margin=Margin(bound=bound),
+            dtype=dtype,
+        )
+        for replica, error in enumerate(errors)
+    ]
+    return Context(evidence=observe(), phase="variable", cases=tuple(wrong))
 
 
 @pytest.mark.parametrize(
@@ -28,16 +47,7 @@ KEY = TraceKey(step=0, phase="variable", variable=KERNEL, replica=0)
 )
 def test_the_first_of_those_that_explain_most_is_the_best(left, best):
     """Each leaves a share of the error, which is 1 for every element."""
-    wrong = Pair(
-        key=KEY,
-        relation="reference",
-        against=GLOBAL,
-        observed=np.ones(4),
-        expected=np.zeros(4),
-        margin=Margin(),
-        dtype="float32",
-    )
-    context = Context(evidence=observe(), phase="variable", cases=(wrong,))
+    context = make_context([np.ones(4)])
     causes = [
         Hypothesis(code=str(number), predicted={0: np.full(4, 1 - share)}, detail="")
         for number, share in enumerate(left)
@@ -63,19 +73,7 @@ def test_the_first_of_those_that_explain_most_is_the_best(left, best):
 @pytest.mark.parametrize("share", [0.05, 0.0], ids=["most", "all"])
 def test_of_few_numbers_a_cause_explains_all_or_nothing(errors, accepted, share):
     """Nearly any direction is near that of two numbers."""
-    wrong = [
-        Pair(
-            key=KEY.at(replica),
-            relation="reference",
-            against=GLOBAL,
-            observed=error,
-            expected=np.zeros_like(error),
-            margin=Margin(),
-            dtype="float32",
-        )
-        for replica, error in enumerate(errors)
-    ]
-    context = Context(evidence=observe(), phase="variable", cases=tuple(wrong))
+    context = make_context(errors)
     predicted = {n: error * (1 - share) for n, error in enumerate(errors)}
     cause = Hypothesis(code="x", predicted=predicted, detail="")
     found = find_best(context, [cause])
@@ -97,19 +95,7 @@ def test_of_few_numbers_a_cause_explains_all_or_nothing(errors, accepted, share)
 )
 def test_what_coarse_rounding_allows_may_be_chance(errors, left, full):
     """Rounding may move each by more than it is off, as that of a loss in bfloat16."""
-    wrong = [
-        Pair(
-            key=KEY.at(replica),
-            relation="reference",
-            against=GLOBAL,
-            observed=np.array([error]),
-            expected=np.zeros(1),
-            margin=Margin(bound=0.9),
-            dtype="bfloat16",
-        )
-        for replica, error in enumerate(errors)
-    ]
-    context = Context(evidence=observe(), phase="variable", cases=tuple(wrong))
+    context = make_context([np.array([e]) for e in errors], **COARSE)
     predicted = {n: np.array([e * (1 - left)]) for n, e in enumerate(errors)}
     found = find_best(context, [Hypothesis(code="x", predicted=predicted, detail="")])
     assert found is not None
@@ -122,16 +108,7 @@ def test_what_coarse_rounding_allows_may_be_chance(errors, left, full):
 def test_of_causes_within_coarse_rounding_one_that_leaves_far_less_wins(left, best):
     """The first one is not fitted, so it leaves a bit more where it is the true one."""
     error = np.linspace(1.0, 2.0, 8)
-    wrong = Pair(
-        key=KEY,
-        relation="reference",
-        against=GLOBAL,
-        observed=error,
-        expected=np.zeros_like(error),
-        margin=Margin(bound=0.9),
-        dtype="bfloat16",
-    )
-    context = Context(evidence=observe(), phase="variable", cases=(wrong,))
+    context = make_context([error], **COARSE)
     causes = [
         Hypothesis(code="x", predicted={0: error * (1 - share)}, detail="")
         for share in left
@@ -149,16 +126,7 @@ def test_of_causes_within_coarse_rounding_one_that_leaves_far_less_wins(left, be
 def test_what_is_the_nearest_of_many_may_be_so_by_chance(choices, left, accepted):
     """Of 4 replicas each element may be the sum of any, of which one is always near."""
     error = np.linspace(1.0, 2.0, 8)
-    wrong = Pair(
-        key=KEY,
-        relation="follows",
-        against=SUM,
-        observed=error,
-        expected=np.zeros_like(error),
-        margin=Margin(bound=0.9),
-        dtype="bfloat16",
-    )
-    context = Context(evidence=observe(), phase="reduced_gradient", cases=(wrong,))
+    context = make_context([error], **COARSE)
     predicted = {0: error * (1 - left)}
     cause = Hypothesis(code="x", predicted=predicted, detail="", choices=choices)
     found = find_best(context, [cause])
