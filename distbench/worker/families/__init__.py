@@ -12,6 +12,7 @@ from distbench.errors import BadInputError
 from distbench.worker.families import keras2, keras3, legacy, v1
 from distbench.worker.families.controls import Made, make_stock
 from distbench.worker.families.family import Family
+from distbench.worker.process.ancestry import list_ancestry
 from distbench.worker.process.intercept import Undo
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
@@ -29,11 +30,8 @@ def name_family(candidate: Any) -> str | None:
     Recognised by the full name along the class' ancestry, so that no family is
     imported for the sake of a question.
     """
-    for ancestor in type(candidate).__mro__:
-        name = f"{ancestor.__module__}.{ancestor.__qualname__}"
-        if name in KNOWN_BASES:
-            return name
-    return None
+    names = list_ancestry(candidate)
+    return next((name for name in names if name in KNOWN_BASES), None)
 
 
 def find_family(optimizer: Any) -> Family:
@@ -90,8 +88,8 @@ def _describe_stock(optimizer: Any, *, keeps_descent: bool) -> Made | None:
     """
     family = find_family(optimizer)
     kind: Any
-    for kind in type(optimizer).__mro__:
-        if f"{kind.__module__}.{kind.__qualname__}" in KNOWN_BASES:
+    for name, kind in list_ancestry(optimizer).items():
+        if name in KNOWN_BASES:
             break
         if _is_stock(kind):
             if kind.__name__ == family.descent and not keeps_descent:

@@ -13,17 +13,6 @@ from distbench.worker.taps.board import TapBoard
 Pairs = list[tuple[Any, Any]]
 
 
-def find_class(candidate: Any, name: str) -> type | None:
-    """The class of that full name along an object's ancestry, or None.
-
-    The full name: a user's own class may be called as a framework's is.
-    """
-    for ancestor in type(candidate).__mro__:
-        if f"{ancestor.__module__}.{ancestor.__qualname__}" == name:
-            return ancestor
-    return None
-
-
 class HandOver(Protocol):
     """Gives an optimizer its gradients, as a user of the family would."""
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from distbench.worker.families.family import Family, Pairs, find_class
+from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.gradients import GradientTaps
+from distbench.worker.process.ancestry import list_ancestry
 from distbench.worker.process.intercept import Undo, intercept, intercept_inherited
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
@@ -25,8 +26,7 @@ def install(optimizer: Any, board: TapBoard, table: VariableTable) -> list[Undo]
     taps = _Keras2Taps(board, table)
     # Every way to the update goes through here, with or without the sum; the methods
     # that it calls before the clip are not told which variable a gradient is for.
-    inner = find_class(optimizer, _INNER_BASE)
-    assert inner is not None  # the family's base derives from it
+    inner = list_ancestry(optimizer)[_INNER_BASE]
     return [
         intercept(optimizer, "apply_gradients", taps.apply_gradients),
         intercept(optimizer, "aggregate_gradients", taps.aggregate_gradients),

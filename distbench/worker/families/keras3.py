@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from distbench.worker.families import keras2
-from distbench.worker.families.family import Family, Pairs, find_class
+from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.gradients import GradientTaps
+from distbench.worker.process.ancestry import list_ancestry
 from distbench.worker.process.intercept import Undo, call_converted, intercept
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
@@ -56,7 +57,7 @@ def find_counter(optimizer: Any) -> Any:
     """The counter itself: `iterations` may be a quotient of it."""
     inner = getattr(optimizer, "inner_optimizer", None)
     # A user's own may keep something else by that name.
-    while find_class(inner, _BASE) is not None:
+    while _BASE in list_ancestry(inner):
         optimizer, inner = inner, getattr(inner, "inner_optimizer", None)
     return optimizer._iterations
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from distbench.worker.process.ancestry import list_ancestry
 from distbench.worker.state.components import is_local
 
 _BASES = ("tf_keras.src.metrics.base_metric.Metric", "keras.src.metrics.metric.Metric")
@@ -16,8 +17,7 @@ _BASES = ("tf_keras.src.metrics.base_metric.Metric", "keras.src.metrics.metric.M
 
 def is_metric(candidate: Any) -> bool:
     """Whether an object is a metric, of whichever Keras."""
-    names = (f"{c.__module__}.{c.__qualname__}" for c in type(candidate).__mro__)
-    return any(name in _BASES for name in names)
+    return not list_ancestry(candidate).keys().isdisjoint(_BASES)
 
 
 def name_state(metrics: Sequence[Any], listed: Sequence[Any]) -> Mapping[int, str]:

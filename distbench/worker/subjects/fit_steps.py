@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from distbench.worker.process.ancestry import list_ancestry
 from distbench.worker.stepping.at_once import trace_at_once
 from distbench.worker.stepping.program import count_batch
 from distbench.worker.stepping.steps import trace_scheduled
@@ -25,7 +26,7 @@ _BASES = {
 
 def name_keras(candidate: Any) -> str | None:
     """The package of a Keras model, `tf_keras` or `keras`; None for anything else."""
-    names = (f"{c.__module__}.{c.__qualname__}" for c in type(candidate).__mro__)
+    names = list_ancestry(candidate)
     return next((_BASES[name] for name in names if name in _BASES), None)
 
 
