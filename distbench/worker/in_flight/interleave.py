@@ -161,11 +161,8 @@ class Interleaver:
         if not values:
             return added
         board.fed = {(k.call, _FED, k.variable): value for k, value in values.items()}
-        board.feeding = _FED
-        try:
+        with board.feed_at(_FED):
             state = self._run_rule(step, before, now)
-        finally:
-            board.feeding, board.fed = None, {}
         if self._rng.integers(2):
             return state
         # What follows from the step's own reading, as a moving mean does.

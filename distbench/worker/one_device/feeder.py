@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -71,8 +72,7 @@ class Feeder:
         reference, session = self.reference, self.reference.session
         board = session.board
         found = [session.make_values() for _ in range(times)]
-        board.feeding = phase
-        try:
+        with board.feed_at(phase):
             # A step that is random would not lead to the same states once more.
             for step, before in enumerate(reference.starts[tier]):
                 batch = reference.draw(step)
@@ -105,8 +105,6 @@ class Feeder:
                         session.collect_taps(step, values, replica=replica)
                         after = put_back(session.read_state(), start, before)
                         session.collect_state(step, after, values, replica=replica)
-        finally:
-            board.feeding, board.fed = None, {}
         name = f"replay of {source or phase}"
         return [
             reference.make_trace(name, tier, values, times=number, kept=kept)
@@ -123,8 +121,7 @@ class Feeder:
         board = session.board
         values = session.make_values()
         phase: Phase = "reduced_gradient"
-        board.feeding = phase
-        try:
+        with suppress(SubjectError), board.feed_at(phase):
             for step in range(len(reference.starts[tier])):
                 shards = reference.sizes.cut(step, reference.draw(step))
                 for replica, shard in enumerate(shards):
@@ -136,11 +133,8 @@ class Feeder:
                     session.begin_step(step)
                     self._run_fed(fed_step, shard)
                     session.collect_taps(step, values, replica=replica, phases=COMPUTED)
-        except SubjectError:
-            return None
-        finally:
-            board.feeding, board.fed = None, {}
-        return reference.make_trace("resumed", tier, values)
+            return reference.make_trace("resumed", tier, values)
+        return None
 
     def take_turns(self, tier: Tier, observed: Trace) -> Trace | None:
         """Apply the update once for each replica in a step, with its own gradient."""
@@ -148,8 +142,7 @@ class Feeder:
         board = session.board
         values = session.make_values()
         phase: Phase = "reduced_gradient"
-        board.feeding = phase
-        try:
+        with suppress(SubjectError), board.feed_at(phase):
             for step, before in enumerate(self.reference.starts[tier]):
                 batch = self.reference.draw(step)
                 session.restore_state(before)
@@ -160,11 +153,8 @@ class Feeder:
                     self._run_fed(self._fed.find(phase), batch)
                 session.board.read()
                 session.collect_state(step, session.read_state(), values, replica=0)
-        except SubjectError:
-            return None
-        finally:
-            board.feeding, board.fed = None, {}
-        return self.reference.make_trace("turns", tier, values)
+            return self.reference.make_trace("turns", tier, values)
+        return None
 
     def _find_again(
         self, observed: Trace, step: int, before: State, kept: tuple[str, ...]

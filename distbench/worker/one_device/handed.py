@@ -64,14 +64,10 @@ class Handed:
             What to run it by.
         """
         board, by = self._session.board, steps[frozenset(self[step])]
-        board.fed = self[step]
-        board.feeding = _PHASE if board.fed else None
-        try:
+        with board.feed_at(_PHASE):
+            board.fed = self[step]
             with self._session.guard("step"):
                 # The feeds come into being while the step is traced.
                 by.trace([batch])
-            if board.fed:
-                board.set_feeds()
+            board.set_feeds()
             yield by
-        finally:
-            board.feeding, board.fed = None, {}

@@ -169,12 +169,23 @@ class Twins:
         kept = {
             v.path for v in self._reference.session.variables if v.role != "variable"
         }
-        counts = self._list_counts("bounded")
+        return self._perturb("bounded", before, rng, narrow, kept)
+
+    def _perturb(
+        self,
+        tier: Tier,
+        state: State,
+        rng: np.random.Generator,
+        narrow: str | None,
+        kept: Collection[str] = (),
+    ) -> State:
+        """A state moved by a rounding, but for what is kept and for what counts."""
+        counts = self._list_counts(tier)
         return {
             key: array
             if key[0] in kept or key in counts
             else perturb(array, rng, narrow)
-            for key, array in before.items()
+            for key, array in state.items()
         }
 
     def _list_counts(self, tier: Tier) -> set[tuple[str, int]]:
@@ -203,11 +214,7 @@ class Twins:
             # A free run has no shard to be held against, so its twins must show all
             # the rounding that there is, that of a narrower dtype in the step too.
             narrow = reference.narrowest if tier == "free" else None
-            counts = self._list_counts(tier)
-            start = {
-                key: array if key in counts else perturb(array, rng, narrow)
-                for key, array in start.items()
-            }
+            start = self._perturb(tier, start, rng, narrow)
         order = np.arange(count_batch(batch))
         if self._permutes(number):
             order = rng.permutation(order)

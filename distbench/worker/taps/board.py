@@ -336,6 +336,15 @@ class TapBoard:
             return value
         return self._feeds.read(place, given, value.dtype)
 
+    @contextmanager
+    def feed_at(self, phase: Phase) -> Iterator[None]:
+        """Inside, what is `fed` replaces what flows past at a phase."""
+        self.feeding = phase
+        try:
+            yield
+        finally:
+            self.feeding, self.fed = None, {}
+
     def set_feeds(self) -> None:
         """Have the next step take what is `fed`."""
         self._feeds.write(self.fed)
