@@ -12,8 +12,8 @@ from distbench.errors import BadInputError
 from distbench.worker.families import keras2, keras3, legacy, v1
 from distbench.worker.families.controls import Made, make_stock
 from distbench.worker.families.family import Family
-from distbench.worker.process.ancestry import list_ancestry
 from distbench.worker.process.intercept import Undo
+from distbench.worker.state.ancestry import list_ancestry
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.gradients import GradientTaps
-from distbench.worker.process.ancestry import list_ancestry
 from distbench.worker.process.intercept import Undo, intercept, intercept_inherited
+from distbench.worker.state.ancestry import list_ancestry
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
 

@@ -15,8 +15,8 @@ from typing import Any
 from distbench.worker.families import keras2
 from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.gradients import GradientTaps
-from distbench.worker.process.ancestry import list_ancestry
 from distbench.worker.process.intercept import Undo, call_converted, intercept
+from distbench.worker.state.ancestry import list_ancestry
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
 

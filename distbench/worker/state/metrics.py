@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from distbench.worker.process.ancestry import list_ancestry
+from distbench.worker.state.ancestry import list_ancestry
 from distbench.worker.state.components import is_local
 
 _BASES = ("tf_keras.src.metrics.base_metric.Metric", "keras.src.metrics.metric.Metric")

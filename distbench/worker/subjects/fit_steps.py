@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from distbench.worker.process.ancestry import list_ancestry
+from distbench.worker.state.ancestry import list_ancestry
 from distbench.worker.stepping.at_once import trace_at_once
 from distbench.worker.stepping.program import count_batch
 from distbench.worker.stepping.steps import trace_scheduled
