@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from distbench.compare.leading import is_trained
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
-from distbench.diagnose.fit import (
-    Row,
-    fit_weights,
-    leaves_nothing,
-    make_error,
-    predict_cases,
+from distbench.diagnose.fit import fit_weights, make_error, predict_cases
+from distbench.diagnose.hypotheses.slot_facts import (
+    SlotRule,
+    find_locals,
+    fit_due_rule,
+    group_by_kind,
+    pair_gradients,
 )
-from distbench.diagnose.hypotheses.slot_facts import find_locals, group_by_kind
 from distbench.trace import UPDATED, Trace, TraceKey
 
 _NEAR = 0.05
@@ -142,9 +140,9 @@ def _count_times(
     """How often the rule was applied, given λ."""
     most = max(8, context.replicas)
     rule = _fit_rule(context, cases)
-    beta = None if rule is None else rule[0]
+    beta = 0.0 if rule is None else rule[0].keep
     candidates = range(2, most + 1)
-    if beta is not None and 0 < beta < 1.0001:
+    if 0 < beta < 1.0001:
         for count in candidates:
             total = sum(beta**power for power in range(1, count))
             if abs(factor - total) <= 1e-3 * max(1.0, total):
@@ -158,21 +156,12 @@ def _count_times(
 
 def _fit_rule(
     context: Context, cases: Sequence[Numbered]
-) -> tuple[float, float, int] | None:
-    """β, c and p of expected = β · before + c · gradient^p, if that leaves nothing."""
+) -> tuple[SlotRule, int] | None:
+    """The rule of a kind of slots, and the power of the gradient in it."""
     for power in (1, 2):
-        fits = []
-        for number, case in cases:
-            owner = context.infos[case.key.variable].of
-            gradient = context.find_due_gradient(case, owner)
-            base = find_base(case)
-            if gradient is None or gradient.shape != base.shape or not np.any(base):
-                continue
-            features = (base, gradient**power)
-            fits.append(Row(number=number, target=case.expected, features=features))
-        weights = fit_weights(fits)
-        if weights is not None and leaves_nothing(fits, weights):
-            return float(weights[0]), float(weights[1]), power
+        rule = fit_due_rule(pair_gradients(context, cases, power))
+        if rule is not None:
+            return rule, power
     return None
 
 
@@ -185,25 +174,29 @@ def explain_by_slot_of_each(context: Context) -> Iterator[Hypothesis]:
     if context.phase != "slot" or context.replicas == 1:
         return
     n = context.replicas
-    kinds = [(cases, _fit_rule(context, cases)) for cases in group_by_kind(context)]
+    fitted = ((cases, _fit_rule(context, cases)) for cases in group_by_kind(context))
     # What keeps nothing of its old value, as a gradient that is kept for the next step,
     # shows no repetition.
-    kinds = [k for k in kinds if k[1] is not None and abs(k[1][0]) > _SAME]
+    kinds = [
+        (cases, *found)
+        for cases, found in fitted
+        if found is not None and abs(found[0].keep) > _SAME
+    ]
     for words, shares in (
         ("an N-th of the gradient each time", lambda terms: n * [sum(terms) / n]),
         ("the replicas' own gradients one after the other", list),
         ("the replicas' own gradients, last to first", lambda terms: terms[::-1]),
     ):
         predicted: dict[int, Array] = {}
-        for cases, rule in kinds:
-            for number, case in cases if rule is not None else ():
+        for cases, rule, power in kinds:
+            for number, case in cases:
                 owner = context.infos[case.key.variable].of
                 terms = find_locals(context, case, owner)
-                if not terms or rule is None:
+                if not terms:
                     continue
                 value = find_base(case)
                 for share in shares(terms):
-                    value = rule[0] * value + rule[1] * share ** rule[2]
+                    value = rule.keep * value + rule.take * share**power
                 predicted[number] = value
         if predicted:
             yield Hypothesis(

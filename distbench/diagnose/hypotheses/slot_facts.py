@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Numbered, find_base
-from distbench.diagnose.fit import Row, make_error
+from distbench.diagnose.fit import (
+    Row,
+    drop_empty,
+    fit_weights,
+    leaves_nothing,
+    make_error,
+    predict_rows,
+)
 from distbench.trace import SUMMED, TraceKey
+
+Due = tuple[Row, Array]
+"""The error of a slot with the features (before, gradient^power), and what is due."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotRule:
+    """What a slot's rule makes of it: after = keep · before + take · what it is fed.
+
+    Attributes:
+        keep: Weight of the old value; 0 where there was none.
+        take: Weight of what the slot is fed.
+    """
+
+    keep: float
+    take: float
 
 
 def group_by_kind(context: Context, *, by_step: bool = False) -> list[list[Numbered]]:
@@ -32,10 +55,8 @@ def group_by_kind(context: Context, *, by_step: bool = False) -> list[list[Numbe
 
 def group_by_gradient(
     context: Context, power: int, *, by_step: bool = False
-) -> Iterator[list[tuple[Row, Array]]]:
-    """Errors with the features (before, gradient^power), and the expected values.
-
-    A list for each kind of slots, which is empty where no gradient is known.
+) -> Iterator[list[Due]]:
+    """For each kind of slots what its rule is fitted from; see `pair_gradients`.
 
     Args:
         context: The wrong values.
@@ -43,21 +64,55 @@ def group_by_gradient(
         by_step: Whether each step has numbers of its own, as a schedule gives them.
     """
     for cases in group_by_kind(context, by_step=by_step):
-        pairs = []
-        for number, case in cases:
-            owner = context.infos[case.key.variable].of
-            gradient = context.find_due_gradient(case, owner)
-            if gradient is not None and gradient.shape == case.expected.shape:
-                error = make_error(number, case, find_base(case), gradient**power)
-                pairs.append((error, case.expected))
-        yield pairs
+        yield pair_gradients(context, cases, power)
 
 
-def keep_fed(row: Row, expected: Array) -> Row:
-    """What is due of the elements that have a gradient.
+def pair_gradients(
+    context: Context, cases: Sequence[Numbered], power: int
+) -> list[Due]:
+    """Slots beside the gradients that they are due; none where none is known."""
+    pairs = []
+    for number, case in cases:
+        owner = context.infos[case.key.variable].of
+        gradient = context.find_due_gradient(case, owner)
+        if gradient is not None and gradient.shape == case.expected.shape:
+            error = make_error(number, case, find_base(case), gradient**power)
+            pairs.append((error, case.expected))
+    return pairs
 
-    Rows that no example has may be left as they are, and then their old value weighs 1.
+
+def fit_due_rule(pairs: Sequence[Due]) -> SlotRule | None:
+    """The numbers of the rule on one device; None where it does not follow from these.
+
+    Elements that have no gradient are left out: rows that no example has may be left
+    as they are, and then their old value weighs 1.
     """
+    due = drop_empty([_keep_fed(row, expected) for row, expected in pairs], 0)
+    weights = fit_weights(due)
+    if weights is None or not leaves_nothing(due, weights):
+        return None
+    *keep, take = map(float, weights)
+    return SlotRule(keep=keep[0] if keep else 0.0, take=take)
+
+
+def fit_taken(cases: Sequence[Numbered]) -> tuple[float, dict[int, Array]] | None:
+    """How many times what is new the values take, and what follows for each of them.
+
+    With expected = β · before + new, it is β · before + c · new, which is
+    c · expected + (1 - c) β · before: nothing of what the new is made of is needed.
+    None where that leaves something.
+    """
+    rows = [make_error(n, case, case.expected, find_base(case)) for n, case in cases]
+    rows = drop_empty(rows, 1)
+    weights = fit_weights(rows)
+    if weights is None or not leaves_nothing(rows, weights):
+        return None
+    errors = predict_rows(rows, weights)
+    return 1 + float(weights[0]), {n: case.expected + errors[n] for n, case in cases}
+
+
+def _keep_fed(row: Row, expected: Array) -> Row:
+    """What is due of the elements that have a gradient."""
     fed = row.features[-1] != 0
     features = tuple(feature[fed] for feature in row.features)
     return replace(row, target=expected[fed], features=features)

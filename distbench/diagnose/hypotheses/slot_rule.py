@@ -9,20 +9,21 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import (
-    drop_empty,
     fit_weights,
     leaves_nothing,
     make_error,
+    pick_features,
     predict_cases,
 )
 from distbench.diagnose.hypotheses.slot_facts import (
     are_some,
+    fit_due_rule,
+    fit_taken,
     group_by_gradient,
     group_by_kind,
     is_sum_unseen,
-    keep_fed,
 )
 from distbench.diagnose.names import name_lag
 from distbench.trace import UPDATED
@@ -51,13 +52,12 @@ def explain_by_old_value(context: Context) -> Iterator[Hypothesis]:
         predicted: dict[int, Array] = {}
         ratios: list[float] = []
         for pairs in group_by_gradient(context, power):
-            errors = [replace(row, features=row.features[:1]) for row, _ in pairs]
-            due = [keep_fed(row, expected) for row, expected in pairs]
-            more, right = fit_weights(errors), fit_weights(due)
-            if more is None or right is None or right[0] == 0:
+            errors = [pick_features(row, (0,)) for row, _ in pairs]
+            more, due = fit_weights(errors), fit_due_rule(pairs)
+            if more is None or due is None or due.keep == 0:
                 continue
-            if leaves_nothing(errors, more) and leaves_nothing(due, right):
-                ratios.append(1 + float(more[0] / right[0]))
+            if leaves_nothing(errors, more):
+                ratios.append(1 + float(more[0]) / due.keep)
                 predicted |= predict_cases(context.cases, errors, more)
         if ratios and np.ptp(ratios) <= _SAME * max(map(abs, ratios)):
             yield _name_old_value(context, predicted, float(np.median(ratios)))
@@ -211,15 +211,14 @@ def _fit_factors(context: Context, power: int) -> dict[int, Factored]:
     """By kind of slots what they show if their rule takes the gradient^power."""
     found: dict[int, Factored] = {}
     for kind, pairs in enumerate(group_by_gradient(context, power)):
-        errors = [replace(row, features=row.features[1:]) for row, _ in pairs]
+        errors = [pick_features(row, (1,)) for row, _ in pairs]
         weights = fit_weights(errors)
         if weights is None:
             continue
-        due = drop_empty([keep_fed(row, expected) for row, expected in pairs], 0)
-        right = fit_weights(due)
+        due = fit_due_rule(pairs)
         factor = None
-        if right is not None and right[-1] != 0 and leaves_nothing(due, right):
-            whole = 1 + float(weights[0] / right[-1])
+        if due is not None and due.take != 0:
+            whole = 1 + float(weights[0]) / due.take
             if power == 1:
                 factor = whole
             elif whole >= -_NONE:  # no square is negative
@@ -236,29 +235,20 @@ def _fit_factors(context: Context, power: int) -> dict[int, Factored]:
 def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
     """The slot takes c times what is due, whatever its rule makes of the gradients.
 
-    With expected = β · before + new, it is β · before + c · new, which is
-    c · expected + (1 - c) β · before: no gradient is needed, as where a slot takes what
-    another one has accumulated. All numbers of a kind of slot must agree.
+    As where a slot takes what another one has accumulated. All numbers of a kind of
+    slot must agree.
     """
     if context.phase != "slot" or are_some(context):
         return
     predicted: dict[int, Array] = {}
     factors: list[float] = []
     for cases in group_by_kind(context):
-        rows = [
-            make_error(n, case, case.expected, find_base(case)) for n, case in cases
-        ]
-        rows = drop_empty(rows, 1)
-        numbers = {context.cases[row.number].key.at(0): row.target for row in rows}
-        if sum(target.size for target in numbers.values()) < _FEW:
-            continue
-        weights = fit_weights(rows)
-        if weights is None or not leaves_nothing(rows, weights):
-            continue
-        if abs(weights[0]) <= _SAME:  # the old value weighs otherwise, not the new
-            continue
-        factors.append(1 + float(weights[0]))
-        predicted |= predict_cases(context.cases, rows, weights)
+        sizes = {case.key.at(0): case.expected.size for _, case in cases}
+        taken = fit_taken(cases) if sum(sizes.values()) >= _FEW else None
+        # Where that is 1, the old value weighs otherwise, not the new.
+        if taken is not None and abs(taken[0] - 1) > _SAME:
+            factors.append(taken[0])
+            predicted |= taken[1]
     ratio = float(np.median(factors)) if factors else 0.0
     # Where a slot takes the factor and another one its square, each is told apart.
     if factors and np.ptp(factors) <= _SAME * max(abs(ratio), _SAME):
@@ -289,11 +279,10 @@ def _moves_weight(context: Context, power: int) -> bool:
     """Whether a kind of slots takes another multiple of gradient^power in each step."""
     taken: list[float] = []
     for pairs in group_by_gradient(context, power, by_step=True):
-        due = drop_empty([keep_fed(row, expected) for row, expected in pairs], 0)
-        weights = fit_weights(due)
-        if weights is None or not leaves_nothing(due, weights):
+        due = fit_due_rule(pairs)
+        if due is None:
             return False
-        taken.append(float(weights[-1]))
+        taken.append(due.take)
     return bool(taken) and bool(np.ptp(taken) > _MOVED * np.max(np.abs(taken)))
 
 

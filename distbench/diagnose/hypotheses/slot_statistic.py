@@ -18,6 +18,7 @@ from distbench.compare.values import (
 )
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.hypotheses.overflow import is_applied_to_some
+from distbench.diagnose.hypotheses.slot_facts import SlotRule
 from distbench.trace import WHOLE, TraceKey, Value
 
 _ALL = 1e-5
@@ -40,14 +41,6 @@ class Statistic:
     words: str
     measure: Callable[[Sequence[Value]], Array]
     of: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SlotRule:
-    """after = keep · before + take · statistic."""
-
-    keep: float
-    take: float
 
 
 def explain_by_local_statistic(context: Context) -> Iterator[Hypothesis]:

@@ -12,10 +12,7 @@ from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import (
-    Row,
-    drop_empty,
     fit_weights,
-    leaves_nothing,
     make_error,
     predict_cases,
     predict_rows,
@@ -23,10 +20,13 @@ from distbench.diagnose.fit import (
 from distbench.diagnose.hypotheses.overflow import is_applied_to_some
 from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.hypotheses.slot_facts import (
+    SlotRule,
     are_some,
     find_locals,
+    fit_due_rule,
     group_by_kind,
     is_sum_unseen,
+    pair_gradients,
 )
 from distbench.diagnose.names import name_replicas
 from distbench.trace import UPDATED
@@ -151,34 +151,22 @@ class _Fed:
 class _Kind:
     """Wrong slots that share one factor, with what is asked of them for every feed."""
 
-    def __init__(self, slots: Sequence[_Fed]) -> None:
+    def __init__(self, context: Context, slots: Sequence[_Fed]) -> None:
         self.slots = slots
-        self._due: dict[int, float | None] = {}
+        self._context = context
+        self._rules: dict[int, SlotRule | None] = {}
 
     def is_share(self, share: float, power: int) -> bool:
         """Whether the rule takes this much of the gradient^power, as far as it shows.
 
         It shows where the old value and that power make all of what is due.
         """
-        if power not in self._due:
-            self._due[power] = self._fit_due(power)
-        due = self._due[power]
-        return due is None or abs(share - due) <= _NEAR * abs(due)
-
-    def _fit_due(self, power: int) -> float | None:
-        rows = [
-            Row(
-                number=slot.number,
-                target=slot.case.expected,
-                features=(find_base(slot.case), slot.gradient**power),
-            )
-            for slot in self.slots
-        ]
-        rows = drop_empty(rows, 0)
-        right = fit_weights(rows)
-        if right is None or not leaves_nothing(rows, right):
-            return None
-        return float(right[-1])
+        if power not in self._rules:
+            cases = [(slot.number, slot.case) for slot in self.slots]
+            pairs = pair_gradients(self._context, cases, power)
+            self._rules[power] = fit_due_rule(pairs)
+        due = self._rules[power]
+        return due is None or abs(share - due.take) <= _NEAR * abs(due.take)
 
 
 def _list_kinds(context: Context) -> list[_Kind]:
@@ -193,7 +181,7 @@ def _list_kinds(context: Context) -> list[_Kind]:
             if not terms or gradient is None or gradient.shape != case.observed.shape:
                 continue
             slots.append(_Fed(number=number, case=case, terms=terms, gradient=gradient))
-        kinds.append(_Kind(slots))
+        kinds.append(_Kind(context, slots))
     return kinds
 
 

@@ -25,11 +25,10 @@ from distbench.diagnose.context import (
 )
 from distbench.diagnose.fit import (
     Row,
-    drop_empty,
     fit_weights,
     leaves_nothing,
-    make_error,
 )
+from distbench.diagnose.hypotheses.slot_facts import fit_taken
 from distbench.trace import WHOLE, TraceKey
 
 Steering = Mapping[str, tuple[str, float]]
@@ -90,9 +89,9 @@ def explain_by_hidden_sum(context: Context) -> Iterator[Hypothesis]:
         ("mean-instead-of-sum", 1 / n, f"the sum divided by N = {n}"),
         ("double-reduction", float(n), f"the sum times N = {n}"),
     ]
-    found = _fit_factor(context)
+    found = fit_taken(list(_list_states(context)))
     if found is not None:
-        ways.append(("scale-error", found, f"{found:.6g} times the sum"))
+        ways.append(("scale-error", found[0], f"{found[0]:.6g} times the sum"))
     for code, factor, words in ways:
         taken = {i: (case.expected, factor) for i, case in _list_states(context)}
         yield Hypothesis(
@@ -158,19 +157,6 @@ def _take_shards(
             part = sizes[key.replica] / max(1, sum(sizes))
             taken[number] = take_rows(value, case), part if is_mean else 1.0
     return taken
-
-
-def _fit_factor(context: Context) -> float | None:
-    """How many times what is new the state takes, if it is one number for all."""
-    rows = [
-        make_error(number, case, case.expected, find_base(case))
-        for number, case in _list_states(context)
-    ]
-    rows = drop_empty(rows, 1)
-    weights = fit_weights(rows)
-    if weights is None or not leaves_nothing(rows, weights):
-        return None
-    return 1 + float(weights[0])
 
 
 def _predict(context: Context, taken: Mapping[int, Taken]) -> dict[int, Array]:
