@@ -28,12 +28,10 @@ from distbench.compare.doubled import (
 from distbench.compare.noise import Noise
 from distbench.compare.parts import join_parts, split_parts
 from distbench.compare.pull import Pull
+from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, Phase, Trace, TraceKey, Values
-
-_NEAR = 1e-3
-"""How near to 1 the fitted weights of a mean add up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +142,7 @@ def _ask_later_steps(evidence: Evidence, noise: Noise, nature: Nature) -> Nature
             continue
         fitted = _fit(whole, shards) if nature.kind == "mean" else None
         if fitted is None or not (
-            abs(sum(fitted) - 1) < _NEAR
+            abs(sum(fitted) - 1) < SAME
             and _agree(whole, _add(shards, fitted), margins, len(shards))
         ):
             return replace(nature, grouped=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,9 @@ import numpy as np
 from distbench.compare.values import Array, list_blocks, measure_size
 
 SAME = 1e-3
-"""Two fitted factors that are no farther apart are taken for one number."""
+"""Fitted factors that are no farther apart are taken for one number, and a fit that
+leaves no larger a share for one that leaves nothing. Both ask only what it is that was
+found: what a prediction leaves of the values decides whether it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,16 @@ def fit_ratio(observed: Array, expected: Array) -> RatioFit | None:
         error=math.sqrt(rest) / math.sqrt(freedom * square),
         residual_share=math.sqrt(rest) / math.sqrt(whole) if whole else 0.0,
     )
+
+
+def are_alike(factors: Sequence[float] | Sequence[Sequence[float]] | Array) -> bool:
+    """Whether fitted factors, or rows of them, are the same, as far as a fit tells.
+
+    Args:
+        factors: At least one; shape `[n]`, or `[n, factors]`.
+    """
+    rows = np.asarray(factors)
+    return bool(np.max(np.ptp(rows, axis=0)) <= SAME * np.max(np.abs(rows)))
 
 
 def are_same_factors(left: float, right: float) -> bool:

@@ -7,12 +7,12 @@ anything show that it does where the average itself has no reference.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
+from distbench.compare.ratio import are_same_factors
 from distbench.compare.values import densify
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.rank import ALL
@@ -32,9 +32,6 @@ from distbench.verdict import Finding, Status
 _OWN_MEAN = "loss-not-scaled"
 """Of uneven shards a mean is N times its share, as an average has it, or nearly."""
 _MEAN = "mean-instead-of-sum"
-_SAME = 1e-3
-"""A fitted ratio that is no farther from N is N."""
-
 
 AVERAGED = (
     "note: the replicas' gradients are averaged, and taken for N times their shares, "
@@ -128,7 +125,7 @@ def tells_more(evidence: Evidence, found: Judgement, averaged: Judgement) -> boo
 
 def _is_multiple(finding: Finding, replicas: int) -> bool:
     ratio = finding.ratio
-    return ratio is not None and math.isclose(ratio, replicas, rel_tol=_SAME)
+    return ratio is not None and are_same_factors(ratio, replicas)
 
 
 def _divide(trace: Trace, by: int, phases: tuple[Phase, ...]) -> Trace:

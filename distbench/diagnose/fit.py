@@ -10,7 +10,7 @@ import numpy as np
 
 from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import RatioFit, fit_common_ratio
+from distbench.compare.ratio import SAME, RatioFit, fit_common_ratio
 from distbench.compare.values import Array, measure_size
 
 
@@ -97,7 +97,7 @@ def leaves_nothing(rows: Sequence[Row], weights: Array) -> bool:
     fits = predict_rows(rows, weights)
     return all(
         float(np.max(np.abs(fits[row.number] - row.target), initial=0.0))
-        <= 1e-3 * float(np.max(np.abs(row.target), initial=0.0))
+        <= SAME * float(np.max(np.abs(row.target), initial=0.0))
         for row in rows
     )
 

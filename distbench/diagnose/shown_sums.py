@@ -16,6 +16,7 @@ import numpy as np
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.measure import Margin
 from distbench.compare.pair import Pair
+from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, measure_norm, measure_size
 from distbench.diagnose.context import Context, find_base, take_rows
 from distbench.diagnose.fit import add_weighted
@@ -25,8 +26,6 @@ _ROUNDINGS = 8
 """So many units in its last place may a state and its parts lie off."""
 _TOLD = 100
 """So many times the rounding must what is wrong be, to tell anything of it."""
-_SAME = 1e-3
-"""Ratios that are no farther apart are one number, up to rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -280,7 +279,7 @@ def _fit_rate(moves: Sequence[Array], sums: Sequence[Array], rounding: float) ->
     move = np.concatenate([m.ravel() for m in moves])
     total = np.concatenate([x.ravel() for x in sums])
     # Of the small ones rounding makes any ratio.
-    least = min(rounding / _SAME, 0.3 * measure_size(move))
+    least = min(rounding / SAME, 0.3 * measure_size(move))
     told = (np.abs(move) >= least) & (total != 0)
     if least <= rounding or not np.any(told):
         return 0.0

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import are_same_factors
+from distbench.compare.ratio import SAME, are_same_factors
 from distbench.compare.totals import Changes, find_changes, is_extreme
 from distbench.compare.values import Array, are_equal, densify, measure_size
 from distbench.diagnose.context import Context
@@ -18,10 +18,6 @@ from distbench.diagnose.hypotheses.collected import UNCLEARED, foretell_collecte
 from distbench.diagnose.names import name_replicas
 from distbench.trace import STATE
 from distbench.verdict import Finding
-
-_SAME = 1e-3
-"""Share of a deviation that a factor may leave unexplained."""
-
 
 Told = tuple[str, tuple[int, ...] | None]
 """What happened, and to which replicas; None where all have a part in it."""
@@ -203,7 +199,7 @@ def _holds_extremes(context: Context, case: Pair) -> bool:
     ]
     return all(
         c is not None
-        and is_extreme(c, c.shards, _SAME * measure_size(c.whole.after))
+        and is_extreme(c, c.shards, SAME * measure_size(c.whole.after))
         and not all(are_equal(copy.after, c.shards[0].after) for copy in c.shards)
         for c in found
     )
@@ -270,4 +266,4 @@ def _tell_factor(cases: list[Pair]) -> str:
 def _fit_factor(cases: list[Pair]) -> float | None:
     """One factor between all that was seen and what is due, if there is one."""
     fit = fit_cases(cases)
-    return None if fit is None or fit.residual_share > _SAME else fit.ratio
+    return None if fit is None or fit.residual_share > SAME else fit.ratio

@@ -13,14 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import fit_common_ratio, fit_ratio
+from distbench.compare.ratio import SAME, fit_common_ratio, fit_ratio
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE
-
-_NEAR = 1e-3
-"""Only asks which replica is meant; whether anything is wrong has been decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -129,4 +126,4 @@ def _fit_scale(context: Context, case: Pair) -> float:
 
 def _are_near(seen: Array, due: Array) -> bool:
     size = max(measure_size(seen), measure_size(due))
-    return bool(np.all(np.abs(seen - due) <= _NEAR * size))
+    return bool(np.all(np.abs(seen - due) <= SAME * size))

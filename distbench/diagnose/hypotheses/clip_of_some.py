@@ -8,15 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from distbench.compare.least_squares import solve_least_squares
+from distbench.compare.ratio import SAME
 from distbench.compare.values import Array
 from distbench.diagnose.addends import Source, list_sources
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.hypotheses.limits import fit_limit, sum_clipped
 from distbench.diagnose.hypotheses.norms import Norm, list_norms
 from distbench.diagnose.names import name_replicas
-
-_NEAR = 1e-3
-"""A weight that is so near 1 is that of an addend to which nothing was done."""
 
 
 def explain_by_clip_of_some(context: Context) -> Iterator[Hypothesis]:
@@ -53,7 +51,7 @@ def _find_scaled(sources: Sequence[Source], replicas: int) -> tuple[int, ...]:
         matrix = np.stack([term.ravel() for term in source.terms], axis=1)
         weights = solve_least_squares(matrix, source.case.observed.ravel())
         if weights is not None:
-            found |= {r for r in range(replicas) if weights[r] < 1 - _NEAR}
+            found |= {r for r in range(replicas) if weights[r] < 1 - SAME}
     return tuple(sorted(found))
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.ratio import are_same_factors
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import fit_cases
@@ -15,8 +16,6 @@ from distbench.trace import GRADIENTS, STATE, SparseRows
 
 _FEW = 4
 """Fewer numbers do not show that one ratio is that of all."""
-_SAME = 1e-3
-"""Fractions of small numbers lie farther apart; the fit of the values decides."""
 
 
 def explain_by_staleness(context: Context) -> Iterator[Hypothesis]:
@@ -87,7 +86,7 @@ def explain_by_micro_steps(context: Context) -> Iterator[Hypothesis]:
             (made / other, f"{made}/{other}"),
             (other / made, f"{other}/{made}"),
         ):
-            if other != made and abs(fit.ratio / ratio - 1) < _SAME:
+            if other != made and are_same_factors(fit.ratio, ratio):
                 yield Hypothesis(
                     code="accumulation-scale",
                     predicted={i: ratio * case.expected for i, case in cases},

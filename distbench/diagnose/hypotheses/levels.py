@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.pair import Pair
+from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, measure_norm, measure_size
 from distbench.diagnose.addends import ADDED, Source, list_sources
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
@@ -23,9 +24,6 @@ _LEVELS = (1, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
 _MOST_LEVELS = 256
 _ENOUGH = 6
 """Numbers of a value that do not lie on many grids by chance."""
-_NEAR = 1e-3
-"""Only asks whether a number of levels is whole; the values decide on it."""
-
 Units = Sequence[float]
 """What 1 stands for in each replica's numbers."""
 
@@ -177,7 +175,7 @@ def _list_whole(numbers: Sequence[float]) -> list[int]:
     found = [
         round(n)
         for n in numbers
-        if np.isfinite(n) and n > 1.5 and abs(n - round(n)) <= _NEAR * n
+        if np.isfinite(n) and n > 1.5 and abs(n - round(n)) <= SAME * n
     ]
     return sorted(set(found), key=lambda whole: (-found.count(whole), whole))[:2]
 

@@ -8,14 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.pair import Pair
+from distbench.compare.ratio import SAME, are_alike, are_same_factors
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_shards, take_rows
 from distbench.diagnose.fit import add_weighted, fit_cases
 from distbench.diagnose.hypotheses.penalty import find_penalty
 from distbench.trace import WHOLE, TraceKey
-
-_NEAR = 1e-3
-"""Only asks whether shards make up the batch, or two factors are one number."""
 
 Shards = tuple[int, ...]
 Scale = tuple[str, str, Callable[[Shards], tuple[float, ...]]]
@@ -139,14 +137,14 @@ def explain_by_own_factor(context: Context) -> Iterator[Hypothesis]:
     for key, cases in groups.items():
         fit = fit_cases(case for _, case in cases)
         factor = _find_loss_factor(context, key)
-        if fit is None or factor is None or abs(factor - 1) <= _NEAR:
+        if fit is None or factor is None or abs(factor - 1) <= SAME:
             return
-        if abs(fit.ratio - factor) > _NEAR * abs(factor):
+        if not are_same_factors(fit.ratio, factor):
             return
         ratios.append(fit.ratio)
         predicted |= {number: fit.ratio * case.expected for number, case in cases}
     if predicted:
-        alike = np.ptp(ratios) <= _NEAR * np.max(np.abs(ratios))
+        alike = are_alike(ratios)
         words = ", ".join(f"{ratio:.8g}" for ratio in ratios[: 1 if alike else None])
         yield Hypothesis(
             code="scale-error",
@@ -240,7 +238,7 @@ def _scale_case(
         add_weighted(parts, terms),
     )
     errors = [measure_norm(made - case.expected) for made in (shares, means)]
-    if min(errors) > _NEAR * max(map(measure_norm, (shares, means, case.expected))):
+    if min(errors) > SAME * max(map(measure_norm, (shares, means, case.expected))):
         # On one device the shards make up the batch in another way, or not at all.
         return _scale_seen(case, factors)
     if errors[0] < errors[1]:

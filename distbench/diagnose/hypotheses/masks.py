@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.ratio import fit_ratio
+from distbench.compare.ratio import SAME, fit_ratio
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.addends import ADDED, Source, list_sources
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
@@ -17,8 +17,6 @@ from distbench.trace import TraceKey
 _CODE = "nonlinear-before-reduction"
 _MOST = 6
 """Of more replicas there are too many ways to leave some out."""
-_NEAR = 1e-3
-"""Only asks what is left out on one device; the prediction decides."""
 
 
 def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
@@ -146,7 +144,7 @@ def _find_factor(
     if fit is None or np.all(kept | (whole == 0)):
         return 0.0
     rest = measure_size(handed[kept] - fit.ratio * whole[kept])
-    return fit.ratio if rest <= _NEAR * measure_size(handed) else 0.0
+    return fit.ratio if rest <= SAME * measure_size(handed) else 0.0
 
 
 def _carry(

@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.ratio import SAME
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
 from distbench.trace import WHOLE
-
-_NEAR = 1e-3
-"""Only asks which number a fitted one is; what is left of the values decides."""
 
 
 def explain_by_means_in_terms(context: Context) -> Iterator[Hypothesis]:
@@ -53,7 +51,7 @@ def explain_by_means_in_terms(context: Context) -> Iterator[Hypothesis]:
         ("loss-not-scaled", f", not divided by N = {n}", 1.0),
         ("loss-scaled-twice", ", divided by N twice", 1 / n**2),
     ):
-        if all(np.all(abs(s[wrong] - count) <= _NEAR * count) for s in seen_in):
+        if all(np.all(abs(s[wrong] - count) <= SAME * count) for s in seen_in):
             predicted: dict[int, Array] = {}
             for rows, due_of in zip(rows_of, due_in, strict=True):
                 weights = due_of.copy()
@@ -88,12 +86,12 @@ def _list_features(context: Context, number: int) -> tuple[Array, ...]:
 
 def _find_wrong(seen: Sequence[Array], due: Sequence[Array]) -> list[int]:
     """Places of the terms that count otherwise than they should in any step."""
-    off = np.any(np.abs(np.asarray(seen) - np.asarray(due)) > _NEAR, axis=(0, 2))
+    off = np.any(np.abs(np.asarray(seen) - np.asarray(due)) > SAME, axis=(0, 2))
     return [int(place) for place in np.flatnonzero(off)]
 
 
 def _are_shares(due: Sequence[Array], wrong: Sequence[int]) -> bool:
     """Whether terms should be weighed means, and not by the numbers of replicas."""
     totals = [step[place].sum() for step in due for place in wrong]
-    uneven = [np.ptp(step[place]) > _NEAR for step in due for place in wrong]
-    return bool(np.all(np.abs(np.asarray(totals) - 1) <= _NEAR)) and any(uneven)
+    uneven = [np.ptp(step[place]) > SAME for step in due for place in wrong]
+    return bool(np.all(np.abs(np.asarray(totals) - 1) <= SAME)) and any(uneven)

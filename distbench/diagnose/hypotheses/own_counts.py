@@ -7,13 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.pair import Pair
+from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import Row, add_weighted, fit_weights, leaves_nothing
 from distbench.trace import WHOLE
-
-_NEAR = 1e-3
-"""Only asks which number a fitted one is; what is left of the values decides."""
 
 
 def explain_by_own_counts(context: Context) -> Iterator[Hypothesis]:
@@ -39,7 +37,7 @@ def explain_by_own_counts(context: Context) -> Iterator[Hypothesis]:
             return
         told.append(weights)
         predicted |= {n: _leave_rest(case, weights) for n, case in cases}
-    if not told or np.ptp(told[0]) <= _NEAR * np.max(told[0]):
+    if not told or are_alike(told[0]):
         return  # a factor of all of them is that of the loss
     n = context.replicas
     shares = ", ".join(f"{weight / np.sum(told[0]):.4g}" for weight in told[0])
@@ -49,7 +47,7 @@ def explain_by_own_counts(context: Context) -> Iterator[Hypothesis]:
         ("loss-not-scaled", 1, f", not divided by N = {n}"),
         ("loss-scaled-twice", n**2, ", divided by N twice"),
     ):
-        if all(abs(np.sum(weights) / total - 1) <= _NEAR for weights in told):
+        if all(abs(np.sum(weights) / total - 1) <= SAME for weights in told):
             yield Hypothesis(
                 code=code,
                 predicted=predicted,

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array
 from distbench.diagnose.addends import ADDED, list_sources
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
-
-_NEAR = 1e-3
-"""Only asks whether fitted weights are alike, or 0; the values decide on them."""
 
 
 def explain_by_ranks(context: Context) -> Iterator[Hypothesis]:
@@ -36,14 +34,14 @@ def explain_by_ranks(context: Context) -> Iterator[Hypothesis]:
         weights = fit_weights(rows)
         if weights is None or not leaves_nothing(rows, weights):
             continue
-        size = np.max(np.abs(weights))
-        if np.ptp(weights) <= _NEAR * size:
+        if are_alike(weights):
             continue  # the order does not matter
+        size = np.max(np.abs(weights))
         numbers = ", ".join(f"{w:.4g}" for w in weights)
         yield Hypothesis(
             code="nonlinear-before-reduction",
             predicted=predict_rows(rows, weights),
-            detail=f"each element is {_name(np.abs(weights) > _NEAR * size)} of the "
+            detail=f"each element is {_name(np.abs(weights) > SAME * size)} of the "
             f"replicas' own: from the smallest {words} to the largest they weigh "
             f"{numbers}",
         )

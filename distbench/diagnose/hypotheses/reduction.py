@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import fit_common_ratio
+from distbench.compare.ratio import SAME, are_alike, fit_common_ratio
 from distbench.compare.values import Array, take_numbers
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import add_weighted
@@ -19,9 +19,6 @@ from distbench.diagnose.hypotheses.replica_weights import (
 )
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED
-
-_NEAR = 1e-3
-"""Only asks whether fitted weights are alike, or 0; the values decide on them."""
 
 
 def _predict_terms(
@@ -189,9 +186,9 @@ def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
     if fitted is not None:
         words = ", ".join(f"{w:.7g}" for w in fitted)
         off = np.abs(fitted - 1)
-        is_lost = np.abs(fitted) <= _NEAR * np.max(np.abs(fitted))
+        is_lost = np.abs(fitted) <= SAME * np.max(np.abs(fitted))
         kept = fitted[~is_lost]
-        if np.any(is_lost) and np.ptp(kept) <= _NEAR * np.max(np.abs(kept)):
+        if np.any(is_lost) and are_alike(kept):
             lost = tuple(int(r) for r in np.flatnonzero(is_lost))
             yield Hypothesis(
                 code="replica-dropped",

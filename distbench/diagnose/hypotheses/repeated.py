@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from distbench.compare.leading import is_trained
+from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
 from distbench.diagnose.fit import fit_weights, make_error, predict_cases
@@ -21,8 +22,6 @@ from distbench.trace import UPDATED, Trace, TraceKey
 _NEAR = 0.05
 """How far from a repeated update a step may end, as a share of what repeating it adds:
 only tells two causes apart whose variables differ by all of it."""
-_SAME = 1e-3
-"""Share of a step that rounding may leave where a repeated one is only longer."""
 
 
 def explain_by_repeated_replay(context: Context) -> Iterator[Hypothesis]:
@@ -67,7 +66,7 @@ def _only_lengthens(
         case = context.cases[number]
         step = case.expected - find_base(case)
         rest = measure_norm(value - case.expected - (count - 1) * step)
-        if rest > _SAME * measure_norm(step):
+        if rest > SAME * measure_norm(step):
             return False
     return True
 
@@ -145,11 +144,11 @@ def _count_times(
     if 0 < beta < 1.0001:
         for count in candidates:
             total = sum(beta**power for power in range(1, count))
-            if abs(factor - total) <= 1e-3 * max(1.0, total):
+            if abs(factor - total) <= SAME * max(1.0, total):
                 return count
         return None
     for count in candidates:
-        if abs(factor - (count - 1)) <= 1e-3 * count:
+        if abs(factor - (count - 1)) <= SAME * count:
             return count
     return 2 if 0 < factor < 1 else None
 
@@ -180,7 +179,7 @@ def explain_by_slot_of_each(context: Context) -> Iterator[Hypothesis]:
     kinds = [
         (cases, *found)
         for cases, found in fitted
-        if found is not None and abs(found[0].keep) > _SAME
+        if found is not None and abs(found[0].keep) > SAME
     ]
     for words, shares in (
         ("an N-th of the gradient each time", lambda terms: n * [sum(terms) / n]),

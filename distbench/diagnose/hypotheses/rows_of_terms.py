@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from distbench.compare.ratio import SAME
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import Row
 from distbench.diagnose.hypotheses.terms import list_terms_of_cases
-
-_NEAR = 1e-3
-"""Only asks which number a fitted one is; what is left of the values decides."""
 
 
 def explain_by_rows_of_terms(context: Context) -> Iterator[Hypothesis]:
@@ -57,7 +55,7 @@ def _count_rows(
         more = np.zeros(len(term))
         np.divide(np.sum(error * flat, axis=1), square, out=more, where=square > 0)
         counts = np.round((1 + more) / unit)
-        if np.any(np.abs((1 + more) / unit - counts) > _NEAR):
+        if np.any(np.abs((1 + more) / unit - counts) > SAME):
             return {}
         if np.any((counts < 0) | (counts > context.replicas)):
             return {}

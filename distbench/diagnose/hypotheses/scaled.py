@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from distbench.compare.least_squares import solve_least_squares
+from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array
 from distbench.diagnose.addends import ADDED, list_sources
 from distbench.diagnose.context import Context, Hypothesis
@@ -16,9 +17,6 @@ from distbench.trace import WHOLE, TraceKey
 
 Told = tuple[TraceKey, Array]
 """Where a value was seen, and by what its addends are weighed in it."""
-
-_NEAR = 1e-3
-"""Only asks whether fitted weights are alike, or 0; the values decide on them."""
 
 
 def explain_by_numbers_of_each(context: Context) -> Iterator[Hypothesis]:
@@ -61,14 +59,14 @@ def _find_own(told: Sequence[Told]) -> Sequence[Told]:
         places.setdefault(key.at(WHOLE), []).append((key, weights))
     for found in places.values():
         rows = np.stack([weights for _, weights in found])
-        if np.max(np.ptp(rows, axis=0)) > _NEAR * np.max(np.abs(rows)):
+        if not are_alike(rows):
             return found
     return ()
 
 
 def _name_own(predicted: dict[int, Array], own: Sequence[Told]) -> Hypothesis:
     """What it is that the replicas make of one sum, each by numbers of its own."""
-    is_scaled = all(np.ptp(w) <= _NEAR * np.max(np.abs(w)) for _, w in own)
+    is_scaled = all(are_alike(weights) for _, weights in own)
     what = "multiplies the sum by a number of its own, as its own norm gives,"
     if not is_scaled:
         what = "weighs all gradients by numbers of its own,"
@@ -85,7 +83,7 @@ def _name_own(predicted: dict[int, Array], own: Sequence[Told]) -> Hypothesis:
 
 def _list(weights: Array) -> str:
     """Weights in a sentence; what a fit leaves of 0 is 0."""
-    least = _NEAR * np.max(np.abs(weights))
+    least = SAME * np.max(np.abs(weights))
     return ", ".join(f"{w if abs(w) > least else 0.0:.4g}" for w in weights)
 
 
@@ -94,8 +92,8 @@ def _name_weights(
 ) -> Iterator[Hypothesis]:
     """What weights say, by variable and step; nothing if the replicas count alike."""
     shares = [weights / np.max(np.abs(weights)) for _, weights in told]
-    is_lost = np.all(np.abs(shares) <= _NEAR, axis=0)
-    if all(np.ptp(share[~is_lost]) <= _NEAR for share in shares):
+    is_lost = np.all(np.abs(shares) <= SAME, axis=0)
+    if all(np.ptp(share[~is_lost]) <= SAME for share in shares):
         if np.any(is_lost):
             lost = tuple(int(replica) for replica in np.flatnonzero(is_lost))
             yield Hypothesis(

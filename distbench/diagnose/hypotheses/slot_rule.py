@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.compare.pair import Pair
+from distbench.compare.ratio import SAME, are_alike, are_same_factors
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import (
@@ -32,8 +33,6 @@ Late = tuple[int, Array, Array]
 """Number of a case, the gradient of some steps before, and that of its own."""
 _FEW = 4
 """Fewer numbers do not show that one factor is that of all."""
-_SAME = 1e-3
-"""Share of what is due that a fit may take or leave."""
 _MOVED = 1e-4
 """By such a share do numbers of a schedule differ, and those of a fit do not."""
 _NONE = 1e-6
@@ -59,7 +58,7 @@ def explain_by_old_value(context: Context) -> Iterator[Hypothesis]:
             if leaves_nothing(errors, more):
                 ratios.append(1 + float(more[0]) / due.keep)
                 predicted |= predict_cases(context.cases, errors, more)
-        if ratios and np.ptp(ratios) <= _SAME * max(map(abs, ratios)):
+        if ratios and are_alike(ratios):
             yield _name_old_value(context, predicted, float(np.median(ratios)))
 
 
@@ -68,7 +67,7 @@ def _name_old_value(
 ) -> Hypothesis:
     """A whole multiple of the old value is one that was added so often."""
     times = round(ratio)
-    is_whole = times > 1 and abs(ratio - times) <= _SAME * times
+    is_whole = times > 1 and are_same_factors(ratio, times)
     words = ""
     if is_whole and times == context.replicas:
         words = f": N = {times}, as where each replica adds its own copy to the sum"
@@ -170,7 +169,7 @@ def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
     for kinds in found:
         mixed |= {kind: fit for kind, fit in kinds.items() if fit.leaves_nothing}
     sizes = [abs(fit.factor) for fit in mixed.values() if fit.factor is not None]
-    if len(sizes) > 1 and np.ptp(sizes) <= _SAME * max(sizes):
+    if len(sizes) > 1 and are_alike(sizes):
         found.append(mixed)
     for kinds in found:
         factors = _list_factors(kinds)
@@ -246,12 +245,12 @@ def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
         sizes = {case.key.at(0): case.expected.size for _, case in cases}
         taken = fit_taken(cases) if sum(sizes.values()) >= _FEW else None
         # Where that is 1, the old value weighs otherwise, not the new.
-        if taken is not None and abs(taken[0] - 1) > _SAME:
+        if taken is not None and abs(taken[0] - 1) > SAME:
             factors.append(taken[0])
             predicted |= taken[1]
     ratio = float(np.median(factors)) if factors else 0.0
     # Where a slot takes the factor and another one its square, each is told apart.
-    if factors and np.ptp(factors) <= _SAME * max(abs(ratio), _SAME):
+    if factors and np.ptp(factors) <= SAME * max(abs(ratio), SAME):
         found = _name_factor(context, predicted, ratio, "the slot takes", "what is due")
         if found.code == "scale-error" and _is_scheduled(context):
             words = (
@@ -311,7 +310,7 @@ def _name_factor(
     if ratio is None or n == 1 or not is_sum_unseen(context):
         return found
     for factor, divisor in ((1 / n, f"N = {n}"), (1 / n**2, f"N² = {n**2}")):
-        if abs(ratio / factor - 1) <= _SAME:
+        if are_same_factors(ratio, factor):
             owned = any(context.infos[case.key.variable].of for case in context.cases)
             return replace(
                 found,

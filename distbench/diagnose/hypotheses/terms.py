@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import Row, add_weighted, fit_weights
 from distbench.trace import WHOLE
-
-_NEAR = 1e-3
-"""How near a fitted factor lies to the number that it is."""
 
 
 def explain_by_terms(context: Context) -> Iterator[Hypothesis]:
@@ -26,7 +24,7 @@ def explain_by_terms(context: Context) -> Iterator[Hypothesis]:
     if factors is None:
         return
     found = [_snap(float(factor), context.replicas) for factor in factors]
-    if _are_alike(found):
+    if are_alike(found):
         return
     wrong = [factor for factor in found if factor != 1]
     code, _ = _name(wrong[0], context.replicas)
@@ -49,7 +47,7 @@ def explain_by_terms_of_steps(context: Context) -> Iterator[Hypothesis]:
     if not 1 < len(fitted) == len(steps):
         return
     columns = [_snap_all(column, context.replicas) for column in np.stack(fitted).T]
-    if _are_alike(columns):
+    if are_alike(columns):
         return
     wrong = [column for column in columns if any(factor != 1 for factor in column)]
     yield Hypothesis(
@@ -89,16 +87,10 @@ def _list_features(context: Context, number: int) -> tuple[Array, ...]:
     return tuple(known) if len(known) == len(found) else ()
 
 
-def _are_alike(factors: Sequence[float | Sequence[float]]) -> bool:
-    """Whether all terms have the same factor, which is then that of the loss."""
-    rows = np.asarray(factors)
-    return bool(np.max(np.ptp(rows, axis=0)) <= _NEAR * np.max(np.abs(rows)))
-
-
 def _snap(factor: float, replicas: int) -> float:
     """The factor that users make by mistake, where it is one but for rounding."""
     for known in (1.0, float(replicas), 1 / replicas, 0.0):
-        if abs(factor - known) <= _NEAR * max(known, _NEAR):
+        if abs(factor - known) <= SAME * max(known, SAME):
             return known
     return factor
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from distbench.compare.nature import Nature
 from distbench.compare.pair import Pair
+from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.fit import (
@@ -21,9 +22,6 @@ from distbench.diagnose.fit import (
     predict_rows,
 )
 from distbench.trace import WHOLE, TraceKey
-
-_NEAR = 1e-3
-"""Only asks whether shards are weighed at all; the prediction has no free number."""
 
 Means = tuple[str, str, Callable[[Sequence[int]], tuple[float, ...]]]
 """Code, words, and what the mean over each replica's own weights counts, given the
@@ -88,7 +86,7 @@ def _may_weigh(context: Context) -> bool:
 
 def _tell_shares(shares: Array) -> str:
     due = ", ".join(f"{share:.4g}" for share in shares)
-    if abs(np.sum(shares) - 1) <= _NEAR:
+    if abs(np.sum(shares) - 1) <= SAME:
         return f"of the weights of all examples the shards hold {due}"
     return f"on one device they count {due}"
 
@@ -105,7 +103,7 @@ def _are_of_roots(context: Context, step: int, shares: Array) -> bool:
     if losses.shape != sizes.shape:
         return False
     roots = sizes / max(1.0, sizes.sum()) * losses / float(densify(whole))
-    return bool(np.allclose(shares, roots, rtol=0.0, atol=_NEAR / 10))
+    return bool(np.allclose(shares, roots, rtol=0.0, atol=SAME / 10))
 
 
 def _predict_means(
@@ -134,7 +132,7 @@ def _predict_means(
         return add_weighted(counts, terms)
     for rest in (other for number, other in enumerate(shares) if number != own):
         weights = np.asarray(counts) - rest
-        if not case.terms or np.any(np.abs(weights) <= _NEAR):
+        if not case.terms or np.any(np.abs(weights) <= SAME):
             continue
         found = [
             (seen - b * term) / weight
@@ -143,14 +141,14 @@ def _predict_means(
             )
         ]
         made = add_weighted(shares[own] - rest, found) + add_weighted(rest, terms)
-        if measure_size(made - case.expected) <= _NEAR * _measure(case.expected, found):
+        if measure_size(made - case.expected) <= SAME * _measure(case.expected, found):
             return np.asarray(np.sum(case.terms, axis=0))
     return None
 
 
 def _is_made_of(due: Array, weights: Array, terms: Sequence[Array]) -> bool:
     rest = add_weighted(weights, terms) - due
-    return measure_size(rest) <= _NEAR * _measure(due, terms)
+    return measure_size(rest) <= SAME * _measure(due, terms)
 
 
 def _measure(due: Array, terms: Sequence[Array]) -> float:
@@ -187,14 +185,14 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
             return
         predicted |= predict_rows(seen, weights)
         off = np.abs(weights - wanted)
-        wrong |= set(np.flatnonzero(off > _NEAR * np.max(np.abs(wanted))).tolist())
+        wrong |= set(np.flatnonzero(off > SAME * np.max(np.abs(wanted))).tolist())
         words = words or f"{_list(weights)} in place of {_list(wanted)}"
-        is_alone = np.allclose(weights, 1.0, rtol=0.0, atol=_NEAR)
+        is_alone = np.allclose(weights, 1.0, rtol=0.0, atol=SAME)
         limits.append(_find_length(due) if is_alone else None)
-        has_all = is_alone and np.min(wanted) > _NEAR
+        has_all = is_alone and np.min(wanted) > SAME
         squares.append(float(wanted @ wanted) if has_all else None)
     found = [limit for limit in limits if limit is not None]
-    if len(found) == len(limits) > 0 and np.ptp(found) <= _NEAR * max(found):
+    if len(found) == len(limits) > 0 and are_alike(found):
         yield Hypothesis(
             code="clip-before-reduction",
             predicted=predicted,
@@ -202,7 +200,7 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
             f"{found[0]:.6g} before they are added up, as a clip does, and one device "
             "that of the global batch",
         )
-    if all(total is not None and abs(total - 1) <= _NEAR for total in squares):
+    if all(total is not None and abs(total - 1) <= SAME for total in squares):
         yield Hypothesis(
             code="clip-before-reduction",
             predicted=predicted,
@@ -227,7 +225,7 @@ def _find_length(rows: Sequence[Row]) -> float | None:
         float(np.sqrt(sum(np.sum(np.square(value)) for value in values)))
         for values in (wholes, *parts)
     ]
-    return lengths[0] if np.ptp(lengths) <= _NEAR * max(lengths) else None
+    return lengths[0] if are_alike(lengths) else None
 
 
 def _list(weights: Array) -> str:
@@ -269,7 +267,7 @@ def _list_shares(context: Context, step: int) -> tuple[Array, ...]:
     for row in rows:
         shares = _fit_shares([row], context.replicas)
         if shares is not None and not any(
-            np.allclose(shares, other, rtol=0.0, atol=_NEAR) for other in apart
+            np.allclose(shares, other, rtol=0.0, atol=SAME) for other in apart
         ):
             apart.append(shares)
     return tuple(apart)
@@ -292,7 +290,7 @@ def _fit_shares(
     weights = fit_weights(rows) if len(held) > 1 else None
     if weights is None or np.min(weights) <= 0:
         return None
-    if abs(np.sum(weights) - 1) > _NEAR:
+    if abs(np.sum(weights) - 1) > SAME:
         # Gradients that are divided by their own norms have such weights, and no loss.
         losses = [pick_features(row, held) for row in losses]
         if not losses or _are_shares_of_sum(weights):
@@ -307,4 +305,4 @@ def _fit_shares(
 
 def _are_shares_of_sum(weights: Array) -> bool:
     """Whether shards that are no means are just added up."""
-    return bool(np.all(np.abs(weights - 1) <= _NEAR))
+    return bool(np.all(np.abs(weights - 1) <= SAME))
