@@ -4,7 +4,8 @@ A moving mean that the loss is made of may differ with the examples that are tog
 one device does not say then what the replicas have to arrive at. It says what each
 shard alone would make of it. Copies hold what all shards give together, or what one of
 them gives: a variable that takes the first replica's value takes that of the first in
-each process.
+each process. Of state of the replicas' own the same is asked where a step only carries
+it on and the first copy is what is read: the others are kept in vain.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from distbench.compare.noise import Noise
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, TraceKey
+from distbench.trace import WHOLE, TraceKey, VariableInfo
 
 TOGETHER = "one device, what the shards together make of it"
 
@@ -88,9 +89,12 @@ def list_led(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
         return
     # A free run has left the reference behind after its first step.
     steps = 1 if evidence.tier == "free" else evidence.observed.steps
-    shared = _list_shared(evidence)
+    shared, metrics = _list_shared(evidence), evidence.observed.metrics
+    shown = {path for metric in metrics for path in metric.state}
     for info in evidence.observed.variables:
-        if info.role != "variable" or not info.synchronised or info.path in shared:
+        is_read = _is_read_first(info) and info.path not in shown
+        is_one = info.synchronised or is_read
+        if info.role != "variable" or not is_one or info.path in shared:
             continue
         if not is_trained(evidence, info.path):
             keys = [
@@ -147,6 +151,11 @@ def _list_shared(evidence: Evidence) -> set[str]:
     return set(cast(Sequence[str], evidence.observed.notes.get("shared_state", ())))
 
 
+def _is_read_first(info: VariableInfo) -> bool:
+    """Whether of the replicas' own state the first copy is all that ever counts."""
+    return info.is_carried and info.takes_first
+
+
 def find_leader(evidence: Evidence, pair: Pair) -> int | None:
     """The one replica whose examples alone give what was observed, if there is one."""
     led = _collect(evidence, pair.key.at(WHOLE), pair.margin)
@@ -178,6 +187,8 @@ def _collect(evidence: Evidence, key: TraceKey, margin: Margin) -> Led | None:
             step=key.step, phase=key.phase, variable=key.variable
         )
     ]
+    if any(v.path == key.variable and _is_read_first(v) for v in observed.variables):
+        copies = copies[:1]
     if before is None or not alone or not copies:
         return None
     arrays = [densify(before), *alone, *(copy for _, copy in copies)]

@@ -223,12 +223,13 @@ def _pair_total(
         dtype=changes.info.dtype,
         terms=tuple(terms),
     )
-    if way != "sum" or counted:
+    is_mean = changes.info.is_carried and changes.info.averages
+    if way != "sum" or counted or is_mean:
         n = len(terms)
         shares = tuple(np.asarray(term / n) for term in terms)
         mean = replace(pair, observed=np.asarray(pair.observed / n), terms=shares)
         may_be = way == "mean" or not is_total_wrong(mean)
-        if way == "each" or (may_be and _is_nearer(mean, pair)):
+        if way == "each" or is_mean or (may_be and _is_nearer(mean, pair)):
             pair = mean
     yield pair
 

@@ -48,7 +48,7 @@ class EveryCopyDrawsItsOwn(Program):
 class Statistics(Program):
     """A moving mean of the features, as batch normalisation keeps it."""
 
-    aggregation = "MEAN"
+    aggregation, synchronization = "MEAN", "AUTO"
 
     def build(self, strategy):
         super().build(strategy)
@@ -57,6 +57,7 @@ class Statistics(Program):
             name="moving/mean",
             trainable=False,
             aggregation=getattr(tf.VariableAggregation, self.aggregation),
+            synchronization=getattr(tf.VariableSynchronization, self.synchronization),
         )
 
     def variables(self):
@@ -82,6 +83,20 @@ class StatisticsOfFirstReplica(Statistics):
     """The moving mean is that of replica 0's examples."""
 
     aggregation = "ONLY_FIRST_REPLICA"
+
+
+@fault(
+    "statistics-not-synchronized",
+    "variable",
+    ("moving/mean",),
+    like="tensorflow/tensorflow#60438",
+    clusters=WIDE,
+    replicas=(0,),
+)
+class OwnStatisticsReadAsFirst(Statistics):
+    """Every replica keeps a moving mean of its own; replica 0's is read and saved."""
+
+    aggregation, synchronization = "ONLY_FIRST_REPLICA", "ON_READ"
 
 
 @fault(

@@ -147,7 +147,11 @@ class VariableInfo:
         synchronised: Whether all replicas are meant to hold the same value.
         trainable: Whether the subject trains it.
         adds_up: Whether what the replicas hold is read as its sum.
-        averages: Whether what the replicas assign to it is averaged.
+        averages: Whether what the replicas assign to it, or hold, is averaged.
+        takes_first: Whether what the first replica assigns to it, or holds, stands for
+            all.
+        is_carried: Whether every replica has it for itself and a step makes nothing of
+            it but what it holds next.
     """
 
     path: str
@@ -159,6 +163,8 @@ class VariableInfo:
     trainable: bool = True
     adds_up: bool = False
     averages: bool = False
+    takes_first: bool = False
+    is_carried: bool = False
 
     @property
     def owner(self) -> str:

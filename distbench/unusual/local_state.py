@@ -9,17 +9,18 @@ from distbench.samples.copied import Copied, CopiedUnseen
 from distbench.samples.lazy import keras, legacy, tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import FEATURES, Program
-from distbench.samples.replicas import count_replicas, gather
+from distbench.samples.replicas import all_reduce, count_replicas, gather
 from distbench.unusual.program import unusual
 
 
-def make_local(name, initial):
+def make_local(name, initial, aggregation="NONE"):
     """A variable of which every replica has its own copy."""
     return tf.Variable(
         initial,
         name=name,
         trainable=False,
         synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=getattr(tf.VariableAggregation, aggregation),
     )
 
 
@@ -193,14 +194,16 @@ class MetricsOfTheSplit(Program):
 class Local(Program):
     """The gradients of the step go through state of the replica's own."""
 
+    read_as = "NONE"
+
     def make_optimizer(self):
         return legacy.SGD(0.05)
 
     def build(self, strategy):
         super().build(strategy)
-        self.number = make_local("number", np.int64(0))
+        self.number = make_local("number", np.int64(0), self.read_as)
         self.kept = [
-            make_local(f"kept_{place}", np.zeros(v.shape, self.dtype))
+            make_local(f"kept_{place}", np.zeros(v.shape, self.dtype), self.read_as)
             for place, v in enumerate(self.trained())
         ]
 
@@ -229,6 +232,13 @@ class LocalAccumulator(Local):
 
 
 @unusual()
+class LocalAccumulatorReadAsFirst(LocalAccumulator):
+    """As in transformers: the first copy is what is read, and each is applied."""
+
+    read_as = "ONLY_FIRST_REPLICA"
+
+
+@unusual()
 class ErrorFeedback(Local):
     """Only every second row is sent; what is kept back is sent in the next step."""
 
@@ -248,9 +258,12 @@ class CollectsOwnGradients(Collecting):
 class LocalAverage(Program):
     """A moving mean of the replica's own examples, meant for itself alone."""
 
+    read_as = "NONE"
+
     def build(self, strategy):
         super().build(strategy)
-        self.moving = make_local("moving", np.zeros(FEATURES, self.dtype))
+        zeros = np.zeros(FEATURES, self.dtype)
+        self.moving = make_local("moving", zeros, self.read_as)
 
     def variables(self):
         return [*self.trained(), self.moving]
@@ -258,6 +271,39 @@ class LocalAverage(Program):
     def compute_losses(self, batch):
         mean = tf.reduce_mean(batch[1], axis=0)
         self.moving.assign(0.9 * self.moving + 0.1 * mean)
+        return super().compute_losses(batch)
+
+
+@unusual()
+class OwnAverageReadAsMean(LocalAverage):
+    """Such means, of which the mean is what is read and saved."""
+
+    read_as = "MEAN"
+
+    def compute_losses(self, batch):
+        # A share of the mean over all examples, N times, and not that of the shard's.
+        share = tf.reduce_sum(batch[1], axis=0) / self.examples
+        self.moving.assign(0.9 * self.moving + 0.1 * count_replicas() * share)
+        return Program.compute_losses(self, batch)
+
+
+@unusual()
+class NumbersReadAsFirst(Program):
+    """Copies of a number of steps and of one of all examples, of which one is read."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        first = "ONLY_FIRST_REPLICA"
+        self.steps = make_local("steps", np.int64(0), first)
+        self.seen = make_local("seen", np.int64(0), first)
+
+    def variables(self):
+        return [*self.trained(), self.steps, self.seen]
+
+    def compute_losses(self, batch):
+        self.steps.assign_add(1)
+        number = tf.shape(batch[1], tf.int64)[0]
+        self.seen.assign_add(all_reduce("SUM", number))
         return super().compute_losses(batch)
 
 

@@ -308,3 +308,27 @@ def test_what_is_made_of_an_average_that_moves_too_often_follows_from_it() -> No
 def test_an_average_that_moves_once_passes() -> None:
     evidence = observe(replicas=3, steps=2, shards_known=False)
     assert judge(follow(evidence, 1)).status is Status.PASS
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["read-first", "used"])
+def test_own_copies_are_led_where_the_first_is_what_is_read(is_read: bool) -> None:
+    """What a step makes something of is an accumulator, and each copy counts."""
+    evidence = make_run(BY_SIZE, known=True)
+    values = dict(evidence.observed.values)
+    for key in list(values):
+        if key.variable == "moving" and key.step >= 0:
+            values[key] = evidence.reference.values[key]
+    observed = replace(
+        evidence.observed,
+        values=values,
+        variables=tuple(
+            info
+            if info.path != "moving"
+            else replace(info, synchronised=False, takes_first=True, is_carried=is_read)
+            for info in evidence.observed.variables
+        ),
+    )
+    judgement = judge(replace(evidence, observed=observed))
+    told = [(f.code, f.variables, f.replicas) for f in judgement.findings]
+    due = [("statistics-not-synchronized", ("moving",), (0,))]
+    assert told == (due if is_read else [])

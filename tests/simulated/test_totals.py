@@ -11,6 +11,7 @@ import pytest
 from own_state import (
     EXAMPLES,
     METRIC,
+    SHARDS,
     VECTOR,
     F,
     Place,
@@ -203,3 +204,30 @@ def test_a_total_that_belongs_to_a_variable_has_a_name_of_its_own() -> None:
 
     (found,) = judge(evidence.change_traces(give_owner)).findings
     assert (found.code, found.variables) == ("metric-wrong", ("kept",))
+
+
+@pytest.mark.parametrize("is_carried", [True, False], ids=["carried", "used"])
+@pytest.mark.parametrize("times", [1, len(SHARDS)], ids=["share", "n-shares"])
+def test_what_is_read_as_a_mean_has_to_be_one(is_carried: bool, times: int) -> None:
+    """Of state that a step uses, as an accumulator, the copies are not read."""
+
+    def keep(state: State, losses: np.ndarray, place: Place) -> State:
+        factor = F(times if place.replicas > 1 else 1)
+        return {"kept": F(0.9) * state["kept"] + factor * spread(losses)}
+
+    evidence = make_run(VECTOR, keep, adds_up=False)
+    observed = replace(
+        evidence.observed,
+        variables=tuple(
+            replace(info, averages=True, is_carried=is_carried)
+            if info.path == "kept"
+            else info
+            for info in evidence.observed.variables
+        ),
+    )
+    judgement = judge(replace(evidence, observed=observed))
+    is_right = (times > 1) is is_carried
+    assert (judgement.status is Status.PASS) is is_right
+    told = [(f.code, f.ratio) for f in judgement.findings]
+    due = 1 / len(SHARDS) if is_carried else len(SHARDS)
+    assert told == ([] if is_right else [("metric-wrong", pytest.approx(due))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from distbench.trace.files import write_trace
 from distbench.trace.naming import pair_names
 from distbench.worker.jobs.folder import CHECKPOINT, read_reference
 from distbench.worker.jobs.task import Task
+from distbench.worker.state.carried import list_carried
 from distbench.worker.stepping.injected import FaultySteps
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
@@ -36,6 +38,7 @@ class TrainingJobs:
         self._seeds: Mapping[str, list[str]] = {}
         self._exchange: Exchange = ""
         self._shared: tuple[str, ...] = ()
+        self._carried: tuple[str, ...] = ()
         self._spoilt: dict[int, list[int]] = {}
 
     @property
@@ -79,6 +82,7 @@ class TrainingJobs:
         self._seeds = find_seeds(graph)
         self._exchange = find_exchange(session.board, session.table)
         self._shared = list_shared_state(session.board, session.table)
+        self._carried = list_carried(graph, session.table)
         for step in range(late):
             self._task.report_progress(step=step, phase="before the restore")
             self.run_step(session, trained, step, sizes, {})
@@ -188,7 +192,10 @@ class TrainingJobs:
             name=str(self._task.spec),
             replicas=self._task.spec.replicas,
             shards=sizes.first,
-            variables=session.variables,
+            variables=tuple(
+                replace(info, is_carried=info.path in self._carried)
+                for info in session.variables
+            ),
             values=values,
             notes={
                 "tier": tier,

@@ -197,6 +197,7 @@ def _register(
                 trainable=bool(getattr(variable, "trainable", False)),
                 adds_up=has_setting(variable, "aggregation", "SUM"),
                 averages=has_setting(variable, "aggregation", "MEAN"),
+                takes_first=has_setting(variable, "aggregation", "ONLY_FIRST_REPLICA"),
             ),
             variable,
             components,
