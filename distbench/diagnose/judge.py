@@ -17,7 +17,13 @@ from distbench.diagnose.exchange import exchanges, is_joined
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.misplaced import find_misplaced
-from distbench.diagnose.notes import note_cut, note_left_out, note_rows, note_sizes
+from distbench.diagnose.notes import (
+    note_cut,
+    note_left_out,
+    note_reshaped,
+    note_rows,
+    note_sizes,
+)
 from distbench.diagnose.owners import name_owners
 from distbench.diagnose.pipelines import describe_pipeline
 from distbench.diagnose.randomness import find_shared_randomness
@@ -54,6 +60,7 @@ def judge(evidence: Evidence) -> Judgement:
         note_sizes(evidence.reference),
         note_left_out(evidence.reference),
         *describe_pipeline(evidence.examples),
+        note_reshaped(evidence.observed),
         note_rows(rows),
         note_cut(cut),
     ]

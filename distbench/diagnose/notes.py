@@ -5,7 +5,7 @@ Each note is one sentence, or `""` where there is nothing to say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from distbench.compare.comparison import Comparison
@@ -13,6 +13,7 @@ from distbench.diagnose.links import Chain
 from distbench.diagnose.readings import Reading
 from distbench.evidence import Evidence
 from distbench.trace import Trace, TraceKey
+from distbench.trace.reshaped import RESHAPED
 
 
 def note_sizes(reference: Trace) -> str:
@@ -55,6 +56,21 @@ def note_rows(paths: Sequence[str]) -> str:
     return (
         f"note: the rule of '{paths[0]}' gives another result if the repeated rows "
         "of a sparse gradient are added up before; add them up in the rule itself"
+    )
+
+
+def note_reshaped(observed: Trace) -> str:
+    """Names a variable that has another shape on the cluster than on one device."""
+    found = cast(
+        Mapping[str, Sequence[Sequence[int]]], observed.notes.get(RESHAPED, {})
+    )
+    if not found:
+        return ""
+    path, (seen, due) = next(iter(found.items()))
+    more = f", as are {len(found) - 1} more" if len(found) > 1 else ""
+    return (
+        f"note: '{path}' has the shape {list(seen)} on the cluster and {list(due)} on "
+        f"one device, so it is not compared{more}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
 from distbench.trace import Trace, merge_traces
 from distbench.trace.files import list_files, read_trace
+from distbench.trace.reshaped import RESHAPED, find_reshaped, leave_out_variables
 
 
 def read_evidence(
@@ -49,7 +51,7 @@ def read_evidence(
     def read_any(name: str) -> Trace | None:
         return next(iter(read_all(name)), None)
 
-    return Evidence(
+    evidence = Evidence(
         tier=tier,
         observed=merge_traces(scenario.cluster, parts),
         reference=read_trace(reference, f"reference-{tier}"),
@@ -95,6 +97,12 @@ def read_evidence(
         ),
         examples=examples,
     )
+    reshaped = find_reshaped(evidence.observed, evidence.reference)
+    if not reshaped:
+        return evidence
+    evidence = evidence.change_traces(lambda t: leave_out_variables(t, reshaped))
+    notes = {**evidence.observed.notes, RESHAPED: reshaped}
+    return replace(evidence, observed=replace(evidence.observed, notes=notes))
 
 
 def list_reads(payload: Mapping[str, Any], tiers: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from distbench.trace import Trace, merge_traces
 from distbench.trace.files import read_trace
+from distbench.trace.reshaped import find_reshaped, leave_out_variables
 
 CHECKPOINT = "checkpoint"
 """Prefix of what a cluster saves for another to restore."""
@@ -23,3 +24,10 @@ def read_observed(payload: Mapping[str, Any], tier: str) -> Trace:
 def read_reference(payload: Mapping[str, Any], tier: str) -> Trace:
     """What one device did in a tier."""
     return read_trace(Path(payload["reference"]), f"reference-{tier}")
+
+
+def read_both(payload: Mapping[str, Any], tier: str) -> tuple[Trace, Trace]:
+    """Both, without the variables that have another shape on the cluster."""
+    observed, reference = read_observed(payload, tier), read_reference(payload, tier)
+    paths = find_reshaped(observed, reference)
+    return leave_out_variables(observed, paths), leave_out_variables(reference, paths)

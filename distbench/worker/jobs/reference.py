@@ -14,7 +14,7 @@ from distbench.trace import Phase, Trace
 from distbench.trace.files import read_trace, write_trace
 from distbench.trace.shelf import Shelf
 from distbench.worker.jobs.control import write_control
-from distbench.worker.jobs.folder import read_observed, read_reference
+from distbench.worker.jobs.folder import read_both, read_reference
 from distbench.worker.jobs.task import Task
 from distbench.worker.one_device.anew import find_drawn_anew
 from distbench.worker.one_device.by_hand import find_unsummed, try_sums
@@ -159,7 +159,7 @@ class ReferenceJobs:
             return built[-1]
 
         followed = {tier: self._follow(payload, tier) for tier in payload["tiers"]}
-        observed = read_observed(payload, payload["tiers"][-1])
+        observed, _ = read_both(payload, payload["tiers"][-1])
         return {
             "tiers": followed,
             "drawn_anew": find_drawn_anew(observed, reference, build),
@@ -171,8 +171,7 @@ class ReferenceJobs:
         feeder = self._known_feeder
         reference = feeder.reference
         folder = Path(payload["folder"])
-        observed = read_observed(payload, tier)
-        recorded = read_reference(payload, tier)
+        observed, recorded = read_both(payload, tier)
         resumed = None
         if reference.handed.is_any and feeder.takes(tier):
             resumed = feeder.resume_shards(tier, observed)

@@ -246,11 +246,15 @@ class Session:
         return state
 
     def write_state(self, values: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        """Set variables on every replica of this task; others are left alone."""
+        """Set variables on every replica of this task; others are left alone.
+
+        So are those of another shape: one device has nothing in their place.
+        """
         for variable in self.table.state:
-            if variable.info.path in values:
+            value = values.get(variable.info.path)
+            if value is not None and value.shape == variable.info.shape:
                 for component in variable.components:
-                    write_component(component, values[variable.info.path])
+                    write_component(component, value)
 
     def restore_state(self, state: State) -> None:
         """Set every component to what `read_state` returned."""
