@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.samples.program import TRAINED
 from distbench.samples.replicas import all_reduce
-from distbench.unusual.parted import MomentumInParts
+from distbench.unusual.reshaped import MomentumInParts
 
 
 @fault(
