@@ -144,6 +144,8 @@ class Traits:
         kept: Variables of the model that follow from the gradients of others and not
             from examples, as a momentum that a program keeps by hand; asked of where
             there are `sums`, or what is `due`.
+        steered: State that the step moves by what it keeps of the examples besides
+            gradients, as by a curvature that it estimates; asked of likewise.
         drawn_anew: Variables that start from other values each time that the subject
             is built on one device; only the replicas' can be compared.
         undetermined: State of which no replay tells what it has to be. The batch leads
@@ -168,6 +170,7 @@ class Traits:
 
     loss_reduction: Literal["sum", "mean"] | None = "sum"
     kept: tuple[str, ...] = ()
+    steered: tuple[str, ...] = ()
     drawn_anew: tuple[str, ...] = ()
     undetermined: tuple[str, ...] = ()
     joined: bool = False

@@ -78,7 +78,11 @@ def confirm_first(
         corrected = replace(
             corrected,
             fed=replace(corrected.fed, sums=seen.fed.sums),
-            subject=replace(corrected.subject, kept=seen.subject.kept),
+            subject=replace(
+                corrected.subject,
+                kept=seen.subject.kept,
+                steered=seen.subject.steered,
+            ),
         )
     left = judge(corrected)
     known = {(f.code, f.phase, frozenset(f.variables)) for f in findings}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from distbench.codes import CODES
-from distbench.compare.leading import find_counts, is_number
+from distbench.compare.leading import find_counts
 from distbench.compare.pair import Pair
 from distbench.diagnose.addends import describe_untouched
 from distbench.diagnose.constraint import describe_constraint
@@ -22,6 +22,7 @@ from distbench.diagnose.hypotheses.register import (
     list_last,
     list_least,
 )
+from distbench.diagnose.hypotheses.statistics import leave_out_steered
 from distbench.diagnose.hypotheses.steered import part_by_state
 from distbench.diagnose.own_shard import describe_alone
 from distbench.diagnose.rank import ALL, Ranked, find_best
@@ -37,16 +38,18 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     """Find one cause for all wrong values of a phase, or one for each variable.
 
     One cause for everything comes first: it has the most numbers against it. If there
-    is none, averages that follow a wrong variable rightly are left out, and of the rest
-    a variable at a time is explained, and equal causes are joined again. Where
-    that leaves a part open, wide causes are asked that leave nothing.
+    is none, averages that follow a wrong variable rightly are left out, as is what a
+    wrong statistic moves, and of the rest a variable at a time is explained, and equal
+    causes are joined again. Where that leaves a part open, wide causes are asked that
+    leave nothing.
     """
     best = _find_best(context)
     if best is not None and best.full and _is_named(context, best):
         return (_adopt(context, best),)
-    led = leave_out_followers(context)
-    if led.cases and len(led.cases) < len(context.cases):
-        return explain_cases(led)
+    for left_out in (leave_out_followers, leave_out_steered):
+        led = left_out(context)
+        if led.cases and len(led.cases) < len(context.cases):
+            return explain_cases(led)
     apart = find_best(context, list_apart(context))
     if apart is not None and apart.full:
         return _explain_apart(context, apart)
@@ -212,9 +215,9 @@ def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explaine
     """Without slots that nothing explains, of variables that have one explained.
 
     A rule may make one slot from another; what is made from a wrong one follows it. So
-    does every slot from a wrong number that the rule is given. Where what overflowed
-    was used, a loss scale and its counter, which belong to no variable, went the way of
-    a step that is not skipped.
+    does every slot from a wrong one that belongs to no variable: a number that the rule
+    is given, or a preconditioner. Where what overflowed was used, a loss scale and its
+    counter, which belong to no variable, went the way of a step that is not skipped.
     """
     infos = context.infos
     named = [
@@ -226,7 +229,7 @@ def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explaine
     known = {info.of for info in named}
     if any(cause.code == "nonfinite" for cause in causes):
         known.add("")
-    all_follow = any(is_number(info) for info in named)
+    all_follow = any(not info.of for info in named)
     kept = []
     for cause in causes:
         cases = cause.cases

@@ -87,6 +87,7 @@ def read_evidence(
         subject=Traits(
             loss_reduction=answer["loss_reduction"],
             kept=tuple(replied["kept"]),
+            steered=tuple(replied["steered"]),
             drawn_anew=tuple(replies["drawn_anew"]),
             undetermined=tuple(replied["undetermined"]),
             restored=bool(scenario.restore_from),

@@ -49,6 +49,7 @@ from distbench.diagnose.hypotheses import (
     slot_statistic,
     slots,
     sparse,
+    statistics,
     steered,
     terms,
     update,
@@ -110,7 +111,7 @@ CAUSES: tuple[Explain, ...] = (
     steered.explain_by_hidden_sum,
     # Shards that go on from what they left themselves lead an average of the weights.
     followed.explain_by_repeated_average,
-    update.explain_by_statistics,
+    statistics.explain_by_statistics,
     update.explain_by_unseen_sum,
     followed.explain_by_other_turn,
     followed.explain_by_summed_copies,

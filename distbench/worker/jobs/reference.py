@@ -204,7 +204,8 @@ class ReferenceJobs:
         written: dict[str, Any] = {
             "replays": list(followed.fed),
             "undetermined": led,
-            "kept": summed.kept,
+            "kept": summed.by_hand.kept,
+            "steered": summed.by_hand.steered,
         }
         traces: dict[str, Sequence[Trace | None]] = {
             "repeated": followed.repeated,

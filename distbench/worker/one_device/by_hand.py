@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -15,18 +15,17 @@ from distbench.trace import (
     SUMMED,
     WHOLE,
     Trace,
-    TraceKey,
-    Value,
     Values,
-    change_numbers,
 )
 from distbench.worker.one_device.decayed import decay_again
-from distbench.worker.one_device.feeder import Feeder, repeat_first
+from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import (
     differ,
     hands_on,
-    measure_distances,
-    take_whole,
+)
+from distbench.worker.one_device.state_by_hand import (
+    StateByHand,
+    find_state_by_hand,
 )
 from distbench.worker.one_device.sums import (
     NARROW,
@@ -56,7 +55,7 @@ class Summed:
         again: That after the right sum, if what is reduced once more after it counted
             N times; None where nothing is, or where no other sum was tried.
         decayed: That after the right sum, of variables that are N times as large.
-        kept: Variables of the model that follow from the gradients of others.
+        by_hand: Variables of the model by what leads them.
         undetermined: State of which `due` does not tell what it has to be.
     """
 
@@ -64,7 +63,7 @@ class Summed:
     tried: tuple[Trace, ...] = ()
     again: Trace | None = None
     decayed: tuple[Trace, ...] = ()
-    kept: tuple[str, ...] = ()
+    by_hand: StateByHand = field(default_factory=StateByHand)
     undetermined: tuple[str, ...] = ()
 
 
@@ -97,9 +96,12 @@ def try_sums(
         is_due = not differ(observed, due, ("reduced_gradient", "variable"))
         if is_due and is_seen:
             return Summed()
-        kept = () if is_explained and is_seen else _find_kept(feeder, tier, reference)
+        by_hand = StateByHand()
+        if not (is_explained and is_seen):
+            by_hand = find_state_by_hand(feeder, tier, reference)
+        kept = by_hand.kept
         if is_due:
-            return Summed(due=due, kept=kept)
+            return Summed(due=due, by_hand=by_hand)
         undetermined: tuple[str, ...] = ()
         if not is_seen:
             undetermined = find_undetermined(
@@ -129,7 +131,7 @@ def try_sums(
                     times=observed.replicas,
                     kept=kept,
                 ),
-                kept=kept,
+                by_hand=by_hand,
                 undetermined=undetermined,
             )
     return Summed()
@@ -194,32 +196,3 @@ def _reduce_again(
 def _feed_sum(feeder: Feeder, tier: Tier, fed: Trace, way: Sum) -> Trace:
     [found] = feeder.feed(tier, fed, "local_gradient")
     return replace(found, notes={**found.notes, **asdict(way)})
-
-
-def _find_kept(feeder: Feeder, tier: Tier, reference: Trace) -> tuple[str, ...]:
-    """Variables that follow from the gradients of others, and not from examples."""
-    own = take_whole(reference, "local_gradient")
-    trained = {key.variable for key in own.values}
-    try:
-        [first], [other] = (
-            feeder.feed(tier, own, "local_gradient", change=change)
-            for change in (None, repeat_first)
-        )
-        still = replace(own, values=_silence(own.values))
-        [silent] = feeder.feed(tier, still, "local_gradient")
-    except SubjectError:
-        return ()  # a program may take no other batch than its own
-    moved, led = (measure_distances(first, t) for t in (silent, other))
-    return tuple(
-        v.path
-        for v in reference.variables
-        if v.role == "variable"
-        and v.path not in trained
-        and v.path in moved
-        and v.path not in led
-    )
-
-
-def _silence(values: Mapping[TraceKey, Value]) -> Values[TraceKey]:
-    """Gradients of 0, with the rows that sparse ones have."""
-    return Values({k: change_numbers(v, np.zeros_like) for k, v in values.items()})

@@ -1,0 +1,135 @@
+"""Statistics of the examples that a program keeps, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from distbench.compare.leading import is_led, is_trained
+from distbench.compare.led import find_averaged, find_leader
+from distbench.compare.values import Array
+from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
+from distbench.diagnose.fit import (
+    fit_weights,
+    leaves_nothing,
+    make_error,
+    predict_cases,
+)
+from distbench.diagnose.hypotheses.steered import list_steering
+from distbench.trace import VariableInfo
+
+_SAME = 1e-4
+"""Only asks which number a fitted one is; whether anything is wrong is decided."""
+
+
+def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
+    """Model variables that no gradient trains: moving averages of the data, and counts.
+
+    What examples add to a count, twice as much where each comes twice, has to be added
+    up over the replicas as well. What else a statistic should be nobody says.
+    """
+    if context.phase != "variable":
+        return
+    n = context.replicas
+    predicted = {number: case.observed for number, case in _list_statistics(context)}
+    if not predicted:
+        return
+    averaged = {
+        number: found
+        for number in predicted
+        if (found := find_averaged(context.evidence, context.cases[number])) is not None
+    }
+    yield Hypothesis(
+        code="mean-instead-of-sum",
+        predicted=averaged,
+        detail="what the replicas' examples add to it is averaged and not added up: it "
+        f"is divided by N = {n}",
+    )
+    leaders = {find_leader(context.evidence, context.cases[i]) for i in predicted}
+    told = ""
+    if None not in leaders:
+        told = ": it is what the examples of one replica alone give"
+        if len(leaders) == 1:
+            told = f": it is what the examples of replica {leaders.pop()} alone give"
+    else:
+        yield from _explain_by_share(context, predicted)
+    yield Hypothesis(
+        code="statistics-not-synchronized",
+        predicted=predicted,
+        detail=f"a statistic that is meant to be that of the whole batch is not{told}",
+    )
+
+
+def leave_out_steered(context: Context) -> Context:
+    """Without state that the step moves by wrong statistics of the examples.
+
+    By a curvature that a program estimates of the batch, say. What is wrong in the step
+    and on the replica where a statistic is follows from that, as it does from slots.
+    """
+    places = {
+        (case.key.step, case.key.replica) for _, case in _list_statistics(context)
+    }
+    steered = context.evidence.subject.steered
+    return context.select(
+        tuple(
+            case
+            for case in context.cases
+            if case.key.variable not in steered
+            or (case.key.step, case.key.replica) not in places
+        )
+    )
+
+
+def _list_statistics(context: Context) -> Iterator[Numbered]:
+    """The wrong values of model variables that examples lead, and gradients do not."""
+    infos = context.infos
+    led_by_gradients = list_steering(context) | set(context.evidence.subject.kept)
+    for number, case in context.list_cases():
+        if (
+            case.key.variable in infos
+            and case.key.variable not in led_by_gradients
+            and _is_statistic(context, infos[case.key.variable])
+            and is_led(context.evidence, case)
+        ):
+            yield number, case
+
+
+def _explain_by_share(
+    context: Context, statistics: Mapping[int, Array]
+) -> Iterator[Hypothesis]:
+    """Statistics that go another part of the way to what they follow.
+
+    Of one that starts at 0 that says nothing: what it follows may be as many times as
+    large. Nor do N times or 1/N of the way, as what a replica adds may count for all.
+    """
+    cases = [context.cases[number] for number in statistics]
+    started = {case.key.variable for case in cases if np.any(find_base(case))}
+    if any(case.key.variable not in started for case in cases):
+        return
+    rows = [
+        make_error(n, case, case.expected - find_base(case))
+        for n, case in zip(statistics, cases, strict=True)
+    ]
+    weights = fit_weights(rows)
+    if weights is None or not leaves_nothing(rows, weights):
+        return
+    times = 1 + float(weights[0])
+    n = context.replicas
+    if any(math.isclose(times, own, rel_tol=_SAME) for own in (n, 1 / n)):
+        return
+    yield Hypothesis(
+        code="hyperparameter-differs",
+        predicted=predict_cases(context.cases, rows, weights),
+        detail=f"what examples make of it is right, but it goes {times:.6g} times as "
+        "far to that: its momentum is another one",
+        ratio=times,
+    )
+
+
+def _is_statistic(context: Context, info: VariableInfo) -> bool:
+    """Whether a model variable is made of data and not of a variable's gradients."""
+    if info.of:
+        return False
+    return not info.trainable or not is_trained(context.evidence, info.path)

@@ -1,0 +1,122 @@
+"""What leads the state that a program keeps by hand: gradients, or examples as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distbench.evidence import Tier
+from distbench.trace import Trace, TraceKey, Value, Values, change_numbers
+from distbench.worker.one_device.feeder import Feeder, repeat_first
+from distbench.worker.one_device.held_against import measure_distances, take_whole
+from distbench.worker.one_device.reference import Reference
+from distbench.worker.process.failures import SubjectError
+from distbench.worker.taps.collect import State
+
+Move = Callable[[int, State], State]
+"""Makes the state that a step starts from."""
+
+
+def _keep(_: int, before: State) -> State:
+    return before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateByHand:
+    """Variables of the model by what leads them.
+
+    Attributes:
+        kept: They follow from the gradients of others, and not from examples.
+        steered: They move by what the step keeps of the examples besides gradients.
+    """
+
+    kept: tuple[str, ...] = ()
+    steered: tuple[str, ...] = ()
+
+
+def find_state_by_hand(feeder: Feeder, tier: Tier, reference: Trace) -> StateByHand:
+    """Feed one device with its own gradients, and with a batch of one example alone.
+
+    Of a step that shows no gradients, as it asks for several of each variable, nobody
+    can tell what follows from them; it is taken as it is.
+
+    Args:
+        feeder: Runs the reference's steps.
+        tier: Which one.
+        reference: What one device recorded in it.
+    """
+    own = take_whole(reference, "local_gradient")
+    trained = {key.variable for key in own.values}
+    if not trained:
+        trained = {v.path for v in reference.variables if v.trainable}
+
+    def run(change: Any = None, move: Move = _keep) -> Trace:
+        if not own.values:
+            return _take_steps(feeder.reference, tier, change, move)
+        return feeder.feed(tier, own, "local_gradient", change=change, move=move)[0]
+
+    moved: Collection[str] = ()
+    try:
+        first, other = run(), run(repeat_first)
+        if own.values:
+            still = replace(own, values=_silence(own.values))
+            [silent] = feeder.feed(tier, still, "local_gradient")
+            moved = measure_distances(first, silent)
+    except SubjectError:
+        return StateByHand()  # a program may take no other batch than its own
+    far = measure_distances(first, other)
+    rest = [
+        v.path
+        for v in reference.variables
+        if v.role == "variable" and v.path not in trained
+    ]
+    led = [path for path in rest if path in far]
+    steered: Collection[str] = ()
+    if led:
+        with suppress(SubjectError):
+            # Gradients that are put in are the same wherever such state starts.
+            steered = measure_distances(first, run(move=partial(_enlarge, led)))
+    return StateByHand(
+        kept=tuple(path for path in rest if path in moved and path not in far),
+        steered=tuple(path for path in steered if path not in led),
+    )
+
+
+def _take_steps(
+    reference: Reference, tier: Tier, change: Any = None, move: Move = _keep
+) -> Trace:
+    """The state after each step as it is, as that of replica 0."""
+    session, values = reference.session, reference.session.make_values()
+    for step, before in enumerate(reference.starts[tier]):
+        batch, start = reference.draw(step), move(step, before)
+        session.restore_state(start)
+        reference.run_whole(step, batch if change is None else change(batch))
+        session.board.read()
+        session.collect_state(step, session.read_state(), values, replica=0)
+    return reference.make_trace("taken again", tier, values)
+
+
+def _enlarge(paths: Collection[str], _: int, before: State) -> State:
+    """State of these paths, larger in each element, whatever it was."""
+    return {
+        place: _increase(array)
+        if place[0] in paths and np.issubdtype(array.dtype, np.floating)
+        else array
+        for place, array in before.items()
+    }
+
+
+def _increase(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    wide = array.astype(np.float64)
+    return (wide + 0.5 * np.abs(wide) + 0.25).astype(array.dtype)
+
+
+def _silence(values: Mapping[TraceKey, Value]) -> Values[TraceKey]:
+    """Gradients of 0, with the rows that sparse ones have."""
+    return Values({k: change_numbers(v, np.zeros_like) for k, v in values.items()})

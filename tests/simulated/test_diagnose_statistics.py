@@ -1,0 +1,138 @@
+"""What a step by hand makes of wrong statistics, and of copies that stand still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from evidence_changes import change_evidence
+from training_simulator import observe
+
+from distbench.compare.measure import BITWISE
+from distbench.compare.pair import GLOBAL, Pair
+from distbench.diagnose.causes import explain_cases
+from distbench.diagnose.context import Context
+from distbench.trace import WHOLE, Phase, TraceKey, VariableInfo
+
+N = 2
+RNG = np.random.default_rng(8)
+BASE, STEP, OTHER, CURVED = (RNG.normal(size=30) for _ in range(4))
+OWN = [RNG.normal(size=30) for _ in range(N)]
+Copies = dict[str, list[np.ndarray | None]]
+
+
+def make_key(variable: str, replica: int, phase: Phase = "variable") -> TraceKey:
+    return TraceKey(step=0, phase=phase, variable=variable, replica=replica)
+
+
+def make_context(
+    due: dict[str, np.ndarray],
+    seen: Copies,
+    *,
+    phase: Phase = "variable",
+    led: tuple[str, ...] = (),
+    owned: dict[str, str] | None = None,
+    **subject: tuple[str, ...],
+) -> Context:
+    """Wrong values of some variables.
+
+    Args:
+        due: What one device has.
+        seen: What each replica has; None is what is due.
+        phase: Of all.
+        led: State of which one device makes something else of each shard.
+        owned: Of a slot, what it belongs to.
+        subject: What else is known.
+    """
+    evidence = observe()
+    infos = tuple(
+        VariableInfo(
+            path=path,
+            role="slot" if phase == "slot" else "variable",
+            shape=BASE.shape,
+            dtype="float64",
+            trainable=path not in led,
+            of=(owned or {}).get(path, ""),
+        )
+        for path in due
+    )
+    values = {make_key(path, WHOLE, phase): value for path, value in due.items()}
+    values |= {
+        make_key(path, replica, phase): own
+        for path in led
+        for replica, own in enumerate(OWN)
+    }
+    trained = [path for path in due if path not in led]
+    values |= {make_key(path, WHOLE, "local_gradient"): STEP for path in trained}
+    evidence = change_evidence(
+        evidence,
+        observed=replace(evidence.observed, replicas=N, variables=infos),
+        reference=replace(evidence.reference, variables=infos, values=values),
+        **subject,
+    )
+    cases, right = [], set()
+    for path, copies in seen.items():
+        for replica, copy in enumerate(copies):
+            if copy is None:
+                right.add(make_key(path, replica, phase))
+                continue
+            cases.append(
+                Pair(
+                    key=make_key(path, replica, phase),
+                    relation="reference",
+                    against=GLOBAL,
+                    observed=copy,
+                    expected=due[path],
+                    margin=BITWISE,
+                    dtype="float64",
+                    base=BASE,
+                )
+            )
+    return Context(
+        evidence=evidence, phase=phase, cases=tuple(cases), right=frozenset(right)
+    )
+
+
+def explain(context: Context) -> dict[str, set[str]]:
+    causes = explain_cases(context)
+    return {c.code: {case.key.variable for case in c.cases} for c in causes}
+
+
+@pytest.mark.parametrize(
+    ("steered", "wrong", "named"),
+    [
+        pytest.param(("w",), (0, 1), {"curved"}, id="steered"),
+        pytest.param((), (0, 1), {"curved", "w"}, id="on-its-own"),
+        pytest.param(("w",), (0,), {"curved", "w"}, id="elsewhere"),
+    ],
+)
+def test_what_a_wrong_statistic_moves_is_left_out(
+    steered: tuple[str, ...], wrong: tuple[int, ...], named: set[str]
+) -> None:
+    """But not on a replica where the statistic is right."""
+    due = {"curved": CURVED, "w": BASE - STEP / CURVED}
+    held = sum(own**2 for own in OWN)
+    seen: Copies = {
+        "curved": [held if r in wrong else None for r in range(N)],
+        "w": [BASE - np.cos(STEP)] * N,
+    }
+    context = make_context(due, seen, led=("curved",), steered=steered)
+    found = explain(context)
+    assert set.union(*found.values()) == named
+    assert found["statistics-not-synchronized"] == {"curved"}
+
+
+@pytest.mark.parametrize("owner", ["", "v", "w"])
+def test_slots_may_be_made_of_a_wrong_one_that_is_no_variables(owner: str) -> None:
+    """Or of another one of their variable."""
+    due = {"w/m": OTHER, "stat": CURVED}
+    seen: Copies = {"w/m": [np.sin(OTHER)] * N, "stat": [sum(OWN) / N] * N}
+    context = make_context(due, seen, phase="slot", owned={"w/m": "w", "stat": owner})
+    apart = {make_key("stat", r, "slot"): own for r, own in enumerate(OWN)}
+    apart |= {make_key("w/m", r, "slot"): OTHER for r in range(N)}
+    trace = replace(context.evidence.observed, values=apart)
+    evidence = change_evidence(context.evidence, apart=trace)
+    found = explain(replace(context, evidence=evidence))
+    assert found.pop("slot-from-local-gradient") == {"stat"}
+    assert found == ({"unexplained": {"w/m"}} if owner == "v" else {})
