@@ -123,6 +123,27 @@ def test_what_a_wrong_statistic_moves_is_left_out(
     assert found["statistics-not-synchronized"] == {"curved"}
 
 
+@pytest.mark.parametrize("variables", [1, 2])
+def test_copies_that_stand_still_while_others_move_are_told(variables: int) -> None:
+    """Of each variable they may be another replica's."""
+    due = {"w": BASE - STEP, "v": BASE - OTHER}
+    seen: Copies = {"w": [BASE, None], "v": [None, BASE]}
+    seen = dict(list(seen.items())[:variables])
+    [cause] = explain_cases(make_context(due, seen))
+    assert cause.code == "replicas-diverged"
+    assert "takes no update while others do" in cause.detail
+    assert ("'w' of replica 0 and 'v' of replica 1" in cause.detail) == (variables > 1)
+
+
+@pytest.mark.parametrize("off", [-1e-16, 0.0, 1e-16])
+def test_a_variable_that_stands_still_everywhere_is_no_other_rate(off: float) -> None:
+    """Whatever rounding makes of a step of no length."""
+    due = {"w": BASE - STEP}
+    [cause] = explain_cases(make_context(due, {"w": [BASE - off * STEP] * N}))
+    assert cause.code == "scale-error"
+    assert cause.detail == "it stays as it was, where one device changes it"
+
+
 @pytest.mark.parametrize("owner", ["", "v", "w"])
 def test_slots_may_be_made_of_a_wrong_one_that_is_no_variables(owner: str) -> None:
     """Or of another one of their variable."""

@@ -133,20 +133,20 @@ def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
     if n > 1 and is_unseen and math.isclose(n * (1 + weight), 1, rel_tol=_SAME):
         code = "mean-instead-of-sum"
         words = f"the step is 1/{n} of what it should be: it is divided by N = {n}"
-    elif _stands_still(context, 1 + weight):
-        code = "hyperparameter-differs"
-        words = "it stays as it was, where one device changes it: its turn comes in "
-        words += "other steps"
+    elif abs(1 + weight) < _SAME:
+        words = "it stays as it was, where one device changes it"
+        if not _is_any_trained(context):
+            code = "hyperparameter-differs"
+            words += ": its turn comes in other steps"
     elif weight > -1:
         code = "hyperparameter-differs"
     yield Hypothesis(code=code, predicted=predicted, detail=words, ratio=1 + weight)
 
 
-def _stands_still(context: Context, length: float) -> bool:
-    """Whether steps of no length are those of variables that no gradient trains."""
+def _is_any_trained(context: Context) -> bool:
+    """Whether a gradient of any of the wrong variables was seen."""
     led = {case.key.variable for case in context.cases}
-    trained = any(has_gradient(context.evidence, path) for path in led)
-    return abs(length) < _SAME and not trained
+    return any(has_gradient(context.evidence, path) for path in led)
 
 
 def explain_by_schedule(context: Context) -> Iterator[Hypothesis]:
@@ -174,17 +174,35 @@ def explain_by_schedule(context: Context) -> Iterator[Hypothesis]:
 
 
 def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
-    """Some replicas' variables do not take the step that the others take."""
+    """Copies on some replicas that do not take the step which other copies take.
+
+    Of each variable these may be other replicas, as where each one updates a part of
+    the variables and nobody hands on what it made.
+    """
     if context.phase != "variable":
         return
-    wrong = {case.key.replica for case in context.cases}
-    if not {key.replica for key in context.right} - wrong:
+    moved = {(key.step, key.call, key.variable) for key in context.right}
+    still = {
+        number: case
+        for number, case in context.list_cases()
+        if (case.key.step, case.key.call, case.key.variable) in moved
+    }
+    of_variables: dict[frozenset[int], str] = {}
+    for path in dict.fromkeys(case.key.variable for case in still.values()):
+        wrong = [c.key.replica for c in still.values() if c.key.variable == path]
+        of_variables.setdefault(frozenset(wrong), path)
+    if not of_variables:
         return
+    told = [
+        f"of {name_replicas(wrong)}"
+        if len(of_variables) == 1
+        else f"'{path}' of {name_replicas(wrong)}"
+        for wrong, path in of_variables.items()
+    ]
     yield Hypothesis(
         code="replicas-diverged",
-        predicted={number: find_base(case) for number, case in context.list_cases()},
-        detail=f"the variable of {name_replicas(wrong)} takes no update while "
-        "others do",
+        predicted={number: find_base(case) for number, case in still.items()},
+        detail=f"the variable {' and '.join(told)} takes no update while others do",
     )
 
 

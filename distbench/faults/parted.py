@@ -1,0 +1,23 @@
+"""Mistakes of replicas that share out the variables, and update some of them each."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import fault
+from distbench.samples.program import TRAINED
+from distbench.unusual.parted import SharedOut
+
+
+@fault("replicas-diverged", "variable", TRAINED, like="horovod/horovod#2279")
+class NobodyHandsOn(SharedOut):
+    """Each replica steps by what it made for its variables, and tells nobody."""
+
+    def spread(self, steps):
+        return steps
+
+
+@fault("scale-error", "variable", TRAINED[2:], like="horovod/horovod#2279")
+class SomeHaveNoOwner(SharedOut):
+    """Variables are numbered past the last replica, so nobody updates some."""
+
+    def find_owner(self, place):
+        return place if self.replicas > 1 else 0
