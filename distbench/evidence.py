@@ -149,8 +149,9 @@ class Traits:
         drawn_anew: Variables that start from other values each time that the subject
             is built on one device; only the replicas' can be compared.
         undetermined: State of which no replay tells what it has to be. The batch leads
-            it besides its gradients, as a rate that follows the loss: one device comes
-            to another value from the same gradients and other examples. Or a replay of
+            it besides its gradients, as a rate that follows the loss, or a norm that is
+            made of gradients before they are reduced: one device comes to another value
+            from the same gradients and other examples. Or a replay of
             one device's own gradients misses what that came to by as much: the rule
             keeps a number of Python's, or draws at random.
         joined: Whether no shard has a loss of its own, though replicas exchange nothing

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.optimizers import optimizer
+from distbench.samples.optimizers import ScaledByEstimate, optimizer
+from distbench.samples.replicas import all_reduce
 from distbench.samples.tracking import TracksTheNorm
 
 
@@ -52,3 +53,18 @@ class FourthPowersOfOwnGradients(TracksTheNorm):
     def measure(self, gradients):
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return tf.add_n([tf.reduce_sum(gradient**4) for gradient in dense]) ** 0.25
+
+
+@fault(
+    "hyperparameter-differs",
+    "slot",
+    ("OwnRule/kernel/m", "OwnRule/bias/m"),
+    like="deepspeedai/DeepSpeed#490",
+    workload="linear",
+)
+@optimizer("Optimizer", "OwnRule")
+class EstimatesAddedUp(ScaledByEstimate):
+    """A factor that every replica makes of the summed gradients is summed as well."""
+
+    def estimate(self, pairs):
+        return all_reduce("sum", super().estimate(pairs))

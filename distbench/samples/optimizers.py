@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from distbench.samples.lazy import keras2, keras3, legacy, tf, v1
+from distbench.samples.replicas import all_reduce
 
 
 class Factory:
@@ -173,3 +174,35 @@ class DecayInMomentum(OwnRule):
     def find_decay(self) -> float:
         """The share of the variable that is added to its gradient."""
         return 0.1
+
+
+class ScaledByEstimate(OwnRule):
+    """A rule multiplies by a number that is made of all gradients before it runs.
+
+    They are summed for it apart, and no slot holds it.
+    """
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[Any], name: Any = None, **options: Any
+    ) -> Any:
+        """Estimate, and hand the own gradients over to the base, which sums."""
+        pairs = [(tf.convert_to_tensor(g), v) for g, v in grads_and_vars]
+        self.distance = self.estimate(pairs)
+        return super().apply_gradients(pairs, name, **options)  # type: ignore[misc]
+
+    def estimate(self, pairs: Sequence[Any]) -> Any:
+        """How far the variables are from where gradients lead, as under Prodigy."""
+        summed = all_reduce("sum", [gradient for gradient, _ in pairs])
+        return self.measure(summed, [variable for _, variable in pairs])
+
+    def measure(self, gradients: Sequence[Any], variables: Sequence[Any]) -> Any:
+        """A distance, given gradients."""
+        both = zip(gradients, variables, strict=True)
+        along = tf.add_n([tf.reduce_sum(g * v) for g, v in both])
+        sizes = tf.add_n([tf.reduce_sum(tf.abs(g)) for g in gradients])
+        return tf.abs(along) / (sizes + 1e-6)
+
+    def update_slot(self, slot: Any, grad: Any, var: Any) -> None:
+        """Change one copy of a slot."""
+        del var
+        slot.assign(self.beta * slot + self.distance * grad)

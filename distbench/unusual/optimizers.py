@@ -9,6 +9,7 @@ from distbench.samples.optimizers import (
     DecayInTrustRatio,
     Lookahead,
     OwnRule,
+    ScaledByEstimate,
     optimizer,
 )
 from distbench.samples.program import Program
@@ -180,3 +181,9 @@ class LazySlot:
             for _, variable in pairs:
                 self.add_slot(variable, "late")
         return super().apply_gradients(pairs, name, **kwargs)
+
+
+@unusual(workload="mlp")
+@optimizer("Optimizer", "OwnRule")
+class ScaledByEstimateOfAll(ScaledByEstimate):
+    """A rule multiplies by a distance that is estimated of all gradients (Prodigy)."""

@@ -44,9 +44,7 @@ def find_undetermined(
     def feed(change: Change | None) -> Trace:
         return feeder.feed(tier, own, phase, change=change)[0]
 
-    led: set[str] = set()
-    if not feeder.reference.session.program.shards_known:
-        led = _find_data_driven(feed, {key.variable for key in own.values})
+    led = _find_data_driven(feed, {key.variable for key in own.values})
     unrepeated = _find_unrepeated(feed, reference, observed, replay)
     return tuple(dict.fromkeys((*sorted(led), *unrepeated)))
 
@@ -74,9 +72,10 @@ def _find_unrepeated(
 def _find_data_driven(feed: Feed, trained: Set[str]) -> set[str]:
     """State that the same gradients lead elsewhere if the examples are others.
 
-    Not asked of a workload of the bench: its optimizer sees gradients alone. What
-    does not even repeat itself depends on chance, and not on the examples. Of all
-    steps, since what starts at 0 may come back to it exactly in the first.
+    An optimizer sees no examples, but the gradients before they are reduced: a rule may
+    divide by a norm that it made of them, all_reduce included. What does not even
+    repeat itself depends on chance, and not on the examples. Of all steps, since what
+    starts at 0 may come back to it exactly in the first.
     """
     try:
         first, again, other = map(feed, (None, None, repeat_first))
