@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import fault
 from distbench.samples.program import TRAINED
-from distbench.unusual.parted import SharedOut
+from distbench.unusual.parted import PartsOfOneVector, SharedOut
 
 
 @fault("replicas-diverged", "variable", TRAINED, like="horovod/horovod#2279")
@@ -21,3 +21,17 @@ class SomeHaveNoOwner(SharedOut):
 
     def find_owner(self, place):
         return place if self.replicas > 1 else 0
+
+
+@fault(
+    "missing-reduction",
+    "variable",
+    (*TRAINED, "kept"),
+    like="keras-team/keras#19467",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class PartsOfOwnGradients(PartsOfOneVector):
+    """Each replica updates its part by its own gradient, and hands that on."""
+
+    def reduce(self, gradient):
+        return gradient

@@ -8,6 +8,7 @@ from distbench.samples.replicas import (
     all_reduce,
     count_replicas,
     find_replica,
+    gather,
     update,
 )
 from distbench.unusual.program import unusual
@@ -41,3 +42,35 @@ class SharedOut(MomentumByHand):
     def spread(self, steps):
         """The steps of all owners: of each variable one is not 0."""
         return [all_reduce("sum", step) for step in steps]
+
+
+@unusual()
+class PartsOfOneVector(MomentumByHand):
+    """Of one vector of all each replica updates a part, and hands it on (ZeRO)."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.sizes = [v.shape.num_elements() for v in self.trained()]
+        self.padding = -sum(self.sizes) % 12
+        self.kept = tf.Variable(
+            tf.zeros([sum(self.sizes) + self.padding]), trainable=False, name="kept"
+        )
+
+    def variables(self):
+        return [*self.trained(), self.kept]
+
+    def apply(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        flat = [*(tf.reshape(g, [-1]) for g in dense), tf.zeros([self.padding])]
+        length = self.kept.shape[0] // count_replicas()
+        own = slice(find_replica() * length, (find_replica() + 1) * length)
+        taken = self.reduce(tf.concat(flat, axis=0))[own]
+        whole = gather(self.beta * self.kept[own] + taken)
+        update(self.kept, self.set, whole)
+        steps = tf.split(whole, [*self.sizes, self.padding])
+        for variable, step in zip(self.trained(), steps, strict=False):
+            self.update(variable, tf.reshape(step, variable.shape))
+
+    def set(self, copy, value):
+        """One copy of what is kept of all variables."""
+        copy.assign(value)

@@ -14,7 +14,10 @@ from distbench.compare.pair import GLOBAL, Pair
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.context import Context
 from distbench.diagnose.drift import name_apart
-from distbench.diagnose.hypotheses.by_hand import explain_by_own_steps
+from distbench.diagnose.hypotheses.by_hand import (
+    explain_by_own_steps,
+    explain_by_parts_of_owners,
+)
 from distbench.diagnose.hypotheses.nonlinear import explain_by_own_noise
 from distbench.diagnose.hypotheses.slot_spread import explain_by_own_squares
 from distbench.diagnose.rank import find_best
@@ -110,6 +113,29 @@ def test_signs_that_are_outvoted_beside_a_decay_are_told(factor: float) -> None:
     assert best.full
     assert "outvoted by their median" in best.hypothesis.detail
     assert ("N times its own" in best.hypothesis.detail) == (factor == 3)
+
+
+@pytest.mark.parametrize(
+    ("places", "is_told"),
+    [
+        pytest.param(np.arange(40) >= 25, True, id="parts"),
+        pytest.param(np.arange(40) % 2 == 1, False, id="in-no-order"),
+        pytest.param(np.arange(40) >= 40, False, id="one-alone"),
+    ],
+)
+def test_parts_that_owners_make_of_their_own_gradients_are_told(
+    places: np.ndarray, is_told: bool
+) -> None:
+    evidence = observe()
+    alone = [BASE - RATE * own for own in OWN]
+    sums = tuple(feed(evidence, value, r) for r, value in enumerate(alone))
+    observed = replace(evidence.observed, replicas=N)
+    evidence = change_evidence(evidence, observed=observed, sums=sums)
+    made = np.where(places, alone[1], alone[0])
+    cases = make_cases("w", [made] * N, BASE - RATE * TOTAL)
+    context = Context(evidence=evidence, phase="variable", cases=cases)
+    codes = [found.code for found in explain_by_parts_of_owners(context)]
+    assert codes == ["missing-reduction"] * is_told
 
 
 MEAN = 0.25 * OWN[0] - 0.5

@@ -78,6 +78,39 @@ def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
         # One of factor 0 is asked to read off what a step is made of.
         if _find_factor(trace) != 0 and not _is_plain_mean(trace):
             yield _foretell(context, trace)
+    yield from explain_by_parts_of_owners(context)
+
+
+def explain_by_parts_of_owners(context: Context) -> Iterator[Hypothesis]:
+    """Each part of the state follows from one replica's own gradient.
+
+    Replicas that share out what is updated have to sum for the part of each. Elements
+    stand one after the other, and so do the replicas that they are of: what picks the
+    largest of several values leaves them in no order.
+    """
+    alone = list_alone(context)
+    if context.phase != "variable" or not 1 < context.replicas == len(alone):
+        return
+    predicted: dict[int, Array] = {}
+    owners: set[int] = set()
+    for number, case in context.list_cases():
+        own = [trace.get(case.key.at(0)) for trace in alone]
+        values = np.stack([take_rows(v, case) for v in own if v is not None])
+        if len(values) < context.replicas:
+            continue
+        nearest = np.argmin(np.abs(values - case.observed), axis=0)
+        made = np.take_along_axis(values, nearest[np.newaxis], axis=0)[0]
+        parts = nearest[np.ptp(values, axis=0) > 0]
+        if context.matches(case, made) and np.all(np.diff(parts) >= 0):
+            predicted[number] = made
+            owners |= set(parts.tolist())
+    if len(owners) > 1:
+        yield Hypothesis(
+            code="missing-reduction",
+            predicted=predicted,
+            detail="each part of it is what one device makes of the own gradient of "
+            f"one of {name_replicas(owners)}, and none is made of their sum",
+        )
 
 
 def _find_own(context: Context) -> Trace | None:
