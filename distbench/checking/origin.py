@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from distbench.evidence import Evidence, Tier
 from distbench.launch.failure import TaskFailedError
@@ -49,6 +50,8 @@ _CUT = "..."
 """What a message ends with that was too long."""
 _UNFED = "You must feed a value for placeholder"
 """What the runtime says of a graph that was made wrong: nobody refuses anything."""
+_OWN = str(Path(__file__).parents[1] / "worker")
+"""Where the bench hands a call on, and TensorFlow left out its own frames below."""
 _OP_MAKER = "_create_c_op"
 """Where TensorFlow says that the shapes of an op do not fit, whoever put it there."""
 
@@ -141,6 +144,8 @@ def is_deliberate(traceback: str) -> bool:
     if not frames:
         return False
     last = frames[-1]
+    if last["file"].startswith(_OWN):
+        return True
     if _RUNTIME.search(last["file"]) is not None:
         return _UNFED not in traceback
     if _STANDARD.search(last["file"]) is not None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from verdict_samples import make_finding
 
+import distbench
 from distbench.checking.origin import (
     are_alike,
     find_origins,
@@ -216,3 +219,21 @@ def test_a_line_of_a_package_is_not_called_the_users(
     place: str, expected: bool
 ) -> None:
     assert is_installed(place) == expected
+
+
+HANDED_ON = """Traceback (most recent call last, the framework's frames left out):
+  File "{file}", line 140, in launch
+    del launcher.given
+TypeError: Value passed to parameter 'input' has DataType bfloat16
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [("worker/process/collectives.py", True), ("faults/sparse.py", False)],
+    ids=["bench", "its-programs"],
+)
+def test_what_the_bench_hands_on_is_refused_below(place: str, expected: bool) -> None:
+    """TensorFlow leaves its own frames out of what its calls raise."""
+    file = Path(distbench.__file__).parent / place
+    assert is_deliberate(HANDED_ON.format(file=file)) is expected
