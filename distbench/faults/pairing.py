@@ -55,6 +55,21 @@ class ZippedInOtherOrder(OwnReduction):
 
 
 @fault(
+    "wrong-pairing",
+    "reduced_gradient",
+    (FIRST, SECOND),
+    like="deepspeedai/DeepSpeed#2343",
+    clusters=WIDE,
+)
+class CentredInOtherOrder(ZippedInOtherOrder):
+    """What comes back in another order is centred before it is handed over."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(g) for g in super().reduce(gradients)]
+        return [g - tf.reduce_mean(g, 0) if len(g.shape) > 1 else g for g in dense]
+
+
+@fault(
     "variable-not-reduced",
     "reduced_gradient",
     (HEAD,),

@@ -64,20 +64,24 @@ def _find_partner(
     for path in _list_by_size(context).get(case.observed.size, ()):
         if path == case.key.variable:
             continue
-        take = partial(_take_partner, context, case, path, group)
-        place = case.key if is_local else case.key.at(WHOLE)
-        norm = context.work_out(
-            ("partner", place.step, place.call, place.replica, path, group),
-            partial(_measure, take),
-        )
-        # Nearer than its norm no value is. To read the gradients of all others takes a
-        # large model's diagnosis long.
-        if abs(norm - size) >= least or (value := take()).size != wanted.size:
-            continue
-        value = value.reshape(wanted.shape)
-        left = measure_norm(wanted - value)
-        if left < least:
-            least, found = left, (path, kept + value)
+        ways = [_take_partner]
+        if not is_local and len(group) == context.replicas:
+            ways.append(_take_reduced)
+        for way in ways:
+            take = partial(way, context, case, path, group)
+            place = case.key if is_local else case.key.at(WHOLE)
+            norm = context.work_out(
+                (way, place.step, place.call, place.replica, path, group),
+                partial(_measure, take),
+            )
+            # Nearer than its norm no value is. To read the gradients of all others
+            # takes a large model's diagnosis long.
+            if abs(norm - size) >= least or (value := take()).size != wanted.size:
+                continue
+            value = value.reshape(wanted.shape)
+            left = measure_norm(wanted - value)
+            if left < least:
+                least, found = left, (path, kept + value)
     return found
 
 
@@ -110,3 +114,15 @@ def _take_partner(
         return np.zeros(0) if value is None else densify(value)
     terms = context.find_terms_of(case, path)
     return np.sum([terms[r] for r in group], axis=0) if terms else np.zeros(0)
+
+
+def _take_reduced(
+    context: Context, case: Pair, path: str, group: tuple[int, ...]
+) -> Array:
+    """What one device makes of a variable's sum before it is handed over.
+
+    A sum that changes its place is treated further there, as by a centralisation.
+    """
+    del group
+    value = context.evidence.reference.get(replace(case.key.at(WHOLE), variable=path))
+    return np.zeros(0) if value is None else densify(value)
