@@ -28,6 +28,14 @@ class SignsSummed(Program):
         return [tf.sign(tf.convert_to_tensor(gradient)) for gradient in gradients]
 
 
+@fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786", clusters=WIDE)
+class SmallSignsSummed(SignsSummed):
+    """Each replica sends a hundredth of the sign of its gradient."""
+
+    def transform(self, gradients):
+        return [0.01 * sign for sign in super().transform(gradients)]
+
+
 @fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786")
 class SignsOfOwnMomentum(Program):
     """Each replica sends the sign of a momentum that the loop keeps for it."""

@@ -78,6 +78,16 @@ def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
         predicted=predicted,
         detail="every replica replaces its gradient by a multiple of its sign",
     )
+    # One multiple for all of them: those of a few numbers have it as well.
+    arrived = [s for s in sources if s.arrived]
+    fit = fit_common_ratio((s.case.observed, votes[s.number]) for s in arrived)
+    if fit is not None and sum(s.case.observed.size for s in arrived) >= _FEW:
+        yield Hypothesis(
+            code=CODE,
+            predicted={number: fit.ratio * vote for number, vote in votes.items()},
+            detail=f"every replica replaces its gradient by {fit.ratio:.6g} times its "
+            "sign",
+        )
 
 
 def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
