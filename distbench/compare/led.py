@@ -55,6 +55,11 @@ class Led:
         """Whether one value is another, within the margin."""
         return not measure_error(copy, value, self.margin).wrong
 
+    def add_up_to(self, value: Array) -> bool:
+        """Whether what all copies gained leads to a value, as with what is counted."""
+        gained = [copy - self.before for _, copy in self.copies]
+        return self.is_near(np.asarray(self.before + np.sum(gained, axis=0)), value)
+
     def list_counts(self) -> list[Array]:
         """What each shard's examples add; the rest of its change is a mean of them."""
         pairs = zip(self.doubles, self.shards, strict=True)
@@ -140,6 +145,8 @@ def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
         whole, led = evidence.reference.get(key), _find_led(evidence, noise, key)
         if whole is None or led is None or led.are_near(densify(whole)):
             continue
+        if not info.synchronised and led.add_up_to(densify(whole)):
+            continue  # each replica counts what is its own, and no loss is made of it
         ways = _list_ways(evidence, led)
         if led.find_leaders() or any(map(led.are_near, ways)):
             return info.path
