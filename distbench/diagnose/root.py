@@ -14,6 +14,7 @@ from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.in_turn import leave_out_later
 from distbench.diagnose.links import Chain
 from distbench.diagnose.names import name_replicas
+from distbench.diagnose.passed_on import list_passed_on
 from distbench.diagnose.rank import ALL
 from distbench.diagnose.reporting import make_context, report_causes
 from distbench.evidence import Evidence
@@ -39,9 +40,11 @@ def explain_root(
         causes = leave_out_later(explain_cases(context), chain)
         causes = join_factors(context, causes)
     about_loss = make_context(evidence, chain, "loss", losses, root=True)
-    of_loss: tuple[Explained, ...] = ()
-    if losses:
-        of_loss = leave_out_later(explain_cases(about_loss), chain)
+    of_loss = leave_out_later(explain_cases(about_loss), chain) if losses else ()
+    undone = _explain_undone(evidence, chain, of_loss, losses)
+    if undone and not gradients:
+        yield from undone
+        return
     if not of_loss:
         if not losses and chain.shows("loss"):
             causes = tell_lost_gradient(context, causes)
@@ -83,6 +86,29 @@ def explain_root(
         of_loss = ()  # the penalty is in the loss as well
     yield from report_causes(about_loss, of_loss, losses)
     yield from report_causes(context, _list_apart(evidence, of_loss, causes), gradients)
+
+
+def _explain_undone(
+    evidence: Evidence,
+    chain: Chain,
+    of_loss: Sequence[Explained],
+    losses: Sequence[Judged],
+) -> list[Finding]:
+    """What is wrong with a loss and its gradients, where the update's rule undoes it.
+
+    Empty unless it is a factor that the loss may have as well.
+    """
+    passed = list_passed_on(evidence, chain, losses) if of_loss else ()
+    if not passed:
+        return []
+    context = make_context(evidence, chain, "local_gradient", passed, root=True)
+    scaled = [cause for cause in explain_cases(context) if cause.code in _SCALING]
+    if not scaled or any(
+        cause.code != scaled[0].code and not is_vague(cause) for cause in of_loss
+    ):
+        return []
+    raised = _raise_early(scaled, losses, _raise_cause)
+    return list(report_causes(context, raised, passed))
 
 
 def _raise_early(
