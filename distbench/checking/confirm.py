@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from distbench.diagnose.beside import goes_before
 from distbench.diagnose.judge import judge
+from distbench.diagnose.of_losses import is_of_losses
 from distbench.evidence import Evidence
 from distbench.trace import PHASES, Phase
 from distbench.verdict import Finding
@@ -87,13 +88,15 @@ def confirm_first(
     left = judge(corrected)
     known = {(f.code, f.phase, frozenset(f.variables)) for f in findings}
     # A metric fed with a wrong loss is as wrong where only the gradient was put right.
-    untouched = _WITHOUT if phase != first.phase else ()
+    is_untouched = phase != first.phase
+    untouched = _WITHOUT if is_untouched else ()
     hidden = [
         replace(found, explanation=f"With this corrected: {found.explanation}")
         for found in left.findings
         if not found.warning
         and found.code not in untouched
         and (found.code, found.phase, frozenset(found.variables)) not in known
+        and not (is_untouched and is_of_losses(corrected, found))
         and not (seen is not None and goes_before(found, first, corrected, seen))
     ]
     # What was put in corrects all that is wrong up to there, not this cause alone.

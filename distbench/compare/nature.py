@@ -175,6 +175,34 @@ def makes_whole_exchanged(evidence: Evidence, noise: Noise) -> bool:
     return not find_nature(alone, noise).grouped
 
 
+def is_grouped_throughout(evidence: Evidence, noise: Noise) -> bool:
+    """Whether shards make up the whole of no variable's gradient in the first step.
+
+    Where a step updates several times, what comes after an update is another on each
+    shard alone, as that is updated by itself; what comes before it is not, and makes up
+    the whole unless the grouping of the examples matters.
+    """
+    regrouped = evidence.probes.get("regrouped")
+    found = regrouped and _take_parts(evidence.reference, regrouped, 0)
+    if not found:
+        return False
+    whole, shards, _ = found
+    margins = _find_margins(noise, whole, 0)
+    sizes = evidence.reference.shards
+    by_size = [size / max(1, sum(sizes)) for size in sizes]
+    for place, margin in margins.items():
+        one: Places = {place: whole[place]}
+        parts: list[Places] = [{place: s[place]} for s in shards]
+        if measure_size(whole[place]) <= 2 * len(sizes) * margin:
+            continue  # a gradient of 0 is made of anything
+        for weights in ([1.0] * len(sizes), by_size, _fit(one, parts)):
+            if weights and _agree(
+                one, _add(parts, weights), {place: margin}, len(sizes)
+            ):
+                return False
+    return True
+
+
 def _measure_lost(evidence: Evidence) -> float:
     """What a step that computes in a narrower dtype than its variables may lose.
 

@@ -23,6 +23,13 @@ OWN_LOSSES = (
 )
 """Why nothing is a measure of a step that hides its gradients."""
 
+UPDATED_BETWEEN = (
+    "note: on one device the result depends on which examples are together in a batch, "
+    "and the step updates variables between two of its losses, so loss and local "
+    "gradients cannot be judged, only what follows from them"
+)
+"""What is known where a shard alone is updated otherwise than all together."""
+
 
 def exchanges(evidence: Evidence, kind: str) -> bool:
     """Whether the replicas' losses hold `data` or `features` of each other.
@@ -32,6 +39,17 @@ def exchanges(evidence: Evidence, kind: str) -> bool:
         kind: See `distbench.worker.taps.exchange.Exchange`.
     """
     return evidence.observed.notes.get("exchange") == kind
+
+
+def follows_updates(evidence: Evidence) -> bool:
+    """Whether losses hold features of other replicas by way of an update alone.
+
+    Two networks that are updated in turn by hand are such: the second one's loss is
+    made of what the sum of all gradients has left of the first one. Where a variable
+    has several gradients, as in a climb before the step, the first ones are not seen.
+    """
+    notes = evidence.observed.notes
+    return bool(notes.get("exchange_by_update")) and notes.get("micro_steps", 1) == 1
 
 
 def is_joined(evidence: Evidence, noise: Noise) -> bool:
@@ -76,8 +94,14 @@ def hides_gradients(evidence: Evidence) -> bool:
     )
 
 
-def describe_own_statistic(variable: str) -> str:
+def describe_own_statistic(evidence: Evidence, variable: str) -> str:
     """Why neither the global batch nor a shard is a measure of such losses."""
+    if not is_of_all(evidence):
+        return (
+            f"'{variable}' is a statistic of the own examples alone, with which one "
+            "device does not get to what the replicas have to; nor could their "
+            "gradients be told, as the step asks for several of each variable"
+        )
     return (
         "every replica's loss is made of what the others computed, so the global batch "
         f"would be its measure, but '{variable}' is a statistic of the own examples "

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from distbench.diagnose.exchange import follows_updates
 from distbench.diagnose.explain import Explained, is_vague
 from distbench.diagnose.links import Chain
+from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, PHASES, Phase, TraceKey
 
 
@@ -40,6 +42,25 @@ def leave_out_later(causes: Sequence[Explained], chain: Chain) -> tuple[Explaine
         if cases:
             kept.append(replace(cause, cases=cases))
     return tuple(kept)
+
+
+def leave_out_updated(
+    evidence: Evidence, causes: Sequence[Explained]
+) -> tuple[Explained, ...]:
+    """Without what nothing explains where another cause is told of the same step.
+
+    Of steps that update by hand between two of their losses: in which order they do is
+    not known, and what is made of a wrong update is as wrong.
+    """
+    told = [cause for cause in causes if not is_vague(cause)]
+    if not told or not follows_updates(evidence):
+        return tuple(causes)
+    first = min(case.key.step for cause in told for case in cause.cases)
+    return tuple(
+        cause
+        for cause in causes
+        if cause in told or min(case.key.step for case in cause.cases) < first
+    )
 
 
 def _find_first(chain: Chain) -> dict[int, tuple[int, Phase]]:

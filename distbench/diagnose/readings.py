@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 
 from distbench.compare.led import find_own_statistic
 from distbench.compare.measured_noise import measure_rounded
-from distbench.compare.nature import Nature, find_nature
+from distbench.compare.nature import Nature, find_nature, is_grouped_throughout
 from distbench.compare.noise import Noise
 from distbench.compare.own_losses import has_own_losses
 from distbench.compare.shards import find_shares, weigh_shards
 from distbench.diagnose.exchange import (
     OWN_LOSSES,
+    UPDATED_BETWEEN,
     describe_own_statistic,
     exchanges,
+    follows_updates,
     hides_gradients,
     means_whole,
 )
@@ -62,6 +64,7 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     is_hidden = hides_gradients(evidence)
     if means_whole(evidence, nature) or (is_hidden and not nature.lost):
         yield from _leave_open(evidence, noise)
+        yield from _leave_updated(evidence, noise)
         return
     if (exchanges(evidence, "features") or is_hidden) and nature.lost:
         yield from _round_whole(evidence, nature, noise)
@@ -97,11 +100,17 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
 def _leave_open(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     """Nothing, where something of the own examples comes before all that is known."""
     own = find_own_statistic(evidence, noise)
-    words = "" if own is None else describe_own_statistic(own)
+    words = "" if own is None else describe_own_statistic(evidence, own)
     if not words and hides_gradients(evidence) and has_own_losses(evidence, noise):
         words = OWN_LOSSES
     if words:
         yield _leave_first(evidence, undecided=words)
+
+
+def _leave_updated(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
+    """What follows from gradients, where an update makes the others of all examples."""
+    if follows_updates(evidence) and is_grouped_throughout(evidence, noise):
+        yield _leave_first(evidence, note=UPDATED_BETWEEN)
 
 
 def _leave_first(evidence: Evidence, *, note: str = "", undecided: str = "") -> Reading:

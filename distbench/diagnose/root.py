@@ -11,7 +11,7 @@ from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.exchange import is_of_all, join_factors, tell_lost_gradient
 from distbench.diagnose.explain import Explained, is_vague, list_replicas
 from distbench.diagnose.fit import fit_cases
-from distbench.diagnose.in_turn import leave_out_later
+from distbench.diagnose.in_turn import leave_out_later, leave_out_updated
 from distbench.diagnose.links import Chain
 from distbench.diagnose.names import name_replicas
 from distbench.diagnose.passed_on import list_passed_on
@@ -38,7 +38,7 @@ def explain_root(
     context = make_context(evidence, chain, phase, gradients, root=root)
     if gradients:
         causes = leave_out_later(explain_cases(context), chain)
-        causes = join_factors(context, causes)
+        causes = leave_out_updated(evidence, join_factors(context, causes))
     about_loss = make_context(evidence, chain, "loss", losses, root=True)
     of_loss = leave_out_later(explain_cases(about_loss), chain) if losses else ()
     undone = _explain_undone(evidence, chain, of_loss, losses)

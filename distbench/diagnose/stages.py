@@ -10,6 +10,7 @@ from distbench.diagnose.explain import is_vague
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
 from distbench.diagnose.multiplied import move_multiplied
+from distbench.diagnose.of_losses import leave_out_of_losses
 from distbench.diagnose.reporting import make_context, report_all, report_causes
 from distbench.diagnose.root import explain_root
 from distbench.diagnose.state import explain_apart, explain_start
@@ -46,6 +47,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     findings = _leave_out_told(findings)
     findings = _leave_out_collected(evidence, findings)
     findings = leave_out_led(evidence, later, findings)
+    findings = leave_out_of_losses(evidence, later, findings)
     findings = _tell_unled(evidence, chain, findings)
     # An update that is applied again, or that should have been skipped, is counted.
     counted = {f.step for f in findings if f.code in ("update-repeated", "nonfinite")}

@@ -171,7 +171,7 @@ def _find_lack_of_proof(
     hidden = [name for name, strength in weak if strength == "hidden"]
     empty = [name for name, strength in weak if strength == "empty"]
     if empty:
-        if reading.note and not reading.evidence.fed.replays:
+        if reading.note and not (reading.evidence.fed.replays and reading.first_known):
             return Status.VACUOUS, reading.note.removeprefix("note: ")
         return Status.VACUOUS, (
             f"no comparison of {', '.join(empty)} could have failed: with an example "

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED
+from distbench.samples.program import FIRST, HEAD, SECOND, TABLE, TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.exchange import ALIKE
 from distbench.unusual.turns import (
     DrawnToTheMeanOfAllTwice,
+    InTurnByHand,
+    InTurnByHandUnderStatistics,
     InTurnUnderStatistics,
     TwoLossesUnderStatistics,
     TwoTurnsOfTheFirst,
@@ -73,3 +75,26 @@ class DrawnToMeanOfMeansTwice(DrawnToTheMeanOfAllTwice):
 
     def find_mean(self, targets):
         return all_reduce("mean", tf.reduce_mean(targets, axis=0))
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    (TABLE, FIRST, SECOND, HEAD),
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class AveragedInTurnByHandUnderStatistics(InTurnByHandUnderStatistics):
+    """Two networks in turn by hand, by the mean of shares, under batch statistics."""
+
+    def reduce(self, gradient):
+        return all_reduce("mean", gradient)
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class OwnMeansInTurnByHand(InTurnByHand):
+    """Two networks in turn by hand, both by own means, which are summed."""
+
+    def reduce_losses(self, losses, batch):
+        del batch
+        return tf.reduce_mean(losses)

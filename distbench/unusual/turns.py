@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import legacy, tf
+from distbench.samples.program import ByHand
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.exchange import ALIKE, TargetsDrawnToTheMeanOfAll
 from distbench.unusual.grouping import BatchStatistics, BatchStatisticsUnderMean
@@ -65,3 +66,25 @@ class DrawnToTheMeanOfAllTwice(TargetsDrawnToTheMeanOfAll):
 
     def replica_step(self, batch):
         return super().replica_step(batch) + super().replica_step(batch)
+
+
+@unusual()
+class InTurnByHand(ByHand):
+    """Two networks in turn by hand: the second one's loss follows from the first."""
+
+    def replica_step(self, batch):
+        body, heads = self.trained()[:-1], self.trained()[-1:]
+        return self.take_turn(body, batch) + self.take_turn(heads, batch)
+
+    def take_turn(self, variables, batch):
+        with tf.GradientTape() as tape:
+            loss = self.reduce_losses(self.compute_losses(batch), batch)
+        gradients = tape.gradient(loss, variables)
+        for gradient, variable in zip(gradients, variables, strict=True):
+            self.update(variable, self.reduce(tf.convert_to_tensor(gradient)))
+        return loss
+
+
+@unusual()
+class InTurnByHandUnderStatistics(InTurnByHand, BatchStatistics):
+    """Two networks in turn by hand, under batch statistics of the own examples."""

@@ -65,6 +65,35 @@ def test_what_takes_what_the_losses_take_is_no_statistic_of_its_own() -> None:
     assert judgement.findings[0].phase == "loss"
 
 
+def test_what_replicas_count_for_themselves_is_no_part_of_a_loss() -> None:
+    """A counter of examples, of which one device has all that the replicas have."""
+    evidence = note(Simulator(by_statistics).make_evidence(), "features")
+    evidence = keep_statistic(evidence, (1.0, 1.0, 2.0))
+    evidence = evidence.change_traces(
+        lambda trace: replace(
+            trace,
+            variables=tuple(
+                replace(info, synchronised=info.path != "moving")
+                for info in trace.variables
+            ),
+        )
+    )
+    judgement = judge(evidence)
+    assert judgement.status is Status.FAIL
+    assert judgement.findings[0].phase == "loss"
+
+
+def test_replicas_that_are_updated_between_two_losses_leave_these_no_measure() -> None:
+    """By hand: what comes later is made of the sum, which shards alone have not."""
+    evidence = note(Simulator(by_statistics).make_evidence(), "features")
+    assert judge(evidence).status is Status.FAIL
+    notes = {**evidence.observed.notes, "exchange_by_update": True}
+    updated = replace(evidence, observed=replace(evidence.observed, notes=notes))
+    judgement = judge(updated)
+    assert judgement.status is Status.PASS
+    assert "updates variables between two of its losses" in judgement.message
+
+
 def test_what_a_metric_counts_of_its_own_examples_is_no_part_of_a_loss() -> None:
     evidence = note(Simulator(by_statistics).make_evidence(), "features")
     evidence = keep_statistic(evidence, (3.0, 3.0, 3.0))

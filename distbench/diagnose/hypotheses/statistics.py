@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
-from distbench.compare.leading import is_led, is_trained
+from distbench.compare.leading import is_led, is_trained, shows_gradients
 from distbench.compare.led import find_averaged, find_leader
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
@@ -86,6 +87,10 @@ def _list_statistics(context: Context) -> Iterator[Numbered]:
     """The wrong values of model variables that examples lead, and gradients do not."""
     infos = context.infos
     led_by_gradients = list_steering(context) | set(context.evidence.subject.kept)
+    if not shows_gradients(context.evidence):
+        # One device was fed with none, and the traced step tells what is made of them.
+        made = context.evidence.observed.notes.get("of_gradients", ())
+        led_by_gradients |= set(cast(Sequence[str], made))
     for number, case in context.list_cases():
         if (
             case.key.variable in infos

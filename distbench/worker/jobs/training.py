@@ -25,6 +25,10 @@ from distbench.worker.subjects.sizes import Sizes, find_sizes
 from distbench.worker.taps.draws import find_draws, find_seeds
 from distbench.worker.taps.exchange import Exchange, find_exchange, list_shared_state
 from distbench.worker.taps.given import select_gradients, select_state
+from distbench.worker.taps.made_of import (
+    list_state_of_gradients,
+    list_state_of_losses,
+)
 
 
 class TrainingJobs:
@@ -37,8 +41,11 @@ class TrainingJobs:
         self._draws: Mapping[str, str] = {}
         self._seeds: Mapping[str, list[str]] = {}
         self._exchange: Exchange = ""
+        self._is_by_update = False
         self._shared: tuple[str, ...] = ()
         self._carried: tuple[str, ...] = ()
+        self._of_losses: tuple[str, ...] = ()
+        self._of_gradients: tuple[str, ...] = ()
         self._spoilt: dict[int, list[int]] = {}
 
     @property
@@ -81,8 +88,13 @@ class TrainingJobs:
         self._draws = find_draws(graph)
         self._seeds = find_seeds(graph)
         self._exchange = find_exchange(session.board, session.table)
+        if self._exchange == "features":
+            direct = find_exchange(session.board, session.table, after_updates=False)
+            self._is_by_update = direct != "features"
         self._shared = list_shared_state(session.board, session.table)
         self._carried = list_carried(graph, session.table)
+        self._of_losses = list_state_of_losses(session.board, session.table)
+        self._of_gradients = list_state_of_gradients(session.board, session.table)
         for step in range(late):
             self._task.report_progress(step=step, phase="before the restore")
             self.run_step(session, trained, step, sizes, {})
@@ -203,7 +215,10 @@ class TrainingJobs:
                 "draws": self._draws,
                 "seeds": self._seeds,
                 "exchange": self._exchange,
+                "exchange_by_update": self._is_by_update,
                 "shared_state": list(self._shared),
+                "of_losses": list(self._of_losses),
+                "of_gradients": list(self._of_gradients),
                 **{f"spoilt-{r}": steps for r, steps in self._spoilt.items()},
             },
             metrics=session.metrics,

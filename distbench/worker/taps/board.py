@@ -60,6 +60,7 @@ class TapBoard:
         given: The tensors that each replica's step was traced with, by replica.
         trained_by: What tapes differentiated by variables of the subject, by replica.
         reduced: What each replica's optimizers were given as sums, by replica.
+        returned: The losses that replicas returned, by replica.
         failed_replica: The first replica for which the subject's code raised.
         failed_phase: The last phase that it had reached; `loss` if it had none.
         failed_by: The exception that left its code. Where replicas meet in a thread of
@@ -88,6 +89,7 @@ class TapBoard:
         self.given: dict[int, list[Any]] = {}
         self.trained_by: dict[int, list[Any]] = {}
         self.reduced: dict[int, list[Any]] = {}
+        self.returned: dict[int, list[Any]] = {}
         self._is_between = False
         self._local = threading.local()
         self._reached: dict[int, Phase] = {}
@@ -146,6 +148,7 @@ class TapBoard:
         self._targets.pop(replica, None)
         self.trained_by.pop(replica, None)
         self.reduced.pop(replica, None)
+        self.returned.pop(replica, None)
         self._own.forget(replica)
 
     @contextmanager
@@ -265,6 +268,11 @@ class TapBoard:
         """What the tapes of this replica's step differentiated."""
         return self._targets.get(self.find_replica(), [])
 
+    def list_gradients(self) -> list[Any]:
+        """The tensors that the tapes of a step gave for the subject's variables."""
+        found = tf.nest.flatten(list(self._own.list_all()), expand_composites=True)
+        return list(filter(tf.is_tensor, found))
+
     def count_gradients(self) -> int:
         """How many gradients of one variable the tapes of a step gave, at most."""
         return self._own.count()
@@ -310,6 +318,8 @@ class TapBoard:
             tensors = (tf.convert_to_tensor(value),)
         if phase == "reduced_gradient":
             self.reduced.setdefault(replica, []).extend(tensors)
+        elif phase == "loss":
+            self.returned.setdefault(replica, []).extend(tensors)
         self._write(point, tensors)
         self.watch(point, value)
         return value

@@ -15,7 +15,7 @@ optimizer has made the update, it is none: a shard alone is given that of all re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -34,23 +34,23 @@ _COLLECTIVE = re.compile(r"^(Collective(Reduce|Gather|Bcast|AllToAll)|Nccl)")
 _Place = tuple[int, str]
 
 
-def find_exchange(board: TapBoard, table: VariableTable) -> Exchange:
+def find_exchange(
+    board: TapBoard, table: VariableTable, *, after_updates: bool = True
+) -> Exchange:
     """What the losses of a traced step take of other replicas.
 
     Args:
         board: Knows what each replica was given, and what its tapes differentiated.
         table: The subject's variables.
+        after_updates: Whether to follow what the step assigns to variables that are
+            trained, and reads again.
     """
-    trained = {
-        id(component.handle)
-        for variable in table.state
-        if variable.info.role == "variable" and variable.info.trainable
-        for component in variable.components
-        if hasattr(component, "handle")
-    }
+    trained = find_trained(table)
     reduced = {_place(t) for tensors in board.reduced.values() for t in tensors}
     found = {
-        _find_of_replica(replica, targets, board.given, trained, reduced)
+        _find_of_replica(
+            replica, targets, board.given, trained, reduced, after_updates=after_updates
+        )
         for replica, targets in board.list_differentiated().items()
     }
     kinds: tuple[Exchange, ...] = ("features", "data")
@@ -91,12 +91,62 @@ def list_shared_state(board: TapBoard, table: VariableTable) -> tuple[str, ...]:
     return tuple(found)
 
 
-def is_made_of(tensors: Iterable[Any], sources: Iterable[Any]) -> bool:
-    """Whether a traced step computes any of some tensors of any of others."""
-    found, ends = list(tensors), {_place(source) for source in sources}
-    flow = _Flow(trained=set(), ends=ends)
+def find_trained(table: VariableTable) -> set[int]:
+    """The variables that are trained, by identity of their handles."""
+    return {
+        id(component.handle)
+        for variable in table.state
+        if variable.info.role == "variable" and variable.info.trainable
+        for component in variable.components
+        if hasattr(component, "handle")
+    }
+
+
+def list_made_of(
+    table: VariableTable, sources: Iterable[Any], ends: Iterable[Any]
+) -> tuple[str, ...]:
+    """State of the model, of what is not trained, that a traced step makes of tensors.
+
+    By way of trained variables all is made of everything: that does not count.
+
+    Args:
+        table: The subject's variables.
+        sources: The tensors.
+        ends: Where not to look any further back, beside these.
+    """
+    traced = [source for source in sources if not _is_eager(source)]
+    kept, unread = list(ends), frozenset(find_trained(table))
+    found: dict[str, None] = {}
+    for graph in {id(t.graph): t.graph for t in traced}.values():
+        writes = _Writes(graph)
+        for variable in table.state:
+            if variable.info.role == "variable" and not variable.info.trainable:
+                values = writes.list_written(variable.components)
+                if is_made_of(values, traced, ends=kept, unread=unread):
+                    found[variable.info.path] = None
+    return tuple(found)
+
+
+def is_made_of(
+    tensors: Iterable[Any],
+    sources: Iterable[Any],
+    *,
+    ends: Iterable[Any] = (),
+    unread: frozenset[int] = frozenset(),
+) -> bool:
+    """Whether a traced step computes any of some tensors of any of others.
+
+    Args:
+        tensors: Some tensors.
+        sources: The others.
+        ends: Where not to look any further back, beside these.
+        unread: Variables of which not to follow what is assigned; see `find_trained`.
+    """
+    found, wanted = list(tensors), {_place(source) for source in sources}
+    ended = wanted | {_place(end) for end in ends}
+    flow = _Flow(trained=set(), ends=ended, unread=unread)
     flow.add(found)
-    return bool(flow.spread(ends)) or any(_place(tensor) in ends for tensor in found)
+    return bool(flow.spread(wanted)) or any(_place(t) in wanted for t in found)
 
 
 def _find_of_replica(
@@ -105,10 +155,16 @@ def _find_of_replica(
     given: Mapping[int, list[Any]],
     trained: set[int],
     reduced: set[_Place],
+    *,
+    after_updates: bool,
 ) -> Exchange:
     own = {_place(tensor) for tensor in given[replica]}
     others = {_place(t) for number in given for t in given[number]} - own
-    flow = _Flow(trained=trained, ends=own | others | reduced)
+    flow = _Flow(
+        trained=trained,
+        ends=own | others | reduced,
+        unread=frozenset() if after_updates else frozenset(trained),
+    )
     flow.add([t for t in targets if not _is_eager(t)])
     learned = flow.spread(flow.learned, smoothly=True)
     led = flow.spread(own)
@@ -128,12 +184,14 @@ class _Flow:
         ends: Where not to look any further back.
         learned: Handles of trained variables among what was found.
         collectives: What collectives gave.
+        unread: Variables, as in `trained`, of which not to follow what is assigned.
     """
 
     trained: set[int]
     ends: set[_Place]
     learned: set[_Place] = field(default_factory=set)
     collectives: set[_Place] = field(default_factory=set)
+    unread: frozenset[int] = frozenset()
     _used: dict[_Place, list[_Place]] = field(default_factory=dict)
     _rounded: set[_Place] = field(default_factory=set)
     _captured: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -200,7 +258,7 @@ class _Flow:
             self.collectives.add(_place(tensor))
         if id(graph) not in self._writes:
             self._writes[id(graph)] = _Writes(graph)
-        return [*op.inputs, *self._writes[id(graph)].list_read(op)]
+        return [*op.inputs, *self._writes[id(graph)].list_read(op, self.unread)]
 
 
 class _Writes:
@@ -225,13 +283,20 @@ class _Writes:
         names = [n for o, n in self._captures if any(o is h for h in handles)]
         return [op.inputs[1] for name in names for op in self._ops.get(name, ())]
 
-    def list_read(self, op: Any) -> list[Any]:
+    def list_read(self, op: Any, unread: Collection[int] = ()) -> list[Any]:
         """What was assigned to the variables that an op is given, before it ran.
 
         Ops that use the same variable run in the order in which they were made.
+
+        Args:
+            op: The op.
+            unread: Variables to leave out, by identity of their handles.
         """
         found = []
+        names = {n for o, n in self._captures if id(o) in unread} if unread else ()
         for handle in op.inputs:
+            if handle.name in names:
+                continue
             for write in reversed(self._ops.get(handle.name, ())):
                 if self._order[write.name] < self._order[op.name]:
                     found.append(write.inputs[1])

@@ -16,9 +16,11 @@ class OwnGradients:
         self._claimed: set[tuple[int, str]] = set()
         self._ever_claimed: set[tuple[int, str]] = set()
         self._calls: dict[tuple[int, str], int] = {}
+        self._every: dict[int, list[Any]] = {}
 
     def forget(self, replica: int) -> None:
         """Drop what was seen while another graph was traced."""
+        self._every.pop(replica, None)
         for key in [key for key in self._seen if key[0] == replica]:
             del self._seen[key]
         for keys in (self._claimed, self._ever_claimed):
@@ -26,6 +28,7 @@ class OwnGradients:
 
     def remember(self, replica: int, variable: str, gradient: Any, call: int) -> None:
         """Keep a gradient that a tape gave, after so many calls of optimizers."""
+        self._every.setdefault(replica, []).append(gradient)
         key = replica, variable
         self._calls[key] = call
         if key in self._claimed:
@@ -56,6 +59,11 @@ class OwnGradients:
         for key in self._seen:
             if key[0] == replica and key not in self._ever_claimed:
                 yield key[1], self._calls[key]
+
+    def list_all(self) -> Iterator[Any]:
+        """Every gradient of the step, whatever became of it."""
+        for gradients in self._every.values():
+            yield from gradients
 
     def count(self) -> int:
         """How many gradients of one variable a step has, at most."""

@@ -1,0 +1,44 @@
+"""Wrong losses of which a step makes state that is as wrong."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.program import HEAD, SECOND
+from distbench.unusual.of_losses import (
+    BestLossKept,
+    BestPenalisedLossKept,
+    TwoLossesByHand,
+)
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class BestOfOwnMeans(BestLossKept):
+    """A mean over the own examples, of which the step keeps the lowest so far."""
+
+    def reduce_losses(self, losses, batch):
+        del batch
+        return tf.reduce_mean(losses)
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    (SECOND, HEAD),
+    like="keras-team/keras#19891",
+    clusters=WIDE,
+)
+class BestWithFullPenalty(BestPenalisedLossKept):
+    """Each replica has all of the penalty, and the step keeps the lowest loss."""
+
+    def share_penalty(self, penalty):
+        return penalty
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class OwnMeansOfTwoLossesByHand(TwoLossesByHand):
+    """Two losses are own means, whose gradients nobody sees before two moments."""
+
+    def reduce_losses(self, losses, batch):
+        del batch
+        return tf.reduce_mean(losses)
