@@ -7,7 +7,12 @@ from dataclasses import dataclass, replace
 
 from distbench.compare.led import find_own_statistic
 from distbench.compare.measured_noise import measure_rounded
-from distbench.compare.nature import Nature, find_nature, is_grouped_throughout
+from distbench.compare.nature import (
+    Nature,
+    find_nature,
+    is_grouped_throughout,
+    makes_whole_exchanged,
+)
 from distbench.compare.noise import Noise
 from distbench.compare.own_losses import has_own_losses
 from distbench.compare.shards import find_shares, weigh_shards
@@ -83,9 +88,7 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
         yield _weigh_first(evidence, nature, place)
     if known and (nature.grouped or nature.lost):
         yield from _weigh(evidence, nature, words)
-    if exchanges(evidence, "data") and nature.lost and not nature.grouped:
-        # A count over all scales a loss before its gradient, which then rounds
-        # otherwise than that of a shard alone.
+    if _rounds_counted(evidence, nature, noise):
         yield from _round_whole(evidence, nature, noise)
     if nature.grouped:
         rest = "loss and local gradients cannot be judged, only what follows from them"
@@ -95,6 +98,16 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
                 "that were observed; use the tier bounded, without XLA"
             )
         yield _leave_first(evidence, note=f"{words} {rest}")
+
+
+def _rounds_counted(evidence: Evidence, nature: Nature, noise: Noise) -> bool:
+    """Whether a narrow dtype alone keeps a loss by counts from being the whole's.
+
+    A count over all scales a loss before its gradient, which then rounds otherwise than
+    that of a shard alone. Shards that are given the count make up the global batch.
+    """
+    is_rounded = exchanges(evidence, "data") and nature.lost > 0
+    return is_rounded and (not nature.grouped or makes_whole_exchanged(evidence, noise))
 
 
 def _leave_open(evidence: Evidence, noise: Noise) -> Iterator[Reading]:

@@ -47,7 +47,7 @@ class BrainFloat(MixedProgram):
         return gradients
 
 
-@unusual(clusters=("mirrored:2", "mwms:3"))
+@unusual(clusters=("mirrored:2", "mwms:3", "mirrored:4"))
 class BrainFloatCount(BrainFloat):
     """A layer in bfloat16, and a mean over examples that all replicas count."""
 
