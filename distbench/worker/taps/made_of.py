@@ -12,7 +12,7 @@ from typing import Any
 
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
-from distbench.worker.taps.exchange import is_made_of, list_made_of
+from distbench.worker.taps.exchange import find_trained, is_made_of, list_made_of
 
 _ADDING = ("Add", "AddV2", "AddN", "Sub", "Neg", "Identity", "Cast", "Mul")
 _DIVIDING = ("RealDiv", "DivNoNan")
@@ -33,8 +33,17 @@ def list_state_of_losses(board: TapBoard, table: VariableTable) -> tuple[str, ..
 
 
 def list_state_of_gradients(board: TapBoard, table: VariableTable) -> tuple[str, ...]:
-    """State that is made of what tapes gave for the subject's variables."""
-    return list_made_of(table, board.list_gradients(), chain(*board.given.values()))
+    """State that is made of what tapes gave for the subject's variables.
+
+    Nothing, if tapes differentiate gradients: what is made of second derivatives, as a
+    curvature, is a statistic of the examples.
+    """
+    given, gradients = list(chain(*board.given.values())), board.list_gradients()
+    targets = list(chain(*board.list_differentiated().values()))
+    trained = frozenset(find_trained(table))
+    if is_made_of(targets, gradients, ends=given, unread=trained):
+        return ()
+    return list_made_of(table, gradients, given)
 
 
 def _list_parts(losses: Collection[Any], given: Collection[Any]) -> Iterator[Any]:
