@@ -115,15 +115,23 @@ def list_made_of(
         ends: Where not to look any further back, beside these.
     """
     traced = [source for source in sources if not _is_eager(source)]
-    kept, unread = list(ends), frozenset(find_trained(table))
+    wanted = {_place(source) for source in traced}
+    ended = wanted | {_place(end) for end in ends}
     found: dict[str, None] = {}
     for graph in {id(t.graph): t.graph for t in traced}.values():
         writes = _Writes(graph)
-        for variable in table.state:
-            if variable.info.role == "variable" and not variable.info.trainable:
-                values = writes.list_written(variable.components)
-                if is_made_of(values, traced, ends=kept, unread=unread):
-                    found[variable.info.path] = None
+        written = {
+            variable.info.path: writes.list_written(variable.components)
+            for variable in table.state
+            if variable.info.role == "variable" and not variable.info.trainable
+        }
+        # One walk for all: a large model has hundreds of them.
+        flow = _Flow(trained=set(), ends=ended, unread=frozenset(find_trained(table)))
+        flow.add([value for values in written.values() for value in values])
+        made = wanted | flow.spread(wanted)
+        for path, values in written.items():
+            if any(_place(value) in made for value in values):
+                found[path] = None
     return tuple(found)
 
 
@@ -257,8 +265,8 @@ class _Flow:
         if _COLLECTIVE.match(op.type):
             self.collectives.add(_place(tensor))
         if id(graph) not in self._writes:
-            self._writes[id(graph)] = _Writes(graph)
-        return [*op.inputs, *self._writes[id(graph)].list_read(op, self.unread)]
+            self._writes[id(graph)] = _Writes(graph, self.unread)
+        return [*op.inputs, *self._writes[id(graph)].list_read(op)]
 
 
 class _Writes:
@@ -266,10 +274,13 @@ class _Writes:
 
     Args:
         graph: The graph.
+        unread: Variables of which `list_read` leaves out what is assigned, by identity
+            of their handles.
     """
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph: Any, unread: Collection[int] = ()) -> None:
         self._captures = [(o, i.name) for o, i in getattr(graph, "captures", ())]
+        self._unread = {name for o, name in self._captures if id(o) in unread}
         self._ops: dict[str, list[Any]] = {}
         self._order: dict[str, int] = {}
         for place, op in enumerate(graph.get_operations()):
@@ -283,19 +294,14 @@ class _Writes:
         names = [n for o, n in self._captures if any(o is h for h in handles)]
         return [op.inputs[1] for name in names for op in self._ops.get(name, ())]
 
-    def list_read(self, op: Any, unread: Collection[int] = ()) -> list[Any]:
+    def list_read(self, op: Any) -> list[Any]:
         """What was assigned to the variables that an op is given, before it ran.
 
         Ops that use the same variable run in the order in which they were made.
-
-        Args:
-            op: The op.
-            unread: Variables to leave out, by identity of their handles.
         """
         found = []
-        names = {n for o, n in self._captures if id(o) in unread} if unread else ()
         for handle in op.inputs:
-            if handle.name in names:
+            if handle.name in self._unread:
                 continue
             for write in reversed(self._ops.get(handle.name, ())):
                 if self._order[write.name] < self._order[op.name]:
