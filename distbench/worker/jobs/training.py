@@ -16,19 +16,14 @@ from distbench.trace.files import write_trace
 from distbench.trace.naming import pair_names
 from distbench.worker.jobs.folder import CHECKPOINT, read_reference
 from distbench.worker.jobs.task import Task
+from distbench.worker.jobs.traced import note_traced
 from distbench.worker.state.carried import list_carried
 from distbench.worker.stepping.injected import FaultySteps
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
 from distbench.worker.subjects.batches import check_batches
 from distbench.worker.subjects.sizes import Sizes, find_sizes
-from distbench.worker.taps.draws import find_draws, find_seeds
-from distbench.worker.taps.exchange import Exchange, find_exchange, list_shared_state
 from distbench.worker.taps.given import select_gradients, select_state
-from distbench.worker.taps.made_of import (
-    list_state_of_gradients,
-    list_state_of_losses,
-)
 
 
 class TrainingJobs:
@@ -38,14 +33,8 @@ class TrainingJobs:
         self._task = task
         self._session: Session | None = None
         self._prepared: tuple[Session, Step, Sizes] | None = None
-        self._draws: Mapping[str, str] = {}
-        self._seeds: Mapping[str, list[str]] = {}
-        self._exchange: Exchange = ""
-        self._is_by_update = False
-        self._shared: tuple[str, ...] = ()
+        self._traced: Mapping[str, object] = {}
         self._carried: tuple[str, ...] = ()
-        self._of_losses: tuple[str, ...] = ()
-        self._of_gradients: tuple[str, ...] = ()
         self._spoilt: dict[int, list[int]] = {}
 
     @property
@@ -85,16 +74,8 @@ class TrainingJobs:
         self._task.report_progress(phase="first step")
         trained = session.make_step()
         graph = session.prepare(trained, list(sizes.cut(0, batch)))
-        self._draws = find_draws(graph)
-        self._seeds = find_seeds(graph)
-        self._exchange = find_exchange(session.board, session.table)
-        if self._exchange == "features":
-            direct = find_exchange(session.board, session.table, after_updates=False)
-            self._is_by_update = direct != "features"
-        self._shared = list_shared_state(session.board, session.table)
+        self._traced = note_traced(session, graph)
         self._carried = list_carried(graph, session.table)
-        self._of_losses = list_state_of_losses(session.board, session.table)
-        self._of_gradients = list_state_of_gradients(session.board, session.table)
         for step in range(late):
             self._task.report_progress(step=step, phase="before the restore")
             self.run_step(session, trained, step, sizes, {})
@@ -212,13 +193,7 @@ class TrainingJobs:
             notes={
                 "tier": tier,
                 "micro_steps": session.board.count_gradients(),
-                "draws": self._draws,
-                "seeds": self._seeds,
-                "exchange": self._exchange,
-                "exchange_by_update": self._is_by_update,
-                "shared_state": list(self._shared),
-                "of_losses": list(self._of_losses),
-                "of_gradients": list(self._of_gradients),
+                **self._traced,
                 **{f"spoilt-{r}": steps for r, steps in self._spoilt.items()},
             },
             metrics=session.metrics,

@@ -1,0 +1,36 @@
+"""What a traced step tells of a program, whatever its numbers will be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distbench.worker.stepping.session import Session
+from distbench.worker.taps.draws import find_draws, find_seeds
+from distbench.worker.taps.exchange import find_exchange, list_shared_state
+from distbench.worker.taps.made_of import (
+    list_state_of_gradients,
+    list_state_of_losses,
+)
+
+
+def note_traced(session: Session, graph: Any) -> dict[str, object]:
+    """Notes for the trace of a run, as JSON values.
+
+    Args:
+        session: Of the program; its board knows what was traced.
+        graph: The traced step.
+    """
+    board, table = session.board, session.table
+    exchange = find_exchange(board, table)
+    by_update = exchange == "features" and exchange != find_exchange(
+        board, table, after_updates=False
+    )
+    return {
+        "draws": find_draws(graph),
+        "seeds": find_seeds(graph),
+        "exchange": exchange,
+        "exchange_by_update": by_update,
+        "shared_state": list(list_shared_state(board, table)),
+        "of_losses": list(list_state_of_losses(board, table)),
+        "of_gradients": list(list_state_of_gradients(board, table)),
+    }
