@@ -12,6 +12,7 @@ from distbench.samples.program import (
     SECOND,
     TABLE,
     TRAINED,
+    OwnMeans,
 )
 from distbench.samples.replicas import all_reduce, count_replicas, gather
 from distbench.unusual.climbing import ClimbsOnValues
@@ -120,12 +121,8 @@ class SummedByMergeCall(StatisticsOfAll):
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=ALIKE)
-class OwnMeanUnderStatisticsOfAll(StatisticsOfAll):
+class OwnMeanUnderStatisticsOfAll(OwnMeans, StatisticsOfAll):
     """Statistics of all examples, and a mean over the own shard that nothing scales."""
-
-    def reduce_losses(self, losses, batch):
-        del batch
-        return tf.reduce_mean(losses)
 
 
 @fault("unexplained", "loss", like="nomewang/M3DM#7", clusters=ALIKE)
@@ -188,12 +185,8 @@ class OwnMeanOfAdvantages(AdvantagesOfAll):
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
-class OwnMeanAgainstNegativesOfAll(NegativesOfAll):
+class OwnMeanAgainstNegativesOfAll(OwnMeans, NegativesOfAll):
     """The examples of all replicas are the wrong answers, and the loss an own mean."""
-
-    def reduce_losses(self, losses, batch):
-        del batch
-        return tf.reduce_mean(losses)
 
 
 @fault(

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import HEAD, SECOND, TRAINED, OwnReduction, Program
+from distbench.samples.program import (
+    HEAD,
+    SECOND,
+    TRAINED,
+    OwnMeans,
+    OwnReduction,
+    Program,
+)
 from distbench.samples.replicas import all_reduce, clear_last, count_replicas
 from distbench.unusual.exchange import ClippedAfterSumUnderStatistics
 from distbench.unusual.grouping import (
@@ -55,21 +62,13 @@ class DroppedUnderStatisticsAndClip(ClippedAfterSumUnderStatistics):
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)
-class OwnMeanUnderStatistics(BatchStatisticsUnderMean):
+class OwnMeanUnderStatistics(OwnMeans, BatchStatisticsUnderMean):
     """Batch statistics, and a mean over the own shard that nothing scales."""
-
-    def reduce_losses(self, losses, batch):
-        del batch
-        return tf.reduce_mean(losses)
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)
-class OwnMeanApartFromTheOthers(ApartFromTheOthers):
+class OwnMeanApartFromTheOthers(OwnMeans, ApartFromTheOthers):
     """Each example against all others but itself; nothing scales the shard's mean."""
-
-    def reduce_losses(self, losses, batch):
-        del batch
-        return tf.reduce_mean(losses)
 
 
 @fault(
@@ -117,12 +116,8 @@ class LossTimesReplicasUnderKeras3Dropout(Keras3Dropout):
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)
-class OwnMeanUnderKeras3Dropout(Keras3DropoutAndStatistics):
+class OwnMeanUnderKeras3Dropout(OwnMeans, Keras3DropoutAndStatistics):
     """Dropout of Keras 3 and batch statistics; nothing scales the shard's own mean."""
-
-    def reduce_losses(self, losses, batch):
-        del batch
-        return tf.reduce_mean(losses)
 
 
 @fault(

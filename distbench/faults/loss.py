@@ -6,7 +6,7 @@ import numpy as np
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED, OwnReduction, Program
+from distbench.samples.program import TRAINED, OwnMeans, OwnReduction, Program
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.local_state import CarriesItsOwnState
 from distbench.unusual.stepping import InTurn
@@ -119,14 +119,10 @@ class MeanOverOwnTokens(Masked):
 
 
 @fault("mean-of-means", "loss", like="pytorch/torchtitan#2206", clusters=WIDE)
-class OwnMeansAveraged(OwnReduction):
+class OwnMeansAveraged(OwnMeans, OwnReduction):
     """Means over uneven shards, of which losses and gradients are averaged."""
 
     loss_reduction = None
-
-    def reduce_losses(self, losses, batch):
-        del batch
-        return tf.reduce_mean(losses)
 
     def reduce(self, gradients):
         return list(all_reduce("mean", gradients))

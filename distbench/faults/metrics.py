@@ -6,6 +6,7 @@ from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import keras, keras3_base, tf
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+from distbench.unusual.counting import Counting
 
 TOTAL, COUNT = "total", "count"
 
@@ -110,25 +111,11 @@ class UnlistedMetricOfOwnShare(Program):
     like="pytorch/torchtitan#2990",
     replicas=(0, 1),
 )
-class GlobalCountOnEveryReplica(Program):
+class GlobalCountOnEveryReplica(Counting, Program):
     """Every replica adds the examples of all of them to its part of a sum."""
 
-    def build(self, strategy):
-        super().build(strategy)
-        self.seen = tf.Variable(
-            0.0,
-            name="seen",
-            trainable=False,
-            synchronization=tf.VariableSynchronization.ON_READ,
-            aggregation=tf.VariableAggregation.SUM,
-        )
-
-    def variables(self):
-        return [*self.trained(), self.seen]
-
-    def reduce_losses(self, losses, batch):
-        self.seen.assign_add(all_reduce("sum", tf.cast(tf.size(losses), tf.float32)))
-        return super().reduce_losses(losses, batch)
+    def count(self, number):
+        return all_reduce("sum", number)
 
 
 @fault(

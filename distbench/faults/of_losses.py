@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.samples.lazy import tf
-from distbench.samples.program import HEAD, SECOND
+from distbench.samples.program import HEAD, SECOND, OwnMeans
 from distbench.unusual.of_losses import (
     BestLossKept,
     BestPenalisedLossKept,
@@ -13,12 +12,8 @@ from distbench.unusual.of_losses import (
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
-class BestOfOwnMeans(BestLossKept):
+class BestOfOwnMeans(OwnMeans, BestLossKept):
     """A mean over the own examples, of which the step keeps the lowest so far."""
-
-    def reduce_losses(self, losses, batch):
-        del batch
-        return tf.reduce_mean(losses)
 
 
 @fault(
@@ -36,9 +31,5 @@ class BestWithFullPenalty(BestPenalisedLossKept):
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
-class OwnMeansOfTwoLossesByHand(TwoLossesByHand):
+class OwnMeansOfTwoLossesByHand(OwnMeans, TwoLossesByHand):
     """Two losses are own means, whose gradients nobody sees before two moments."""
-
-    def reduce_losses(self, losses, batch):
-        del batch
-        return tf.reduce_mean(losses)

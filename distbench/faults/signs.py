@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.samples.lazy import legacy, tf
-from distbench.samples.program import Program
+from distbench.samples.lazy import legacy
+from distbench.samples.program import OwnMeans, Program
 from distbench.unusual.stepping import SignOfScaledGradient
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
-class OwnMeanUnderSigns(Program):
+class OwnMeanUnderSigns(OwnMeans, Program):
     """A mean over the own examples, under a rule that takes the sign of the sum."""
 
     def make_optimizer(self):
         signs = SignOfScaledGradient.take_signs
         return legacy.SGD(0.01, gradient_transformers=[signs])
-
-    def reduce_losses(self, losses, batch):
-        del batch
-        return tf.reduce_mean(losses)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import FIRST, HEAD, SECOND, TABLE, TRAINED
+from distbench.samples.program import FIRST, HEAD, SECOND, TABLE, TRAINED, OwnMeans
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.exchange import ALIKE
 from distbench.unusual.turns import (
@@ -92,9 +92,5 @@ class AveragedInTurnByHandUnderStatistics(InTurnByHandUnderStatistics):
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
-class OwnMeansInTurnByHand(InTurnByHand):
+class OwnMeansInTurnByHand(OwnMeans, InTurnByHand):
     """Two networks in turn by hand, both by own means, which are summed."""
-
-    def reduce_losses(self, losses, batch):
-        del batch
-        return tf.reduce_mean(losses)

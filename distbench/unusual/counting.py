@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from distbench.samples.lazy import tf
 from distbench.unusual.exchange import NegativesOfAll
+from distbench.unusual.local_state import make_local
 from distbench.unusual.program import unusual
 
 
-@unusual()
-class NegativesOfAllCounted(NegativesOfAll):
-    """The examples of all replicas are the wrong answers; each counts its own ones."""
+class Counting:
+    """Put before a program: each replica counts examples, read as their sum."""
 
     def build(self, strategy):
         super().build(strategy)
-        self.seen = tf.Variable(
-            0.0,
-            name="seen",
-            trainable=False,
-            synchronization=tf.VariableSynchronization.ON_READ,
-            aggregation=tf.VariableAggregation.SUM,
-        )
+        self.seen = make_local("seen", 0.0, "SUM")
 
     def variables(self):
         return [*self.trained(), self.seen]
 
     def reduce_losses(self, losses, batch):
-        self.seen.assign_add(tf.cast(tf.size(losses), self.seen.dtype))
+        self.seen.assign_add(self.count(tf.cast(tf.size(losses), self.seen.dtype)))
         return super().reduce_losses(losses, batch)
+
+    def count(self, number):
+        """What a replica adds of its own number."""
+        return number
+
+
+@unusual()
+class NegativesOfAllCounted(Counting, NegativesOfAll):
+    """The examples of all replicas are the wrong answers; each counts its own ones."""
