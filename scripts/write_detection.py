@@ -7,7 +7,9 @@ them is kept by
 
     python scripts/write_detection.py --selftest FILE [FILE ...] --random FILE
 
-A selftest may be done in parts, each on other clusters (`-c`), side by side.
+A selftest may be done in parts, each on other clusters (`-c`), side by side; what a
+later file has again takes the place of the earlier. Where parts ran on other commits
+than this one, `--commits` names them.
 """
 
 from __future__ import annotations
@@ -61,14 +63,18 @@ def make_page(documents: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def join_selftests(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The document of all cells of several."""
+    """The document of all cells of several; what ran again counts as it ran last."""
     faults, unusual = (
-        [
-            {**cell, "found": tuple(cell["found"]), "status": Status(cell["status"])}
+        {
+            (cell[kind], cell["cluster"]): {
+                **cell,
+                "found": tuple(cell["found"]),
+                "status": Status(cell["status"]),
+            }
             for document in documents
             for cell in document[name]
-        ]
-        for name in ("faults", "unusual")
+        }.values()
+        for name, kind in (("faults", "fault"), ("unusual", "program"))
     )
     score = Score(
         faults=tuple(Cell(**cell) for cell in faults),
@@ -116,11 +122,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Keep what is new, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--selftest", type=Path, metavar="FILE", nargs="+", default=[])
+    parser.add_argument("--commits", metavar="COMMIT", nargs="+", default=[])
     parser.add_argument("--random", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     if options.selftest:
         parts = [json.loads(file.read_text("utf-8")) for file in options.selftest]
         kept = shorten_selftest(join_selftests(parts))
+        if options.commits:
+            kept["place"] = {**kept["place"], "distbench": ", ".join(options.commits)}
         write_figures(FOLDER / "selftest.json", kept)
     if options.random is not None:
         drawn = json.loads(options.random.read_text("utf-8"))

@@ -75,6 +75,12 @@ def test_parts_of_a_selftest_are_joined(scripts: Any) -> None:
     assert joined["shares"]["code"] == 0.5
 
 
+def test_what_ran_again_counts_as_it_ran_last(scripts: Any) -> None:
+    parts = [make_document(make_cell(code=False)), make_document(make_cell())]
+    joined = scripts["write_detection"].join_selftests(parts)
+    assert joined == make_document(make_cell())
+
+
 def test_the_page_counts_what_was_drawn(scripts: Any) -> None:
     script = scripts["write_detection"]
     cells = [make_cell(fault="fault_3"), make_cell(fault="fault_4", phase=False)]
