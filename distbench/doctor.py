@@ -15,7 +15,8 @@ from importlib import metadata
 from pathlib import Path
 
 from distbench.errors import BadInputError, ClusterError
-from distbench.machine import SERVER_BYTES, TASK_BYTES, count_cores, count_gpus
+from distbench.gpus import SHARED_BY, VISIBLE, count_gpus
+from distbench.machine import SERVER_BYTES, TASK_BYTES, count_cores
 
 _NEEDED_BYTES = SERVER_BYTES + 2 * TASK_BYTES
 _FREE_DISK_BYTES = 200 * 2**20
@@ -118,11 +119,15 @@ def check_resources() -> Iterator[Check]:
     yield Check(
         name="GPUs",
         ok=True,
-        found=f"{count_gpus()}"
-        + (
-            f" (CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']!r})"
-            if "CUDA_VISIBLE_DEVICES" in os.environ
-            else ""
+        found=" ".join(
+            [
+                str(count_gpus()),
+                *(
+                    f"({name}={os.environ[name]!r})"
+                    for name in (VISIBLE, SHARED_BY)
+                    if name in os.environ
+                ),
+            ]
         ),
     )
 

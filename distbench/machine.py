@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, count_things
+from distbench.gpus import count_gpus, count_sharers, list_models
 
 TASK_BYTES = 120 * 2**20
 """Private memory of one forked task: TensorFlow's own beyond what forks share."""
@@ -33,7 +32,7 @@ class Machine:
     Attributes:
         cores: CPU cores that this process may run on.
         memory_bytes: Memory that is free for new processes.
-        gpus: Number of GPUs.
+        gpus: Number of GPUs, each as often as replicas share it.
     """
 
     cores: int
@@ -87,7 +86,7 @@ def inspect_machine() -> Machine:
     return Machine(
         cores=count_cores(),
         memory_bytes=int(psutil.virtual_memory().available),
-        gpus=count_gpus(),
+        gpus=count_gpus() * count_sharers(),
     )
 
 
@@ -100,13 +99,11 @@ def describe_machine(engine: str = "local") -> Mapping[str, Any]:
     Args:
         engine: Who starts tasks: on nodes of its own they take other times.
     """
-    count = count_gpus()
-    names = [*(_list_gpus() or []), *["GPU"] * count]
     return {
         "system": f"{platform.system()} {platform.machine()}",
         "cpu": _find_cpu(),
         "cores": count_cores(),
-        "gpus": names[:count],
+        "gpus": list_models(),
         **({} if engine == "local" else {"engine": engine}),
     }
 
@@ -116,47 +113,6 @@ def count_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def count_gpus(devices: Path = Path("/dev")) -> int:
-    """Number of GPUs that TensorFlow would see.
-
-    Asks nvidia-smi, or counts /dev/nvidia*, so that no driver is initialised in this
-    process: a process that was forked afterwards could not use it. An empty or
-    negative CUDA_VISIBLE_DEVICES hides GPUs, a list of numbers limits them.
-    """
-    present = _count_present(devices)
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return present
-    names = [name.strip() for name in visible.split(",")]
-    # CUDA stops at the first name that it does not know.
-    count = next(
-        (i for i, name in enumerate(names) if not name or name.startswith("-")),
-        len(names),
-    )
-    return min(present, count)
-
-
-def _count_present(devices: Path) -> int:
-    listed = _list_gpus()
-    if listed is not None:
-        return len(listed)
-    return sum(path.name[6:].isdigit() for path in devices.glob("nvidia*"))
-
-
-def _list_gpus() -> list[str] | None:
-    """Names of all GPUs; None where nobody can be asked."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return None
-    try:
-        listed = subprocess.run(
-            [program, "-L"], capture_output=True, text=True, timeout=20, check=True
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None  # a broken driver: the device files say more
-    return re.findall(r"^GPU (?:\d+: )?(.*?)(?: \(UUID.*)?$", listed, re.MULTILINE)
 
 
 def _find_cpu() -> str:

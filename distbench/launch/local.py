@@ -6,8 +6,9 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 
-from distbench.cluster import ClusterSpec, Task
+from distbench.cluster import Task
 from distbench.errors import ClusterError
+from distbench.gpus import assign_gpus, list_gpus
 from distbench.launch.channel import BenchChannel, Message
 from distbench.launch.engine import Engine, Places, Request, Room
 from distbench.launch.forkclient import (
@@ -62,11 +63,13 @@ class _LocalPlaces(Places):
         self._request = request
         self._lease = lease
         self.server = server
+        self._gpus = list_gpus() if request.spec.device == "gpu" else ()
         self.started_by = "spawn" if server is None else "fork"
         self.addresses = assign_addresses(request.spec, lease.ports)
 
     def find_environment(self, task: Task) -> Mapping[str, str]:
-        return {**os.environ, **_assign_gpus(self._request.spec, task)}
+        spec = self._request.spec
+        return {**os.environ, **assign_gpus(spec, task, self._gpus)}
 
     def start(
         self, task: Task, files: GroupFiles, message: Message
@@ -145,12 +148,3 @@ def start_process(
         ours.close()
         raise
     return BenchChannel(ours), process
-
-
-def _assign_gpus(spec: ClusterSpec, task: Task) -> dict[str, str]:
-    """Give each worker of a multi-worker cluster its own GPUs of this machine."""
-    if spec.kind != "mwms" or spec.device != "gpu":
-        return {}
-    each = spec.replicas_per_worker
-    first = task.index * each
-    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(first, first + each)))}

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import distbench
+from distbench.gpus import count_gpus
 from distbench.launch.ports import lease_ports
-from distbench.machine import count_gpus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 EXAMPLES, STEPS = 6, 2

@@ -12,7 +12,7 @@ import pytest
 
 from distbench import doctor
 from distbench.cluster import ClusterSpec
-from distbench.machine import Machine, count_gpus, describe_machine, inspect_machine
+from distbench.machine import Machine, describe_machine, inspect_machine
 
 SMALL = Machine(cores=2, memory_bytes=2 * 2**30, gpus=1)
 
@@ -32,48 +32,6 @@ def test_a_lack_is_named_as_need_and_have(spec: str, lack: str) -> None:
     found = SMALL.find_lack(ClusterSpec.parse(spec))
     assert found.endswith(lack)
     assert bool(found) == bool(lack)
-
-
-@pytest.mark.parametrize(
-    ("visible", "count"),
-    [
-        (None, 3),
-        ("", 0),
-        ("-1", 0),
-        ("0", 1),
-        ("0,2", 2),
-        ("0,-1,2", 1),
-        ("0,1,2,3", 3),
-    ],
-    ids=str,
-)
-def test_gpus_are_counted_from_device_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, count: int
-) -> None:
-    for name in ("nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm", "null"):
-        (tmp_path / name).touch()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert count_gpus(tmp_path) == count
-
-
-@pytest.mark.parametrize(
-    ("script", "count"),
-    [("echo 'GPU 0: H'; echo 'GPU 1: H'", 2), ("echo broken; exit 9", 1)],
-    ids=["answers", "broken"],
-)
-def test_nvidia_smi_is_asked_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, count: int
-) -> None:
-    program = tmp_path / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    (tmp_path / "nvidia0").touch()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert count_gpus(tmp_path) == count
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
+from distbench.gpus import SHARED_BY, VISIBLE
 from distbench.launch.bind_filter import measure_listening
 
 _SETTINGS = (
-    "CUDA_VISIBLE_DEVICES",
+    VISIBLE,
+    SHARED_BY,
     "PYTHONHASHSEED",
     "TF_DETERMINISTIC_OPS",
     "TF_ENABLE_ONEDNN_OPTS",

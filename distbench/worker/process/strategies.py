@@ -14,6 +14,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import random_seed
 
 from distbench.cluster import ClusterSpec, Task
+from distbench.gpus import count_sharers
 from distbench.worker.process.empty import refuse_empty
 from distbench.worker.process.own_devices import mirror_own_devices
 from distbench.worker.state.partition import make_partitioner
@@ -34,6 +35,10 @@ _UNORDERED = ("dependency_optimization",)
 a loss that is linear in its last layer (a critic's score) some steps of tf_keras'
 legacy SGD then had gradients of weights that were updated already, in TensorFlow alone
 and on one device; how many is chance, and often none."""
+
+_LOGICAL_MIB = 2**15
+"""What a replica may take of a GPU that it shares. TensorFlow wants a limit; this is no
+share: memory is taken as needed, and who finds none ends as on a GPU of its own."""
 
 _APART = 7919
 """Between the seeds of two processes: far enough not to meet those of other checks."""
@@ -60,11 +65,22 @@ def configure_runtime(spec: ClusterSpec, seed: int, *, jit: bool | None = None) 
     else:
         # TF32 keeps 10 bits of a product's operands: far more than rounding.
         tf.config.experimental.enable_tensor_float_32_execution(False)
+        _split_gpus(spec.replicas_per_worker)
     if spec.kind in ("mirrored", "central") and spec.device == "cpu":
         cpu = tf.config.list_physical_devices("CPU")[0]
         logical = [tf.config.LogicalDeviceConfiguration()] * spec.replicas_per_worker
         tf.config.set_logical_device_configuration(cpu, logical)
     seed_chance(seed)
+
+
+def _split_gpus(replicas: int) -> None:
+    """Make a logical GPU for each replica where several share one."""
+    gpus = tf.config.list_physical_devices("GPU")
+    for place, gpu in enumerate(gpus):
+        count = len(range(place, replicas, len(gpus)))
+        if count > 1:
+            logical = tf.config.LogicalDeviceConfiguration(memory_limit=_LOGICAL_MIB)
+            tf.config.set_logical_device_configuration(gpu, [logical] * count)
 
 
 def seed_chance(seed: int) -> None:
@@ -134,8 +150,9 @@ def make_strategy(spec: ClusterSpec, partitioner: str = "") -> tf.distribute.Str
     if spec.kind == "mwms":
         implementation = tf.distribute.experimental.CommunicationImplementation
         options = tf.distribute.experimental.CommunicationOptions(
+            # NCCL refuses two workers on one GPU.
             implementation=implementation.AUTO
-            if spec.device == "gpu"
+            if spec.device == "gpu" and count_sharers() == 1
             else implementation.RING
         )
         joined = tf.distribute.MultiWorkerMirroredStrategy(

@@ -1,0 +1,122 @@
+"""How many GPUs there are, and whose they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError
+from distbench.gpus import SHARED_BY, assign_gpus, count_gpus, count_sharers, list_gpus
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [
+        (None, 3),
+        ("", 0),
+        ("-1", 0),
+        ("0", 1),
+        ("0,2", 2),
+        ("0,-1,2", 1),
+        ("0,1,2,3", 3),
+    ],
+    ids=str,
+)
+def test_gpus_are_counted_from_device_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, count: int
+) -> None:
+    for name in ("nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm", "null"):
+        (tmp_path / name).touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert count_gpus(tmp_path) == count
+
+
+@pytest.mark.parametrize(
+    ("script", "count"),
+    [("echo 'GPU 0: H'; echo 'GPU 1: H'", 2), ("echo broken; exit 9", 1)],
+    ids=["answers", "broken"],
+)
+def test_nvidia_smi_is_asked_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, count: int
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    (tmp_path / "nvidia0").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert count_gpus(tmp_path) == count
+
+
+@pytest.mark.parametrize(
+    ("visible", "names"),
+    [
+        (None, ("0", "1")),
+        ("5,3", ("5", "3")),
+        ("GPU-8c1a, GPU-77", ("GPU-8c1a", "GPU-77")),
+    ],
+    ids=str,
+)
+def test_gpus_are_called_what_cuda_calls_them(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    visible: str | None,
+    names: tuple[str, ...],
+) -> None:
+    for name in ("nvidia0", "nvidia1"):
+        (tmp_path / name).touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert list_gpus(tmp_path) == names
+
+
+def assign(spec: str, gpus: tuple[str, ...]) -> list[str]:
+    parsed = ClusterSpec.parse(spec)
+    assigned = [assign_gpus(parsed, task, gpus) for task in parsed.tasks]
+    assert {each["TF_FORCE_GPU_ALLOW_GROWTH"] for each in assigned} == {"true"}
+    return [each["CUDA_VISIBLE_DEVICES"] for each in assigned]
+
+
+@pytest.mark.parametrize(
+    ("spec", "sharers", "own"),
+    [
+        ("one@gpu", 1, ["4"]),
+        ("mirrored:3@gpu", 1, ["4,6,5"]),
+        ("mwms:2@gpu", 1, ["4", "6"]),
+        ("mwms:2x2@gpu", 1, ["4,6", "5,7"]),
+        ("ps:2+2@gpu", 1, ["-1", "4", "6", "-1", "-1"]),
+        ("mirrored:3@gpu", 2, ["4,6"]),
+        ("mwms:4@gpu", 2, ["4", "4", "6", "6"]),
+        ("ps:2+1@gpu", 2, ["-1", "4", "4", "-1"]),
+        ("mwms:2x3@gpu", 2, ["4,6", "6,5"]),
+    ],
+)
+def test_each_worker_has_gpus_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, spec: str, sharers: int, own: list[str]
+) -> None:
+    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
+    monkeypatch.setenv(SHARED_BY, str(sharers))
+    assert assign(spec, ("4", "6", "5", "7")) == own
+
+
+def test_what_the_user_says_of_memory_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "false")
+    spec = ClusterSpec.parse("one@gpu")
+    [assigned] = (assign_gpus(spec, task, ("0",)) for task in spec.tasks)
+    assert assigned["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "", "1000"])
+def test_a_number_of_sharers_that_cannot_be_is_refused(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv(SHARED_BY, text)
+    with pytest.raises(BadInputError, match=r"DISTBENCH_SHARE_GPUS .* from 1 to 999"):
+        count_sharers()
