@@ -159,6 +159,15 @@ class ClusterSpec:
         return 1 if self.kind == "ps" else self.workers * self.replicas_per_worker
 
     @property
+    def variable_device(self) -> Device:
+        """The kind of device that a resolved spec has its variables on.
+
+        Parameter servers and `central` have them on CPUs, wherever replicas compute.
+        """
+        is_beside = self.device == "gpu" and self.kind not in ("ps", "central")
+        return "gpu" if is_beside else "cpu"
+
+    @property
     def gpus_needed(self) -> int:
         """Number of GPUs that a resolved spec needs."""
         return self.workers * self.replicas_per_worker if self.device == "gpu" else 0

@@ -60,6 +60,8 @@ class AgentEngine(Closing, Engine):
         log: Told what the user should know.
     """
 
+    shares_gpus = False  # agents have theirs to themselves
+
     def __init__(
         self,
         host: str,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from distbench.checking.confirm import confirm_first, find_correction
 from distbench.checking.controls import Controls
 from distbench.checking.detailing import keep_details
+from distbench.checking.drift import is_rounding, may_drift, tell_drift
 from distbench.checking.failing import Failing
 from distbench.checking.flights import Flights
 from distbench.checking.kept import keep_traces
@@ -23,7 +25,7 @@ from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
-from distbench.errors import ClusterError
+from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
 from distbench.observe import Launch, Observation, observe_corrected
@@ -98,17 +100,24 @@ class Judging:
         yield from end_uncompared(item, ("exact",), Status.SKIPPED, message=message)
 
     def _judge_evidence(self, item: Planned, seen: Observation) -> Iterator[Run]:
-        run_plain = self._defer_plain(item)
+        run_plain = self._defer(item, jit=False)
+        run_steady = self._defer(item, op_determinism=True)
         for tier, evidence in seen.evidence.items():
             if self._options.keep is not None:
                 keep_traces(self._options.keep, item.scenario.id, evidence)
             judgement = judge(evidence)
-            if judgement.status is Status.FAIL and evidence.subject.compiled:
-                (plain,) = (run for run in run_plain() if run.tier == tier)
+            is_wrong = judgement.status is Status.FAIL
+            if is_wrong and evidence.subject.compiled:
+                plain = run_plain(tier)
                 yield self._judge_uncompiled(item, seen, tier, plain, judgement)
                 continue
+            if is_wrong and may_drift(item.spec, seen.environment):
+                steady = self._judge_steady(seen, tier, judgement, run_steady)
+                if steady is not None:
+                    yield steady
+                    continue
             findings = judgement.findings
-            if judgement.status is Status.FAIL:
+            if is_wrong:
                 findings = self._find_origins(item, seen, tier, findings)
                 findings = self._confirm(item, seen, tier, findings)
             yield make_run(
@@ -129,10 +138,16 @@ class Judging:
             # The scenarios of a check may take more disk together than there is.
             Shelf(seen.folder).clear()
 
-    def _defer_plain(self, item: Planned) -> Callable[[], tuple[Run, ...]]:
-        """Run a scenario without XLA when it is asked for, once for all tiers."""
-        plain = replace(item, scenario=replace(item.scenario, jit=False))
-        return functools.cache(functools.partial(self._run_again, plain))
+    def _defer(self, item: Planned, **changes: Any) -> Callable[[Tier], Run]:
+        """Run a scenario otherwise when it is asked for, once for all tiers."""
+        other = replace(item, scenario=replace(item.scenario, **changes))
+        run_again = functools.cache(functools.partial(self._run_again, other))
+
+        def find(tier: Tier) -> Run:
+            (run,) = (run for run in run_again() if run.tier == tier)
+            return run
+
+        return find
 
     def _judge_uncompiled(
         self, item: Planned, seen: Observation, tier: Tier, run: Run, found: Judgement
@@ -162,6 +177,25 @@ class Judging:
             findings=self._find_origins(item, seen, tier, [shown]),
             references=found.references,
             details=self._keep(seen, seen.evidence[tier], found.compared),
+        )
+
+    def _judge_steady(
+        self,
+        seen: Observation,
+        tier: Tier,
+        found: Judgement,
+        run_steady: Callable[[Tier], Run],
+    ) -> Run | None:
+        """What is left where ops repeat their bits; None if what was found stands."""
+        try:
+            steady = run_steady(tier)
+        except BadInputError:
+            return None  # one device has an op that cannot
+        return tell_drift(
+            found.findings[0],
+            steady,
+            seconds=seen.seconds / len(seen.evidence),
+            small=is_rounding(found.compared, seen.evidence[tier].observed),
         )
 
     def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:

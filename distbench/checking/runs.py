@@ -57,6 +57,7 @@ def make_run(
             "timeout_s": scenario.timeout_s,
             "examples": scenario.examples,
             "loss_weight": scenario.loss_weight,
+            "op_determinism": scenario.op_determinism,
             "in_flight": scenario.in_flight,
             "partitioner": scenario.partitioner,
             "restore_partitioner": scenario.restore_partitioner,

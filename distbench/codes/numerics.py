@@ -77,12 +77,14 @@ CODES = (
     ),
     Code(
         name="nondeterministic-update",
-        phases=("variable",),
+        phases=_ANY,
         signature="the error disappears under op determinism",
         meaning=(
-            "The update adds in an order that changes from run to run (atomic adds on "
-            "a "
-            "GPU, say), so copies differ in the last bits. A warning: the run passes."
+            "Something adds in an order that changes from run to run, as kernels of "
+            "GPUs do that add up what comes as it comes: most often the update of "
+            "sparse rows. Copies differ in the last bits, and drift apart. What the "
+            "bench found wrong is gone where TensorFlow has ops repeat their bits. A "
+            "warning: the run passes."
         ),
         mathematics=(
             "expected: equal bits\nobserved: sums of the same terms in another order"

@@ -118,7 +118,13 @@ class Places(ABC):
 
 
 class Engine(ABC):
-    """Finds places for groups of tasks; any thread may ask."""
+    """Finds places for groups of tasks; any thread may ask.
+
+    Attributes:
+        shares_gpus: Whether one device may compute on a GPU of a cluster beside it.
+    """
+
+    shares_gpus: bool = True
 
     @abstractmethod
     def inspect(self) -> Machine:

@@ -56,9 +56,14 @@ def find_unfitness() -> str:
 
     A CUDA driver that has been initialised does not survive a fork.
     """
-    threads = len(list(Path("/proc/self/task").iterdir()))
-    if threads != 1:
-        return f"it has {threads} threads after the imports, and a fork needs one"
+    threads = sorted(Path("/proc/self/task").iterdir(), key=lambda path: int(path.name))
+    if len(threads) != 1:
+        # A library's own threads often say whose they are.
+        names = ", ".join(path.joinpath("comm").read_text().strip() for path in threads)
+        return (
+            f"it has {len(threads)} threads after the imports ({names}), and a fork "
+            "needs one"
+        )
     if is_driver_initialised():
         return "the CUDA driver was initialised by an import"
     return ""

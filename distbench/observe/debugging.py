@@ -78,7 +78,7 @@ def observe_stopped(
     }
     with (
         closing(OneDevice(launch)) as one,
-        one.serve(make_opening(scenario, deadline)),
+        one.serve(make_opening(scenario, deadline), launch.find_one(spec)),
         start_trainers(launch, scenario, spec, deadline) as trainers,
         Terminal(address, *streams) as terminal,
     ):

@@ -62,7 +62,7 @@ def observe_flight(
     injury = ""
 
     opening = make_opening(scenario, deadline)
-    with one.serve(opening) as alone, ExitStack() as clusters:
+    with one.serve(opening, launch.find_one(spec)) as alone, ExitStack() as clusters:
         environment = dict(next(iter(alone.first.values()))["environment"])
         try:
             trainers = clusters.enter_context(

@@ -86,6 +86,15 @@ class Launch:
         """A deadline for all jobs of a scenario together; it runs from now on."""
         return Deadline(timeout_s, patience=self.patience)
 
+    def find_one(self, spec: ClusterSpec) -> ClusterSpec:
+        """The one device that a cluster is held against.
+
+        It is of the kind that the variables are on: another one's kernels round an
+        update otherwise.
+        """
+        shares = self.engine.shares_gpus
+        return replace(ONE, device=spec.variable_device if shares else "cpu")
+
     def start_cluster(
         self, spec: ClusterSpec, first: Job, ahead: Job | None = None
     ) -> Group:
@@ -176,15 +185,29 @@ def make_opening(scenario: Scenario, deadline: Deadline) -> Job:
     """
     return Job(
         name="open",
-        payload=_tell_runtime(scenario.seed, scenario.jit, scenario.partitioner),
+        payload=_tell_runtime(
+            scenario.seed,
+            scenario.jit,
+            scenario.partitioner,
+            op_determinism=scenario.op_determinism,
+        ),
         deadline=deadline,
     )
 
 
 def _tell_runtime(
-    seed: int, jit: bool | None, partitioner: str = ""
+    seed: int,
+    jit: bool | None,
+    partitioner: str = "",
+    *,
+    op_determinism: bool = False,
 ) -> dict[str, object]:
-    return {"seed": seed, "jit": jit, "partitioner": partitioner}
+    return {
+        "seed": seed,
+        "jit": jit,
+        "partitioner": partitioner,
+        "op_determinism": op_determinism,
+    }
 
 
 def make_payload(

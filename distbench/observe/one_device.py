@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from distbench.cluster import ClusterSpec
 from distbench.errors import ClusterError
 from distbench.launch.deadline import Deadline
 from distbench.launch.group import Group
@@ -42,6 +43,7 @@ class OneDevice:
         self._wait: Callable[[], Mapping[str, Any]] | None = None
         self._probes: Mapping[str, Any] | None = None
         self._opening: Job | None = None
+        self._spec = ONE
 
     def find_folder(self, folder: Path) -> Path:
         """Where the traces of its run are.
@@ -60,15 +62,16 @@ class OneDevice:
         return self._folder
 
     @contextmanager
-    def serve(self, opening: Job) -> Iterator[Group]:
+    def serve(self, opening: Job, spec: ClusterSpec = ONE) -> Iterator[Group]:
         """Its task, for one scenario.
 
         Args:
             opening: The first job of a task, if one has to be started.
+            spec: The one device that the scenario is held against.
         """
-        self._opening = opening
-        if self._group is None or self._group.closed:
-            self._group = self._launch.start_cluster(ONE, opening)
+        is_other, self._spec, self._opening = spec != self._spec, spec, opening
+        if self._group is None or self._group.closed or is_other:
+            self._group = self._launch.start_cluster(spec, opening)
             self._answer = self._wait = self._probes = None
         self._left -= 1
         with ExitStack() as ending:
@@ -131,7 +134,7 @@ class OneDevice:
             # Who watches it may be wanting there: then the first error stays.
             with (
                 suppress(ClusterError),
-                self._launch.start_cluster(ONE, self._opening) as group,
+                self._launch.start_cluster(self._spec, self._opening) as group,
             ):
                 own = {**payload, "alone": True}
                 ask_one(group, job, own, target=target, deadline=deadline)

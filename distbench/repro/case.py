@@ -195,6 +195,9 @@ def read_scenario(verdict: Verdict, run: Run) -> Scenario:
         restore_after=_take(run, setup.get("restore_after", 0), "restore_after", int),
         in_flight=_take(run, setup.get("in_flight", 1), "in_flight", int),
         jit=None if jit is None else _take(run, jit, "jit", bool),
+        op_determinism=_take(
+            run, setup.get("op_determinism", False), "op_determinism", bool
+        ),
         loss_weight=float(
             _take(run, setup.get("loss_weight", 1.0), "loss_weight", (int, float))
         ),

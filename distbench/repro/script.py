@@ -194,6 +194,8 @@ def _write_settings(case: Case) -> str:
     lines = write_partitioner(case.scenario.partitioner).splitlines()
     if case.spec.device == "gpu":
         lines.append("tf.config.experimental.enable_tensor_float_32_execution(False)")
+    if case.scenario.op_determinism:
+        lines.append("tf.config.experimental.enable_op_determinism()")
     if case.scenario.jit is not None:
         mode = '"autoclustering"' if case.scenario.jit else "False"
         lines.append(f"tf.config.optimizer.set_jit({mode})")

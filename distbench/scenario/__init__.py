@@ -59,6 +59,8 @@ class Scenario:
         restore_partitioner: How the cluster `restore_from` cuts its variables.
         faults: Texts of what befalls its tasks and replicas, see `distbench.Fault`.
         loss_weight: What the losses of a workload are multiplied by.
+        op_determinism: Whether TensorFlow has ops repeat their bits, as those of GPUs
+            that add up what comes as it comes do not.
     """
 
     target: str
@@ -80,6 +82,7 @@ class Scenario:
     restore_partitioner: str = ""
     faults: tuple[str, ...] = ()
     loss_weight: float = 1.0
+    op_determinism: bool = False
 
     def __post_init__(self) -> None:
         if not self.target:

@@ -209,6 +209,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "checking.runs": {"checking.plan", "evidence", "trace", "verdict"},
     "checking.further": {*_TOP, "checking.plan", "checking.runs", "evidence"},
+    "checking.drift": {"cluster", "compare", "details", "trace", "verdict"},
     "checking.failing": {
         *_TOP,
         "checking.controls",
@@ -241,6 +242,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.confirm",
         "checking.controls",
         "checking.detailing",
+        "checking.drift",
         "checking.failing",
         "checking.flights",
         "checking.kept",

@@ -72,7 +72,12 @@ class Task:
 
     def open(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Start TensorFlow: threads, devices, ports and the strategy."""
-        configure_runtime(self.spec, payload["seed"], jit=payload.get("jit"))
+        configure_runtime(
+            self.spec,
+            payload["seed"],
+            jit=payload.get("jit"),
+            op_determinism=payload.get("op_determinism", False),
+        )
         if not self.serve():
             self._strategy = make_strategy(
                 self.spec,

@@ -44,7 +44,13 @@ _APART = 7919
 """Between the seeds of two processes: far enough not to meet those of other checks."""
 
 
-def configure_runtime(spec: ClusterSpec, seed: int, *, jit: bool | None = None) -> None:
+def configure_runtime(
+    spec: ClusterSpec,
+    seed: int,
+    *,
+    jit: bool | None = None,
+    op_determinism: bool = False,
+) -> None:
     """Set threads, devices and seed. Must come before the first op of the process.
 
     Args:
@@ -52,7 +58,11 @@ def configure_runtime(spec: ClusterSpec, seed: int, *, jit: bool | None = None) 
         seed: The global seed of TensorFlow, NumPy and Python, from whose `random`
             Keras draws the seed of an initializer that was given none.
         jit: Whether XLA clusters ops by itself; None leaves it to TensorFlow.
+        op_determinism: Whether ops have to repeat their bits; see
+            `tf.config.experimental.enable_op_determinism`.
     """
+    if op_determinism:
+        tf.config.experimental.enable_op_determinism()
     if jit is not None:
         tf.config.optimizer.set_jit("autoclustering" if jit else False)
     tf.config.optimizer.set_experimental_options(
