@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,25 @@ class Task:
             return {"keras": find_keras_setting()}
         # Only what a callable returns tells whether it makes a model; it was called.
         return {"kind": kind, "is_fresh": find_data(subject) is None}
+
+    def place(
+        self, job: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    ) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+        """A job of one device that puts its ops where strategies put a replica's.
+
+        They say that all belong on its GPU. Where nobody says so TensorFlow leaves
+        what is made of whole numbers on the CPU, as the rate of a step is that Adam
+        corrects, and that rounds a power otherwise.
+        """
+
+        def run(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+            is_told = ClusterSpec.parse(payload["cluster"]).kind != "one"
+            if not is_told or self.spec.device != "gpu":
+                return job(payload)
+            with tf.device("/gpu:0"):
+                return job(payload)
+
+        return run
 
     def make_session(self, payload: Mapping[str, Any], scenario: Scenario) -> Session:
         """Build the subject under the strategy."""

@@ -1,0 +1,28 @@
+"""Threads that an import leaves behind: which of them may be forked away from."""
+
+from __future__ import annotations
+
+import pytest
+from launch_support import PRELOAD, TIMEOUT_S, Starter
+
+THREADED = (*PRELOAD, "launch_named_threads")
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [("jemalloc_bg_thd", "fork"), ("pool-1", "spawn")]
+)
+def test_a_thread_of_an_allocator_is_no_reason_to_spawn(
+    start: Starter, name: str, how: str
+) -> None:
+    told: list[str] = []
+    group = start(
+        "mwms:1",
+        preload=THREADED,
+        environment={"LAUNCH_THREAD": name},
+        log=told.append,
+    )
+    results = group.call("echo", {"x": 1}, deadline=TIMEOUT_S)
+    assert [result["x"] for result in results.values()] == [1]
+    assert group.started_by == how
+    said = f"2 threads after the imports (python, {name}), and a fork needs one"
+    assert [said in line for line in told] == [True] * (how == "spawn")
