@@ -152,7 +152,7 @@ def _count_replica_ids(file: str) -> dict[bool, int]:
 
     spec = ClusterSpec.parse("mirrored:2@cpu")
     scenario = Scenario(target=file, workload=PROGRAM, cluster="mirrored:2")
-    configure_runtime(spec, 0)
+    configure_runtime(spec, "worker", 0)
     strategy = make_strategy(spec)
     counts = {}
     for tapped in (False, True):
@@ -223,7 +223,7 @@ def _name_taps(file: str) -> tuple[set[str], int]:
 
     spec = ClusterSpec.parse("mirrored:2@cpu")
     scenario = Scenario(target=file, workload="linear", cluster="mirrored:2")
-    configure_runtime(spec, 0)
+    configure_runtime(spec, "worker", 0)
     target = load_target(parse_target(f"{file}:make_keras2_adam"))
     program = make_program(target, scenario)
     session = Session(program, make_strategy(spec), spec, spec.tasks[0])

@@ -27,7 +27,7 @@ def _count_traces(name: str) -> tuple[int, int]:
 
     spec = ClusterSpec.parse("mirrored:2@cpu")
     scenario = Scenario(target=name, workload=MODEL, cluster="mirrored:2")
-    configure_runtime(spec, 0)
+    configure_runtime(spec, "worker", 0)
     program = make_program(load_target(parse_target(f"{MODELS}:{name}")), scenario)
     task = Task(role="worker", index=0)
     session = Session(program, make_strategy(spec), spec, task)
@@ -80,7 +80,7 @@ def _count_step_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
             return list(super().aggregate_gradients(grads_and_vars))
 
     spec = ClusterSpec.parse(cluster)
-    configure_runtime(spec, 0)
+    configure_runtime(spec, "worker", 0)
     strategy = make_strategy(spec)
     kinds = {
         "own": LooksForItsSlots,
@@ -145,7 +145,7 @@ def _count_fit_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
         return rng.normal(size=(8, 3)).astype("float32"), np.ones((8, 1), "float32")
 
     spec = ClusterSpec.parse(cluster)
-    configure_runtime(spec, 0)
+    configure_runtime(spec, "worker", 0)
     strategy = make_strategy(spec)
     counts = {}
     for name, kind in {"stock": tf_keras.Sequential, "own": LooksForItsSlots}.items():
@@ -227,7 +227,7 @@ def _find_open_steps() -> dict[str, bool]:
         "a random number": lambda x: tf.random.uniform([], 1.0, 1.5),
     }
     spec = ClusterSpec.parse("one@cpu")
-    configure_runtime(spec, 0)
+    configure_runtime(spec, "worker", 0)
     strategy = make_strategy(spec)
     found = {}
     for name, weigh in weights.items():

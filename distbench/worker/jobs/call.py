@@ -32,7 +32,7 @@ class CallJobs:
     def stand_by(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Start TensorFlow, before it is known for which function."""
         task = self._task
-        configure_runtime(task.spec, payload["seed"])
+        configure_runtime(task.spec, task.role, payload["seed"])
         self._is_serving = task.serve()
         if payload.get("ahead") and task.spec.kind != "ps":
             take_a_step_apart(task.spec)

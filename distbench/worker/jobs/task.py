@@ -26,6 +26,7 @@ from distbench.worker.process.environment import (
 )
 from distbench.worker.process.failures import blame_subject
 from distbench.worker.process.op_by_op import keep_traced
+from distbench.worker.process.placing import place_as_replica
 from distbench.worker.process.strategies import (
     configure_runtime,
     draw_apart,
@@ -74,6 +75,7 @@ class Task:
         """Start TensorFlow: threads, devices, ports and the strategy."""
         configure_runtime(
             self.spec,
+            self.role,
             payload["seed"],
             jit=payload.get("jit"),
             op_determinism=payload.get("op_determinism", False),
@@ -115,18 +117,13 @@ class Task:
     def place(
         self, job: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     ) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-        """A job of one device that puts its ops where strategies put a replica's.
-
-        They say that all belong on its GPU. Where nobody says so TensorFlow leaves
-        what is made of whole numbers on the CPU, as the rate of a step is that Adam
-        corrects, and that rounds a power otherwise.
-        """
+        """A job of one device whose steps are placed as those of its cluster are."""
 
         def run(payload: Mapping[str, Any]) -> Mapping[str, Any]:
             is_told = ClusterSpec.parse(payload["cluster"]).kind != "one"
             if not is_told or self.spec.device != "gpu":
                 return job(payload)
-            with tf.device("/gpu:0"):
+            with place_as_replica(tf.distribute.get_strategy()):
                 return job(payload)
 
         return run

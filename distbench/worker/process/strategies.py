@@ -17,6 +17,7 @@ from distbench.cluster import ClusterSpec, Task
 from distbench.gpus import count_sharers
 from distbench.worker.process.empty import refuse_empty
 from distbench.worker.process.own_devices import mirror_own_devices
+from distbench.worker.process.own_gpus import open_gpus
 from distbench.worker.state.partition import make_partitioner
 
 _INTRA_OP_THREADS = 1
@@ -36,16 +37,13 @@ a loss that is linear in its last layer (a critic's score) some steps of tf_kera
 legacy SGD then had gradients of weights that were updated already, in TensorFlow alone
 and on one device; how many is chance, and often none."""
 
-_LOGICAL_MIB = 2**15
-"""What a replica may take of a GPU that it shares. TensorFlow wants a limit; this is no
-share: memory is taken as needed, and who finds none ends as on a GPU of its own."""
-
 _APART = 7919
 """Between the seeds of two processes: far enough not to meet those of other checks."""
 
 
 def configure_runtime(
     spec: ClusterSpec,
+    role: str,
     seed: int,
     *,
     jit: bool | None = None,
@@ -55,6 +53,7 @@ def configure_runtime(
 
     Args:
         spec: The resolved cluster spec.
+        role: That of the task.
         seed: The global seed of TensorFlow, NumPy and Python, from whose `random`
             Keras draws the seed of an initializer that was given none.
         jit: Whether XLA clusters ops by itself; None leaves it to TensorFlow.
@@ -73,24 +72,12 @@ def configure_runtime(
     if spec.device == "cpu":
         tf.config.set_visible_devices([], "GPU")
     else:
-        # TF32 keeps 10 bits of a product's operands: far more than rounding.
-        tf.config.experimental.enable_tensor_float_32_execution(False)
-        _split_gpus(spec.replicas_per_worker)
+        open_gpus(spec, role)
     if spec.kind in ("mirrored", "central") and spec.device == "cpu":
         cpu = tf.config.list_physical_devices("CPU")[0]
         logical = [tf.config.LogicalDeviceConfiguration()] * spec.replicas_per_worker
         tf.config.set_logical_device_configuration(cpu, logical)
     seed_chance(seed)
-
-
-def _split_gpus(replicas: int) -> None:
-    """Make a logical GPU for each replica where several share one."""
-    gpus = tf.config.list_physical_devices("GPU")
-    for place, gpu in enumerate(gpus):
-        count = len(range(place, replicas, len(gpus)))
-        if count > 1:
-            logical = tf.config.LogicalDeviceConfiguration(memory_limit=_LOGICAL_MIB)
-            tf.config.set_logical_device_configuration(gpu, [logical] * count)
 
 
 def seed_chance(seed: int) -> None:
