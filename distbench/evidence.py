@@ -164,6 +164,9 @@ class Traits:
         limits: Whether one device changes larger gradients than those of the run before
             they are summed, and none of these, as a clip does.
         guards: Whether one device leaves out a step whose gradients are not finite.
+        other_kernels: Whether an update may have gone through other kernels on the
+            cluster than on one device, as on GPUs, where the strategy has a say in
+            which op a kernel of the CPU computes: then it rounds otherwise.
         late: Steps after the last one of the run in which something first changes on
             one device, by what a message calls it: state, or what the step decides.
             Nothing that was compared says how it does.
@@ -179,6 +182,7 @@ class Traits:
     compiled: bool = False
     limits: bool = False
     guards: bool = False
+    other_kernels: bool = False
     late: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -33,6 +33,11 @@ from distbench.trace import (
     Values,
 )
 
+_KERNEL_ROUNDINGS = 16
+"""In units of the largest element of what an update leaves: several times more than was
+measured of a GPU's kernels against a CPU's, for square roots and quotients of dense
+updates and for the sums of a sparse one's repeated rows. See docs/tolerances.md."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
@@ -81,6 +86,7 @@ def measure_noise(evidence: Evidence) -> Noise:
             _compare_runs(evidence, evidence.reference, *evidence.reruns)
         ),
         compiled=_limit_places(_compare_compiled(evidence)),
+        kernels=_list_kernels(evidence),
         rounded=_limit_places(
             _compare_runs(evidence, evidence.reference, *_list_moved(evidence, STATE))
         ),
@@ -143,6 +149,14 @@ def _list_moved(evidence: Evidence, phases: Collection[Phase]) -> list[Trace]:
         for name, trace in evidence.probes.items()
         if name.startswith("rounded-")
     ]
+
+
+def _list_kernels(evidence: Evidence) -> dict[str, float]:
+    """By how many roundings the update of each variable may differ."""
+    if not evidence.subject.other_kernels:
+        return {}
+    dtypes = evidence.observed.dtypes
+    return {path: _KERNEL_ROUNDINGS * find_roundoff(d) for path, d in dtypes.items()}
 
 
 def _compare_compiled(evidence: Evidence) -> Samples:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.values import Array, densify, measure_finite, measure_norm
-from distbench.trace import STATE, WHOLE, Phase, TraceKey, Value
+from distbench.trace import STATE, UPDATED, WHOLE, Phase, TraceKey, Value
 
 Place = tuple[Phase, str, int]
 """Phase, variable and call: noise is pooled over the steps of a place."""
@@ -44,6 +44,8 @@ class Noise:
         repeated: How far the same ops on the same shard may lie apart; empty where no
             shard was run again.
         compiled: How far the same update may lie apart; empty where it may not.
+        kernels: How far it may lie apart by variable, relative to the largest element,
+            where other kernels may have computed it; empty where none may.
         rounded: How far what a step adds to its state may lie apart, if it computes in
             a narrower dtype than that of its variables; empty where it does not.
         led: The same where the gradients are equal, of state that something else of the
@@ -57,18 +59,23 @@ class Noise:
     wholes: Mapping[TraceKey, Whole]
     repeated: Limits
     compiled: Limits
+    kernels: Mapping[str, float] = field(default_factory=dict)
     rounded: Limits = field(default_factory=dict)
     led: Limits = field(default_factory=dict)
 
     def find_update_margin(self, key: TraceKey, expected: Value) -> Margin:
         """Margin of what follows from the same gradients by the same ops.
 
-        Bitwise, but for what XLA may do in one graph and not in another.
+        Bitwise, but for what XLA may do in one graph and not in another, and for what
+        other kernels round otherwise.
         """
         limits = _pick_limit(self.compiled, key, pooled=True)
-        if limits is None:
+        share = 0.0 if limits is None else limits[0]
+        if key.phase in UPDATED or key.phase == "applied_gradient":
+            share = max(share, self.kernels.get(key.variable, 0.0))
+        if not share:
             return BITWISE
-        return Margin(bound=limits[0] * measure_finite(densify(expected)))
+        return Margin(bound=share * measure_finite(densify(expected)))
 
     def find_rounded_margin(
         self, key: TraceKey, expected: Value, *, is_fed: bool

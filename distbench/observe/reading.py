@@ -94,6 +94,7 @@ def read_evidence(
             compiled=answer["compiled"],
             limits=answer["limits"],
             guards=answer["guards"],
+            other_kernels=scenario.spec.variable_device == "gpu",
             late=answer["late"],
         ),
         examples=examples,

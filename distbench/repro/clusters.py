@@ -16,6 +16,12 @@ _LOGICAL = Template("""\
 parts = [tf.config.LogicalDeviceConfiguration()] * $replicas
 tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
 """)  # noqa: E501  # by a bracket
+_SHARED = Template("""\
+gpus = tf.config.list_physical_devices("GPU")
+if len(gpus) < $replicas:  # then they share the first one
+    parts = [tf.config.LogicalDeviceConfiguration(memory_limit=2048)] * $replicas
+    tf.config.set_logical_device_configuration(gpus[0], parts)
+""")
 _REPLICAS = Template("""\
 first, strategy = 0, $strategy
 $before$one""")
@@ -84,7 +90,7 @@ def write_cluster(
     replicas = spec.replicas_per_worker
     named = str([f"{device}:{i}" for i in range(replicas)])
     strategy = _MIRRORED if spec.kind == "mirrored" else _CENTRAL
-    logical = _LOGICAL.substitute(replicas=replicas) if device == "cpu" else ""
+    logical = (_LOGICAL if device == "cpu" else _SHARED).substitute(replicas=replicas)
     made = strategy.substitute(devices=named)
     return logical + _REPLICAS.substitute(strategy=made, one=one, before=before)
 
