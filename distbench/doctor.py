@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from distbench.errors import BadInputError, ClusterError
@@ -20,6 +21,9 @@ from distbench.machine import SERVER_BYTES, TASK_BYTES, count_cores
 
 _NEEDED_BYTES = SERVER_BYTES + 2 * TASK_BYTES
 _FREE_DISK_BYTES = 200 * 2**20
+_LIST_GPUS = (
+    "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"
+)
 _TRY_S = 60.0
 _TOLD = 200
 _SPACE_BYTES = 3 * 2**30
@@ -132,6 +136,28 @@ def check_resources() -> Iterator[Check]:
     )
 
 
+def check_found_gpus() -> Iterator[Check]:
+    """Whether TensorFlow finds the driver's GPUs; another process looks."""
+    listed = count_gpus()
+    if not listed or find_spec("tensorflow") is None:
+        return
+    name = "GPUs in TensorFlow"
+    command = [sys.executable, "-c", _LIST_GPUS]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TRY_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        yield Check(name=name, ok=False, found=str(error))
+        return
+    count = done.stdout.strip()
+    advice = "pip install 'tensorflow[and-cuda]' brings CUDA's libraries"
+    is_same = count == str(listed)
+    yield Check(
+        name=name,
+        ok=is_same,
+        found=count if is_same else f"{count or 'none'} of {listed}: {advice}",
+    )
+
+
 def check_limits() -> Iterator[Check]:
     """What a process of this user may take; TensorFlow aborts where it gets no more."""
     try:
@@ -196,6 +222,11 @@ def check_fork_server() -> Iterator[Check]:
     from distbench.launch.surroundings import choose_start
 
     name = "fork server"
+    if find_spec("tensorflow") is None:
+        # The server does without a module that it does not find.
+        found = "TensorFlow, which it would import, is not installed"
+        yield Check(name=name, ok=False, found=found)
+        return
     try:
         if choose_start(None) == "spawn":
             found = "not used on this system; tasks are spawned, which is slower"
@@ -220,6 +251,7 @@ PROBES: tuple[Probe, ...] = (
     check_ports,
     check_listening,
     check_fork_server,
+    check_found_gpus,
 )
 
 

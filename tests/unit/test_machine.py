@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import subprocess
 import sys
 from pathlib import Path
 
@@ -141,6 +142,38 @@ def test_limits_that_have_tensorflow_abort_are_found(
     [check] = doctor.check_limits()
     assert check.ok is not bool(lacks)
     assert lacks in check.found
+
+
+@pytest.mark.parametrize(
+    ("listed", "said", "found"),
+    [
+        (0, "0", []),
+        (2, "2", [(True, "2")]),
+        (2, "1", [(False, "1 of 2: pip install 'tensorflow[and-cuda]'")]),
+        (2, "", [(False, "none of 2: pip install 'tensorflow[and-cuda]'")]),
+    ],
+)
+def test_gpus_that_tensorflow_does_not_find_are_told(
+    monkeypatch: pytest.MonkeyPatch, listed: int, said: str, found: list
+) -> None:
+    done = subprocess.CompletedProcess([], 0, stdout=f"{said}\n", stderr="")
+    monkeypatch.setattr(doctor, "count_gpus", lambda: listed)
+    monkeypatch.setattr(doctor.subprocess, "run", lambda *_, **__: done)
+    checks = [(check.ok, check.found) for check in doctor.check_found_gpus()]
+    assert [ok for ok, _ in checks] == [ok for ok, _ in found]
+    for (_, text), (_, begin) in zip(checks, found, strict=True):
+        assert text.startswith(begin)
+
+
+def test_a_fork_server_without_tensorflow_is_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda _: None)
+    [check] = doctor.check_fork_server()
+    assert not check.ok
+    assert "is not installed" in check.found
+    monkeypatch.setattr(doctor, "count_gpus", lambda: 1)
+    assert list(doctor.check_found_gpus()) == []
 
 
 def test_ports_that_are_forbidden_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
