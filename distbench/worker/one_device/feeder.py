@@ -22,7 +22,8 @@ from distbench.worker.taps.collect import State, put_back
 from distbench.worker.taps.feeds import Fed
 
 
-def _keep(_: int, before: State) -> State:
+def keep(_: int, before: State) -> State:
+    """Start a step from where the reference's started."""
     return before
 
 
@@ -59,7 +60,7 @@ class Feeder:
         times: int = 1,
         kept: tuple[str, ...] = UPDATED,
         change: Callable[[Any], Any] | None = None,
-        move: Callable[[int, State], State] = _keep,
+        move: Callable[[int, State], State] = keep,
     ) -> list[Trace]:
         """Feed a phase of the one-device step; a trace for each time that it ran.
 

@@ -1,0 +1,37 @@
+"""Correct sums by hand of what replicas do not keep back of their own gradients."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import tf
+from distbench.samples.program import ByHand
+from distbench.samples.replicas import all_reduce
+from distbench.unusual.grouping import BatchStatistics
+from distbench.unusual.local_state import ErrorFeedback
+from distbench.unusual.program import unusual
+
+
+@unusual()
+class RowsKeptBackByHand(ByHand, ErrorFeedback):
+    """Every second row is sent and summed by hand; the rest is in the next step."""
+
+
+@unusual(clusters=("mirrored:2", "mirrored:3", "mwms:2"))
+class RowsKeptBackUnderStatistics(BatchStatistics, RowsKeptBackByHand):
+    """Such rows, under batch statistics: no one device keeps what the shards do."""
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class LargestOfSumUnderStatistics(RowsKeptBackUnderStatistics):
+    """Replicas send the half that is largest in the sum of all, and keep the rest."""
+
+    def transform(self, gradients):
+        handed = []
+        for kept, gradient in zip(self.kept, gradients, strict=True):
+            total = kept + tf.convert_to_tensor(gradient)
+            size = tf.abs(all_reduce("sum", total))
+            flat = tf.reshape(size, [-1])
+            least = tf.math.top_k(flat, flat.shape[0] // 2).values[-1]
+            sent = tf.cast(size >= least, total.dtype)
+            kept.assign((1 - sent) * total)
+            handed.append(sent * total)
+        return handed
