@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff, predict_spread
+from distbench.compare.likeness import find_half
 from distbench.compare.noise import Limits, Noise, Place, Whole
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import (
@@ -26,6 +27,7 @@ from distbench.trace import (
     GRADIENTS,
     STATE,
     SUMMED,
+    WHOLE,
     Phase,
     Trace,
     TraceKey,
@@ -76,6 +78,7 @@ def measure_noise(evidence: Evidence) -> Noise:
             if place not in queues:
                 samples[False].setdefault(place, []).extend(found)
         limits = _limit_places(samples[False])
+    alone, sizes = _compare_doubled(evidence)
     return Noise(
         exact=evidence.tier == "exact",
         pooled=evidence.tier == "bounded",
@@ -85,6 +88,8 @@ def measure_noise(evidence: Evidence) -> Noise:
         repeated=_limit_places(
             _compare_runs(evidence, evidence.reference, *evidence.reruns)
         ),
+        alone=_limit_places(alone),
+        alone_sizes=sizes,
         compiled=_limit_places(_compare_compiled(evidence)),
         kernels=_list_kernels(evidence),
         rounded=_limit_places(
@@ -149,6 +154,37 @@ def _list_moved(evidence: Evidence, phases: Collection[Phase]) -> list[Trace]:
         for name, trace in evidence.probes.items()
         if name.startswith("rounded-")
     ]
+
+
+def _compare_doubled(evidence: Evidence) -> tuple[Samples, dict[TraceKey, float]]:
+    """Shards with each example twice, against the same or twice as much of them once.
+
+    What belongs to a sum doubles and what belongs to a mean stays, but for rounding;
+    of what is made of both, nothing is learnt. Beside that the sizes of the shards.
+    """
+    doubled = evidence.probes.get("doubled")
+    samples: Samples = {}
+    sizes: dict[TraceKey, float] = {}
+    if doubled is None or "once" in evidence.probes:
+        return samples, sizes
+    for key, value in doubled.values.items():
+        base = evidence.reference.get(key)
+        if base is None or key.phase not in COMPUTED or key.replica == WHOLE:
+            continue
+        once, twice = (a.total for a in align_values((base, value)))
+        if once.shape != twice.shape or not _is_finite(once, twice):
+            continue
+        due = min((once, 2 * once), key=lambda due: measure_distance(twice, due))
+        size = measure_finite(due)
+        dtype = name_dtype(base, evidence.reference.dtypes.get(key.variable))
+        if measure_distance(twice, due) <= find_half(dtype) * size:
+            _add_sample(evidence, samples, key, base, due, twice, size)
+            sizes[key] = measure_finite(once)
+    return samples, sizes
+
+
+def _is_finite(*arrays: Array) -> bool:
+    return all(bool(np.isfinite(array).all()) for array in arrays)
 
 
 def _list_kernels(evidence: Evidence) -> dict[str, float]:

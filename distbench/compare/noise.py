@@ -43,6 +43,9 @@ class Noise:
         wholes: Sizes of the reference's values.
         repeated: How far the same ops on the same shard may lie apart; empty where no
             shard was run again.
+        alone: How far a shard by itself may lie apart: one that is normalised by its
+            own examples may round more than the whole batch does.
+        alone_sizes: What that is relative to, of each shard before it is weighed.
         compiled: How far the same update may lie apart; empty where it may not.
         kernels: How far it may lie apart by variable, relative to the largest element,
             where other kernels may have computed it; empty where none may.
@@ -59,6 +62,8 @@ class Noise:
     wholes: Mapping[TraceKey, Whole]
     repeated: Limits
     compiled: Limits
+    alone: Limits = field(default_factory=dict)
+    alone_sizes: Mapping[TraceKey, float] = field(default_factory=dict)
     kernels: Mapping[str, float] = field(default_factory=dict)
     rounded: Limits = field(default_factory=dict)
     led: Limits = field(default_factory=dict)
@@ -100,13 +105,14 @@ class Noise:
         """Margin of a shard's value that comes from the same ops on the same numbers.
 
         Both limits hold, that of the shard and that of the whole batch, so the tighter
-        one is taken: few reruns give a wide one.
+        one is taken: few reruns give a wide one. Where no shard was run again, one
+        that rounds more than the whole batch has its own.
         """
         margin = self.find_margin(key, expected)
         limits = _pick_limit(self.repeated, key, pooled=True)
         size = measure_finite(expected)
         if limits is None or size == 0:
-            return margin
+            return self._allow_alone(margin, key, expected)
         error, ratio = limits
         bound = min(margin.widest, error * size)
         norm = measure_norm(expected)
@@ -114,6 +120,14 @@ class Noise:
             return replace(margin, bound=bound)
         ratio = min(margin.ratio, max(ratio, error * size / norm))
         return Margin(bound=bound, ratio=ratio)
+
+    def _allow_alone(self, margin: Margin, key: TraceKey, expected: Array) -> Margin:
+        limits = _pick_limit(self.alone, key, pooled=True)
+        size = self.alone_sizes.get(key, 0.0)
+        if limits is None or self.exact or not size or not math.isfinite(limits[0]):
+            return margin
+        slack = max(0.0, limits[0] * size - margin.widest)
+        return margin.widen(slack, measure_norm(expected)) if slack else margin
 
     def find_margin(self, key: TraceKey, expected: Array) -> Margin:
         """Margin of a value of the reference, of the whole batch or of one shard.
