@@ -317,7 +317,7 @@ def _open_checker(
             log=telling.note,
         ) as engine,
     ):
-        launch = make_launch(directory, options, engine, telling.note, spares)
+        launch = make_launch(directory, options, engine, telling.note_once, spares)
         is_far = options.engine != "local"
         own = adopt_target(target, directory.path, is_far=is_far)
         yield Checker(own, options, launch, telling)

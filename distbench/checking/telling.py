@@ -20,6 +20,7 @@ class Telling:
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
         self._lock = threading.Lock()
+        self._noted: set[str] = set()
 
     def plan(self, scenarios: Sequence[Scenario]) -> None:
         """Called once, before the first of them starts."""
@@ -44,3 +45,11 @@ class Telling:
         if self._progress is not None:
             with self._lock:
                 self._progress.note(text)
+
+    def note_once(self, text: str) -> None:
+        """Called with what is as true of every cluster that is started."""
+        with self._lock:
+            is_new = text not in self._noted
+            self._noted.add(text)
+        if is_new:
+            self.note(text)
