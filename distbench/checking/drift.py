@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from distbench.checking.runs import OPEN
 from distbench.cluster import ClusterSpec
 from distbench.compare.likeness import find_half
 from distbench.compare.values import measure_size
@@ -20,8 +21,6 @@ from distbench.details import Compared
 from distbench.trace import GRADIENTS, SparseRows, Trace
 from distbench.verdict import Finding, Run, Status
 
-_OPEN = (Status.PASS, Status.VACUOUS, Status.UNDECIDABLE)
-"""What a run ended with that has found nothing."""
 _RAISED = ("raises", "refused")
 """Codes of runs that compared nothing: some ops have no kernel that repeats bits."""
 
@@ -79,7 +78,7 @@ def tell_drift(found: Finding, run: Run, *, seconds: float, small: bool) -> Run 
     if run.status is Status.FAIL:
         is_compared = all(finding.code not in _RAISED for finding in run.findings)
         return whole if is_compared else None
-    if run.status not in _OPEN or not small:
+    if run.status not in OPEN or not small:
         return None
     text = (
         f"Step {found.step}, {found.phase} of '{found.variable}': it is off by "

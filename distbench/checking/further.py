@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from distbench.checking.plan import Planned
-from distbench.checking.runs import add_note
+from distbench.checking.runs import OPEN, add_note
 from distbench.errors import BadInputError
 from distbench.evidence import Traits
 from distbench.fault import Fault
@@ -18,8 +18,6 @@ from distbench.verdict import Run, Status
 
 LARGER = 1024.0
 """As many times larger losses have gradients that any clip in use limits."""
-_OPEN = (Status.PASS, Status.VACUOUS, Status.UNDECIDABLE)
-"""What a scenario ended with that has found nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +123,7 @@ def go_on(
     found = tuple(runs)
     for one in further:
         ends = {run.status for run in found} - {Status.SKIPPED}
-        if not ends or not ends <= {*_OPEN}:
+        if not ends or not ends <= {*OPEN}:
             break
         found = _see(item, found, one, run_again)
     return found
@@ -143,7 +141,7 @@ def _see(
         again = run_again(replace(item, scenario=one.scenario))
     except BadInputError as error:
         return _add_note(found, f"{one.unseen} (a run of that did not end: {error})")
-    compared = {run.status for run in again} & {*_OPEN, Status.FAIL}
+    compared = {run.status for run in again} & {*OPEN, Status.FAIL}
     if not compared:
         why = "; ".join(f"{run.status}: {run.message}" for run in again[:1])
         return _add_note(found, f"{one.unseen} (a run of that did not end: {why})")

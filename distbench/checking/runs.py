@@ -11,6 +11,9 @@ from distbench.evidence import Tier
 from distbench.trace import Trace
 from distbench.verdict import Run, Status
 
+OPEN = (Status.PASS, Status.VACUOUS, Status.UNDECIDABLE)
+"""What a run ended with that has found nothing."""
+
 
 def make_run(
     item: Planned,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from distbench.samples.lazy import tf
-from distbench.samples.program import ByHand
+from distbench.samples.program import FEATURES, ByHand
 from distbench.samples.replicas import all_reduce
 from distbench.unusual.grouping import BatchStatistics
-from distbench.unusual.local_state import ErrorFeedback
+from distbench.unusual.local_state import ErrorFeedback, make_local
 from distbench.unusual.program import unusual
 
 
@@ -18,6 +20,23 @@ class RowsKeptBackByHand(ByHand, ErrorFeedback):
 @unusual(clusters=("mirrored:2", "mirrored:3", "mwms:2"))
 class RowsKeptBackUnderStatistics(BatchStatistics, RowsKeptBackByHand):
     """Such rows, under batch statistics: no one device keeps what the shards do."""
+
+
+@unusual(clusters=("mirrored:2",))
+class RowsKeptBackBesideOwnMean(RowsKeptBackUnderStatistics):
+    """Beside what is kept back there is a moving mean of the replica's own examples."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.moving = make_local("moving", np.zeros(FEATURES, self.dtype), "MEAN")
+
+    def variables(self):
+        return [*super().variables(), self.moving]
+
+    def compute_losses(self, batch):
+        mean = tf.reduce_mean(batch[1], axis=0)
+        self.moving.assign(0.9 * self.moving + 0.1 * mean)
+        return super().compute_losses(batch)
 
 
 @unusual(clusters=("mirrored:2", "mwms:3"))

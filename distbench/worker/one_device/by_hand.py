@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
 from distbench.evidence import Tier
 from distbench.trace import (
@@ -24,6 +24,7 @@ from distbench.worker.one_device.held_against import (
     differ,
     hands_on,
 )
+from distbench.worker.one_device.kept_back import Start, join_kept_back
 from distbench.worker.one_device.state_by_hand import (
     StateByHand,
     find_state_by_hand,
@@ -38,14 +39,10 @@ from distbench.worker.one_device.sums import (
 )
 from distbench.worker.one_device.undetermined import find_undetermined
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_equal, are_near, widen
-from distbench.worker.taps.collect import State
+from distbench.worker.state.values import are_equal
 
-Number = npt.NDArray[np.generic]
 _LED = ("reduced_gradient", "variable")
 """Phases in which the state by hand shows whether a sum was the right one."""
-_NEARER = 64
-"""As many times nearer is what follows from the right start than from another one."""
 _LEAST = 2.0**-40
 """Of such a share of a gradient no state keeps a digit."""
 
@@ -103,8 +100,12 @@ def try_sums(
         is_due = not differ(observed, due, _LED)
         if is_due and is_seen:
             return Summed()
-        if not is_due and (joined := _join_own(feeder, tier, observed, right, due)):
-            due, is_due = joined, True
+        if not is_due:
+            fed = add_gradients(observed, right)
+            feed = partial(_feed_sum, feeder, tier, fed, right)
+            joined = join_kept_back(feeder, tier, observed, due, feed)
+            if joined is not None:
+                due, is_due = joined, True
         by_hand = StateByHand()
         if not (is_explained and is_seen):
             by_hand = find_state_by_hand(feeder, tier, reference)
@@ -202,78 +203,13 @@ def _reduce_again(
     return found if exchanged.has_scaled else None
 
 
-def _join_own(
-    feeder: Feeder, tier: Tier, observed: Trace, right: Sum, due: Trace
-) -> Trace | None:
-    """What the right sum leads to from all that the replicas keep back, added up.
-
-    What each keeps back of its own gradients, until it is worth to be sent, comes into
-    a later sum: one device has kept back what the global batch gave it, which is that
-    sum only if its gradients are that of the shards'. None where nothing is kept, where
-    the replicas keep something else of this step, or where the cluster is no nearer to
-    what follows.
-    """
-    own = {
-        v.path
-        for v in observed.variables
-        if not v.synchronised and v.role != "iterations" and "float" in v.dtype
-    }
-
-    def start(step: int, before: State) -> State:
-        return {
-            (path, number): _add_up(observed, step - 1, path, value)
-            if path in own
-            else value
-            for (path, number), value in before.items()
-        }
-
-    if not own:
-        return None
-    fed = add_gradients(observed, right)
-    joined = _feed_sum(feeder, tier, fed, right, start=start)
-    for step, before in enumerate(feeder.reference.starts[tier]):
-        begun = start(step, before)
-        for key, left in joined.select(step=step, phase="variable"):
-            value = before[key.variable, 0]
-            # The trace says what the same would have added to what one device had.
-            after = np.asarray(left) - value + begun[key.variable, 0]
-            seen = _add_up(observed, step, key.variable, after)
-            if key.variable in own and not are_near(after, seen, None):
-                return None
-    apart = _measure_distance(observed, due)
-    return joined if _measure_distance(observed, joined) < apart / _NEARER else None
-
-
-def _add_up(observed: Trace, step: int, path: str, value: Number) -> Number:
-    """What all replicas have of it after a step, or the value of one device."""
-    found = [np.asarray(v) for _, v in observed.select(step=step, variable=path)]
-    if len(found) != observed.replicas or found[0].shape != value.shape:
-        return value
-    return np.asarray(np.sum(found, axis=0, dtype=np.float64), value.dtype)
-
-
-def _measure_distance(observed: Trace, expected: Trace) -> float:
-    """How far the replicas' variables lie from what follows, by their own size."""
-    own = {v.path for v in observed.variables if not v.synchronised}
-    found = 0.0
-    for key, value in expected.values.items():
-        seen = observed.get(key)
-        if key.phase != "variable" or key.variable in own or seen is None:
-            continue
-        due = widen(value)
-        size = float(np.max(np.abs(due), initial=0.0)) or 1.0
-        error = float(np.max(np.abs(widen(seen) - due), initial=0.0))
-        found = max(found, error / size)
-    return found
-
-
 def _feed_sum(
     feeder: Feeder,
     tier: Tier,
     fed: Trace,
     way: Sum,
     *,
-    start: Callable[[int, State], State] = keep,
+    start: Start = keep,
 ) -> Trace:
     [found] = feeder.feed(tier, fed, "local_gradient", move=start)
     return replace(found, notes={**found.notes, **asdict(way)})
