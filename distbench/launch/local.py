@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -32,6 +33,11 @@ REPLACED = "The fork server had died or was stopped; another one is started."
 class LocalEngine(Engine):
     """The machine that the bench runs on."""
 
+    @functools.cached_property
+    def _gpus(self) -> tuple[str, ...]:
+        """Asked once: each cluster that starts needs them."""
+        return list_gpus()
+
     def inspect(self) -> Machine:
         """What this machine has."""
         return inspect_machine()
@@ -53,17 +59,23 @@ class LocalEngine(Engine):
             check=request.check,
             log=request.log,
         )
-        return _LocalPlaces(request, server, lease_ports(count_ports(request.spec)))
+        gpus = self._gpus if request.spec.device == "gpu" else ()
+        lease = lease_ports(count_ports(request.spec))
+        return _LocalPlaces(request, server, lease, gpus)
 
 
 class _LocalPlaces(Places):
     def __init__(
-        self, request: Request, server: ForkServer | None, lease: PortLease
+        self,
+        request: Request,
+        server: ForkServer | None,
+        lease: PortLease,
+        gpus: tuple[str, ...],
     ) -> None:
         self._request = request
         self._lease = lease
+        self._gpus = gpus
         self.server = server
-        self._gpus = list_gpus() if request.spec.device == "gpu" else ()
         self.started_by = "spawn" if server is None else "fork"
         self.addresses = assign_addresses(request.spec, lease.ports)
 

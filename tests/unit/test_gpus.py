@@ -11,6 +11,21 @@ from distbench.errors import BadInputError
 from distbench.gpus import SHARED_BY, assign_gpus, count_gpus, count_sharers, list_gpus
 
 
+def play_devices(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...],
+    visible: str | None,
+) -> None:
+    """Have a folder stand for /dev, and for where programs are found."""
+    for name in names:
+        (folder / name).touch()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
+
 @pytest.mark.parametrize(
     ("visible", "count"),
     [
@@ -27,12 +42,8 @@ from distbench.gpus import SHARED_BY, assign_gpus, count_gpus, count_sharers, li
 def test_gpus_are_counted_from_device_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, count: int
 ) -> None:
-    for name in ("nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm", "null"):
-        (tmp_path / name).touch()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    names = ("nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm", "null")
+    play_devices(tmp_path, monkeypatch, names, visible)
     assert count_gpus(tmp_path) == count
 
 
@@ -47,9 +58,7 @@ def test_nvidia_smi_is_asked_first(
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    (tmp_path / "nvidia0").touch()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    play_devices(tmp_path, monkeypatch, ("nvidia0",), None)
     assert count_gpus(tmp_path) == count
 
 
@@ -68,12 +77,7 @@ def test_gpus_are_called_what_cuda_calls_them(
     visible: str | None,
     names: tuple[str, ...],
 ) -> None:
-    for name in ("nvidia0", "nvidia1"):
-        (tmp_path / name).touch()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    play_devices(tmp_path, monkeypatch, ("nvidia0", "nvidia1"), visible)
     assert list_gpus(tmp_path) == names
 
 

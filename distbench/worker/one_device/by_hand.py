@@ -19,12 +19,12 @@ from distbench.trace import (
     Values,
 )
 from distbench.worker.one_device.decayed import decay_again
-from distbench.worker.one_device.feeder import Feeder, keep
+from distbench.worker.one_device.feeder import Feeder, Start, keep
 from distbench.worker.one_device.held_against import (
     differ,
     hands_on,
 )
-from distbench.worker.one_device.kept_back import Start, join_kept_back
+from distbench.worker.one_device.kept_back import join_kept_back
 from distbench.worker.one_device.state_by_hand import (
     StateByHand,
     find_state_by_hand,
@@ -96,13 +96,13 @@ def try_sums(
         return Summed()
     right, *others = list_sums(observed.replicas)
     with suppress(SubjectError):
-        due = _feed_sum(feeder, tier, add_gradients(observed, right), right)
+        fed = add_gradients(observed, right)
+        feed = partial(_feed_sum, feeder, tier, fed, right)
+        due = feed()
         is_due = not differ(observed, due, _LED)
         if is_due and is_seen:
             return Summed()
         if not is_due:
-            fed = add_gradients(observed, right)
-            feed = partial(_feed_sum, feeder, tier, fed, right)
             joined = join_kept_back(feeder, tier, observed, due, feed)
             if joined is not None:
                 due, is_due = joined, True
@@ -132,11 +132,11 @@ def try_sums(
             return Summed(
                 due=None if is_seen else due,
                 tried=tuple(tried),
-                again=_reduce_again(feeder, tier, observed, right),
+                again=_reduce_again(feeder, tier, fed, right, observed.replicas),
                 decayed=decay_again(
                     feeder,
                     tier,
-                    add_gradients(observed, right),
+                    fed,
                     "local_gradient",
                     times=observed.replicas,
                     kept=kept,
@@ -186,7 +186,7 @@ def _feed_none(feeder: Feeder, tier: Tier, observed: Trace, right: Sum) -> Trace
 
 
 def _reduce_again(
-    feeder: Feeder, tier: Tier, observed: Trace, right: Sum
+    feeder: Feeder, tier: Tier, fed: Trace, right: Sum, replicas: int
 ) -> Trace | None:
     """Feed the sum to a step that counts N times what it reduces once more.
 
@@ -196,8 +196,8 @@ def _reduce_again(
     exchanged = feeder.reference.exchanged
     feeder.forget_steps()
     try:
-        with exchanged.scale_again(float(observed.replicas)):
-            found = _feed_sum(feeder, tier, add_gradients(observed, right), right)
+        with exchanged.scale_again(float(replicas)):
+            found = _feed_sum(feeder, tier, fed, right)
     finally:
         feeder.forget_steps()
     return found if exchanged.has_scaled else None

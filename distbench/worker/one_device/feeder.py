@@ -21,6 +21,9 @@ from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.collect import State, put_back
 from distbench.worker.taps.feeds import Fed
 
+Start = Callable[[int, State], State]
+"""What a step starts from, given its number and what the reference's started from."""
+
 
 def keep(_: int, before: State) -> State:
     """Start a step from where the reference's started."""
@@ -60,7 +63,7 @@ class Feeder:
         times: int = 1,
         kept: tuple[str, ...] = UPDATED,
         change: Callable[[Any], Any] | None = None,
-        move: Callable[[int, State], State] = keep,
+        move: Start = keep,
     ) -> list[Trace]:
         """Feed a phase of the one-device step; a trace for each time that it ran.
 

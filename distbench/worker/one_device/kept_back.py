@@ -14,13 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.evidence import Tier
-from distbench.trace import Trace
-from distbench.worker.one_device.feeder import Feeder
+from distbench.trace import Trace, TraceKey
+from distbench.worker.one_device.feeder import Feeder, Start
 from distbench.worker.state.values import are_near, widen
 from distbench.worker.taps.collect import State
 
-Start = Callable[[int, State], State]
-"""What a step starts from, in place of what the reference's started from."""
 _Number = npt.NDArray[np.generic]
 _NEARER = 64
 """As many times nearer is what follows from the right start than from another one."""
@@ -55,10 +53,12 @@ def join_kept_back(
     joined = feed(start=_start_from(observed, own))
     # What follows from the examples besides, as a moving mean, is not kept back.
     kept = _find_added(feeder, tier, observed, joined, own, steps=1)
+    if not kept:
+        return None
     if kept != own:
         joined = feed(start=_start_from(observed, kept))
     steps = len(feeder.reference.starts[tier])
-    if not kept or kept != _find_added(feeder, tier, observed, joined, kept, steps):
+    if kept != _find_added(feeder, tier, observed, joined, kept, steps):
         return None
     apart = _measure_distance(observed, due)
     return joined if _measure_distance(observed, joined) < apart / _NEARER else None
@@ -100,8 +100,9 @@ def _find_added(
 
 def _add_up(observed: Trace, step: int, path: str, value: Any) -> _Number:
     """What all replicas have of it after a step, or the value of one device."""
-    found = [np.asarray(v) for _, v in observed.select(step=step, variable=path)]
-    if len(found) != observed.replicas or found[0].shape != value.shape:
+    key = TraceKey(step=step, phase="variable", variable=path)
+    found = [np.asarray(v) for v in observed.get_replicas(key)]
+    if not found or found[0].shape != value.shape:
         return np.asarray(value)
     return np.asarray(np.sum(found, axis=0, dtype=np.float64), value.dtype)
 
