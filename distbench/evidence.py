@@ -203,6 +203,8 @@ class Evidence:
             local gradient of shard r by itself, and the state that is not synchronised
             after each of its steps, which start from that after the last; of the model,
             also the state without a gradient.
+        starts: The run of one device whose states the steps started from; None if the
+            reference is that.
         twins: The reference again, mathematically equal (examples permuted, variables
             perturbed by one rounding): what they differ by is noise. Only `WHOLE`
             values.
@@ -238,6 +240,9 @@ class Evidence:
             `exchanged`, each shard, whose collectives give what those of the global
             batch do, `exchanged-regrouped`, the first step's with other examples,
             `exchanged-doubled`, with each twice (loss and local gradients);
+            `met-sum` and `met-mean`, each shard, whose collectives give what those of
+            all shards together do (loss and gradients, and state after each step), and
+            with a 1/N or N times as much of gradients as `met-sum-divided` and so on;
             `exchanged-divided` and `exchanged-multiplied`, each step of the global
             batch with what is exchanged ÷ N and × N;
             `uncut`, each step from the reference's state, where no variable is cut into
@@ -251,6 +256,7 @@ class Evidence:
     tier: Tier
     observed: Trace
     reference: Trace
+    starts: Trace | None = None
     twins: tuple[Trace, ...] = ()
     reruns: tuple[Trace, ...] = ()
     moved: tuple[Trace, ...] = ()
@@ -269,6 +275,7 @@ class Evidence:
             self,
             observed=change(self.observed),
             reference=change(self.reference),
+            starts=None if self.starts is None else change(self.starts),
             twins=tuple(map(change, self.twins)),
             reruns=tuple(map(change, self.reruns)),
             moved=tuple(map(change, self.moved)),
@@ -277,13 +284,13 @@ class Evidence:
         )
 
     def get_before(self, step: int, phase: Phase, variable: str) -> Value | None:
-        """The reference's state before a step: what the step started from.
+        """The state before a step: what the step started from, as one device had it.
 
         In the free tier a cluster that went wrong started from something else.
         """
         if self.tier == "exact" and phase == "variable":
             step = 0
-        return self.reference.get(
+        return (self.starts or self.reference).get(
             TraceKey(
                 step=step - 1 if step > 0 else INITIAL,
                 phase=phase,

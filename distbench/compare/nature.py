@@ -155,9 +155,18 @@ def makes_whole_exchanged(evidence: Evidence, noise: Noise) -> bool:
 
     Where they do not without, what replicas exchange is all that the grouping changes.
     """
+    given = give_exchanged(evidence)
+    return given is not None and not find_nature(given, noise).grouped
+
+
+def give_exchanged(evidence: Evidence) -> Evidence | None:
+    """With shards that are given what the global batch exchanges, for those alone.
+
+    None where one device did not run such.
+    """
     given = evidence.probes.get("exchanged")
     if given is None or "exchanged-regrouped" not in evidence.probes:
-        return False
+        return None
     # Shards that were given nothing in some step say nothing about it.
     whole = Values(evidence.reference.values).keep(
         lambda key: key.replica == WHOLE or key.phase not in COMPUTED
@@ -171,8 +180,8 @@ def makes_whole_exchanged(evidence: Evidence, noise: Noise) -> bool:
         for name in ("regrouped", "doubled")
         if (trace := evidence.probes.get(f"exchanged-{name}")) is not None
     }
-    alone = replace(evidence, reference=reference, probes=probes)
-    return not find_nature(alone, noise).grouped
+    met = {n: t for n, t in evidence.probes.items() if n.startswith("met-")}
+    return replace(evidence, reference=reference, probes={**probes, **met})
 
 
 def is_grouped_throughout(evidence: Evidence, noise: Noise) -> bool:

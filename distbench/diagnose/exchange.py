@@ -25,8 +25,8 @@ OWN_LOSSES = (
 
 UPDATED_BETWEEN = (
     "note: on one device the result depends on which examples are together in a batch, "
-    "and the step updates variables between two of its losses, so loss and local "
-    "gradients cannot be judged, only what follows from them"
+    "and a loss on gradients of all replicas, so loss and local gradients cannot be "
+    "judged, only what follows from them"
 )
 """What is known where a shard alone is updated otherwise than all together."""
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from distbench.compare.led import find_own_statistic
-from distbench.compare.measured_noise import measure_rounded
+from distbench.compare.measured_noise import measure_noise, measure_rounded
+from distbench.compare.met import take_met
 from distbench.compare.nature import (
     Nature,
     find_nature,
+    give_exchanged,
     is_grouped_throughout,
     makes_whole_exchanged,
 )
@@ -65,6 +67,10 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     of the features of all replicas have no other meaning than the global batch, and
     none at all where these depend on statistics of the own examples.
     """
+    yield from tuple(_let_meet(evidence)) or _list_others(evidence, noise)
+
+
+def _list_others(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     nature = find_nature(evidence, noise)
     is_hidden = hides_gradients(evidence)
     if means_whole(evidence, nature) or (is_hidden and not nature.lost):
@@ -98,6 +104,35 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
                 "that were observed; use the tier bounded, without XLA"
             )
         yield _leave_first(evidence, note=f"{words} {rest}")
+
+
+def _let_meet(evidence: Evidence) -> Iterator[Reading]:
+    """Each replica's own shard, that goes on from the gradients of all of them.
+
+    Where losses hold features of other replicas by way of gradients alone, and the
+    global batch is no measure: one device says what shards come to that meet, if they
+    start where the replicas do.
+    """
+    given = give_exchanged(evidence)
+    is_led = evidence.observed.notes.get("exchange_by_gradients", False)
+    if given is None or not is_led or evidence.reference.notes.get("draws"):
+        return
+    # Shards that go on from their own sums alone may have no nature at all.
+    noise = measure_noise(given)
+    nature = find_nature(given, noise)
+    met = take_met(given, nature)
+    if met is None or not nature.grouped:
+        return
+    if evidence.tier == "free":
+        yield _leave_first(evidence, note=UPDATED_BETWEEN)
+        return
+    words = (
+        "note: on one device the result depends on which examples are together in a "
+        "batch, and a loss on gradients of all replicas, so"
+    )
+    for reading in _weigh(met, replace(nature, grouped=False), words):
+        # Of losses that are shared out otherwise the sum is right, or nothing is.
+        yield replace(reading, noise=noise, settles=reading.evidence.measure.summed)
 
 
 def _rounds_counted(evidence: Evidence, nature: Nature, noise: Noise) -> bool:

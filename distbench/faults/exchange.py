@@ -11,11 +11,9 @@ from distbench.samples.program import (
     OUTPUTS,
     SECOND,
     TABLE,
-    TRAINED,
     OwnMeans,
 )
 from distbench.samples.replicas import all_reduce, count_replicas, gather
-from distbench.unusual.climbing import ClimbsOnValues
 from distbench.unusual.exchange import (
     ALIKE,
     AdvantagesOfAll,
@@ -34,7 +32,6 @@ from distbench.unusual.exchange import (
     WeightsOfTheLargestOfAll,
 )
 from distbench.unusual.grouping import BatchStatistics
-from distbench.unusual.stepping import AscendsFirst
 
 NORMALISED = (TABLE, FIRST, SECOND, BIAS)
 """What lies before the normalisation."""
@@ -187,50 +184,6 @@ class OwnMeanOfAdvantages(AdvantagesOfAll):
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
 class OwnMeanAgainstNegativesOfAll(OwnMeans, NegativesOfAll):
     """The examples of all replicas are the wrong answers, and the loss an own mean."""
-
-
-@fault(
-    "unexplained",
-    "loss",
-    like="sql-machine-learning/elasticdl#89",
-    clusters=ALIKE,
-)
-class ClimbsFurtherWithReplicas(AscendsFirst):
-    """Sharpness-aware: how far it goes up is scaled with the number of replicas."""
-
-    def find_reach(self):
-        return super().find_reach() * count_replicas()
-
-
-@fault(
-    "unexplained",
-    "local_gradient",
-    TRAINED,
-    like="deepspeedai/DeepSpeed#490",
-    clusters=ALIKE,
-)
-class ClimbsByOwnNorm(ClimbsOnValues):
-    """Sharpness-aware: the way up is the sum, divided by the own gradient's norm."""
-
-    def measure(self, own, summed):
-        return tf.linalg.global_norm(own)
-
-
-@fault(
-    "missing-reduction",
-    "reduced_gradient",
-    TRAINED,
-    like="keras-team/keras#19308",
-    clusters=WIDE,
-)
-class NobodySumsAfterTheClimb(AscendsFirst):
-    """Sharpness-aware: of the two gradients only the first one is summed."""
-
-    def apply(self, gradients):
-        self.optimizer().apply_gradients(
-            zip(gradients, self.trained(), strict=True),
-            experimental_aggregate_gradients=False,
-        )
 
 
 @fault(

@@ -94,3 +94,15 @@ class AveragedInTurnByHandUnderStatistics(InTurnByHandUnderStatistics):
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
 class OwnMeansInTurnByHand(OwnMeans, InTurnByHand):
     """Two networks in turn by hand, both by own means, which are summed."""
+
+
+@fault("scale-error", "loss", like="neuralmagic/sparseml#135", clusters=WIDE)
+class FirstTurnAveragedUnderStatistics(InTurnByHandUnderStatistics):
+    """Of two networks in turn by hand the first one's gradients are averaged."""
+
+    def take_turn(self, variables, batch):
+        self.operation = "mean" if len(variables) > 1 else "sum"
+        return super().take_turn(variables, batch)
+
+    def reduce(self, gradient):
+        return all_reduce(self.operation, gradient)

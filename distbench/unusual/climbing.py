@@ -1,11 +1,14 @@
-"""Correct steps that differentiate by values which are made of the variables."""
+"""Correct steps that climb up the slope first, and take their gradient from there."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from distbench.samples.lazy import tf
 from distbench.samples.program import Program
-from distbench.samples.replicas import all_reduce
+from distbench.samples.replicas import all_reduce, update
 from distbench.unusual.exchange import ALIKE
+from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.program import unusual
 
 
@@ -39,3 +42,80 @@ class ClimbsOnValues(Program):
             loss = self.reduce_losses(losses, batch)
         found = tape.gradient(loss, values)
         return loss, [tf.convert_to_tensor(gradient) for gradient in found]
+
+
+@unusual()
+class AscendsFirst(Program):
+    """Sharpness-aware: the gradient is taken up the slope, and the step from below."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        # From 0 it goes up and comes back without rounding.
+        self.bias.assign(tf.zeros_like(self.bias))
+
+    def replica_step(self, batch):
+        _, gradients = self.differentiate(batch)
+        ways = self.find_ways(gradients)
+        self.move(ways, 1.0)
+        loss, gradients = self.differentiate(batch)
+        # What was added rounds in another way where the sum did.
+        self.move(ways, -1.0)
+        self.apply(gradients)
+        return loss
+
+    def find_ways(self, gradients):
+        """By how much each variable goes up."""
+        summed = self.add_up(gradients)
+        norm = tf.linalg.global_norm(summed)
+        return [self.find_reach() * gradient / norm for gradient in summed]
+
+    def add_up(self, gradients):
+        """The slope of the global batch."""
+        return all_reduce("sum", gradients)
+
+    def find_reach(self):
+        """How far it goes up."""
+        return 0.05
+
+    def differentiate(self, batch):
+        with tf.GradientTape() as tape:
+            loss = self.reduce_losses(self.compute_losses(batch), batch)
+        found = tape.gradient(loss, self.trained())
+        return loss, [tf.convert_to_tensor(gradient) for gradient in found]
+
+    def move(self, ways, sign):
+        for variable, way in zip(self.trained(), ways, strict=True):
+            update(variable, lambda copy, by: copy.assign_add(sign * by), way)
+
+
+@unusual()
+class ComesBackAcrossAnEdge(AscendsFirst):
+    """Ascends and comes back across a power of two, which may cost the last bit."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        edge = np.nextafter(np.float32(-1), np.float32(0))
+        self.bias.assign(tf.fill(self.bias.shape, tf.constant(edge)))
+
+
+@unusual()
+class AscendsUnderStatistics(BatchStatistics, AscendsFirst):
+    """Sharpness-aware, and each replica normalises by its own examples."""
+
+
+@unusual(clusters=("mirrored:2", "mirrored:3", "mwms:2"))
+class AscendsAsTheSlopeIsSteep(AscendsUnderStatistics):
+    """The way up is not normalised, and its sum is made across the replicas."""
+
+    def find_ways(self, gradients):
+        return [0.05 * gradient for gradient in self.add_up(gradients)]
+
+    def add_up(self, gradients):
+        return tf.distribute.get_replica_context().merge_call(
+            self.merge, args=tuple(gradients)
+        )
+
+    def merge(self, strategy, *gradients):
+        """The sums, in the context of all replicas."""
+        add = strategy.extended.reduce_to
+        return [add("SUM", gradient, destinations=gradient) for gradient in gradients]

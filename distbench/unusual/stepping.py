@@ -6,7 +6,7 @@ import numpy as np
 
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.program import Program
-from distbench.samples.replicas import all_reduce, count_replicas, update
+from distbench.samples.replicas import count_replicas
 from distbench.unusual.program import unusual
 
 
@@ -255,52 +255,6 @@ class CountsForItself(Program):
     def apply(self, gradients):
         super().apply(gradients)
         self.count.assign_add(tf.ones([]))
-
-
-@unusual()
-class AscendsFirst(Program):
-    """Sharpness-aware: the gradient is taken up the slope, and the step from below."""
-
-    def build(self, strategy):
-        super().build(strategy)
-        # From 0 it goes up and comes back without rounding.
-        self.bias.assign(tf.zeros_like(self.bias))
-
-    def replica_step(self, batch):
-        _, gradients = self.differentiate(batch)
-        summed = all_reduce("sum", gradients)
-        norm = tf.linalg.global_norm(summed)
-        ways = [self.find_reach() * gradient / norm for gradient in summed]
-        self.move(ways, 1.0)
-        loss, gradients = self.differentiate(batch)
-        # What was added rounds in another way where the sum did.
-        self.move(ways, -1.0)
-        self.apply(gradients)
-        return loss
-
-    def find_reach(self):
-        """How far it goes up."""
-        return 0.05
-
-    def differentiate(self, batch):
-        with tf.GradientTape() as tape:
-            loss = self.reduce_losses(self.compute_losses(batch), batch)
-        found = tape.gradient(loss, self.trained())
-        return loss, [tf.convert_to_tensor(gradient) for gradient in found]
-
-    def move(self, ways, sign):
-        for variable, way in zip(self.trained(), ways, strict=True):
-            update(variable, lambda copy, by: copy.assign_add(sign * by), way)
-
-
-@unusual()
-class ComesBackAcrossAnEdge(AscendsFirst):
-    """Ascends and comes back across a power of two, which may cost the last bit."""
-
-    def build(self, strategy):
-        super().build(strategy)
-        edge = np.nextafter(np.float32(-1), np.float32(0))
-        self.bias.assign(tf.fill(self.bias.shape, tf.constant(edge)))
 
 
 @unusual(clusters=("mirrored:2", "ps:2+1"))

@@ -91,7 +91,7 @@ def test_replicas_that_are_updated_between_two_losses_leave_these_no_measure() -
     updated = replace(evidence, observed=replace(evidence.observed, notes=notes))
     judgement = judge(updated)
     assert judgement.status is Status.PASS
-    assert "updates variables between two of its losses" in judgement.message
+    assert "on gradients of all replicas" in judgement.message
 
 
 def test_what_a_metric_counts_of_its_own_examples_is_no_part_of_a_loss() -> None:

@@ -22,14 +22,19 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
     """
     board, table = session.board, session.table
     exchange = find_exchange(board, table)
-    by_update = exchange == "features" and exchange != find_exchange(
+    is_of_all = exchange == "features"
+    by_update = is_of_all and exchange != find_exchange(
         board, table, after_updates=False
+    )
+    by_gradients = is_of_all and exchange != find_exchange(
+        board, table, after_gradients=False
     )
     return {
         "draws": find_draws(graph),
         "seeds": find_seeds(graph),
         "exchange": exchange,
         "exchange_by_update": by_update,
+        "exchange_by_gradients": by_gradients,
         "shared_state": list(list_shared_state(board, table)),
         "of_losses": list(list_state_of_losses(board, table)),
         "of_gradients": list(list_state_of_gradients(board, table)),

@@ -35,7 +35,7 @@ def give_exchanged(
     """
     session, exchanged = reference.session, reference.exchanged
     handed = reference.handed
-    if not exchanged.is_early or reference.scenario.injected:
+    if not exchanged.leads_losses or reference.scenario.injected:
         return {}
     whole_step, led_steps = session.make_step(), LedSteps(session.make_step)
     found = {name: session.make_values() for name in batches}
@@ -83,7 +83,7 @@ def scale_exchanged(reference: Reference, tier: Tier) -> Mapping[str, Trace]:
     """
     session, exchanged = reference.session, reference.exchanged
     scenario, n = reference.scenario, reference.replicas
-    if not exchanged.is_early or scenario.injected:
+    if not exchanged.leads_losses or scenario.injected:
         return {}
     found = {}
     for name, factor in (("divided", 1 / n), ("multiplied", float(n))):

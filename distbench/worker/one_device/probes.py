@@ -12,6 +12,7 @@ import tensorflow as tf
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, Trace, TraceKey, Value
 from distbench.worker.one_device.exchanged import give_exchanged, scale_exchanged
+from distbench.worker.one_device.met import let_meet
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import are_equal
 from distbench.worker.stepping.program import count_batch, take_examples
@@ -51,8 +52,8 @@ class Probes:
             made of what a collective gives, `exchanged` are the shards of each step,
             `exchanged-regrouped` and `exchanged-doubled` those of the first one with
             other examples and with each twice, given what the global batch has of the
-            collectives. What else, `scale_exchanged` says. Empty for a workload of the
-            bench, whose loss is a sum over examples.
+            collectives. What else, `scale_exchanged` and `let_meet` say. Empty for a
+            workload of the bench, whose loss is a sum over examples.
         """
         reference = self._reference
         if self._session.program.shards_known:
@@ -81,6 +82,7 @@ class Probes:
             **self._draw_again(largest, {"once": shard, "twice": _repeat(shard, 2)}),
             **give_exchanged(reference, tier, given),
             **scale_exchanged(reference, tier),
+            **let_meet(reference, tier),
         }
 
     def _cut(self, step: int, batch: Any) -> dict[int, Any]:

@@ -230,6 +230,11 @@ class Reference:
         )
 
     @property
+    def shared(self) -> frozenset[str]:
+        """Paths of the state that all replicas have alike."""
+        return frozenset(v.path for v in self.session.variables if v.synchronised)
+
+    @property
     def keeps_own(self) -> bool:
         """Whether replicas have state for themselves."""
         return bool(self._own)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -86,6 +87,7 @@ class TapBoard:
         self._depth: dict[int, int] = {}
         self._own = OwnGradients()
         self._targets: dict[int, list[Any]] = {}
+        self._results: dict[int, list[Any]] = {}
         self.given: dict[int, list[Any]] = {}
         self.trained_by: dict[int, list[Any]] = {}
         self.reduced: dict[int, list[Any]] = {}
@@ -146,6 +148,7 @@ class TapBoard:
         """Drop what was seen while another graph was traced."""
         self._calls[replica] = self._depth[replica] = 0
         self._targets.pop(replica, None)
+        self._results.pop(replica, None)
         self.trained_by.pop(replica, None)
         self.reduced.pop(replica, None)
         self.returned.pop(replica, None)
@@ -170,6 +173,11 @@ class TapBoard:
             self._depth[replica] = depth
             if depth == 0:
                 self._calls[replica] = self._calls.get(replica, 0) + 1
+
+    @property
+    def is_in_call(self) -> bool:
+        """Whether an optimizer of this replica is at its update."""
+        return self._depth.get(self.find_replica(), 0) > 0
 
     @contextmanager
     def enter_once(self, phase: Phase) -> Iterator[bool]:
@@ -251,6 +259,17 @@ class TapBoard:
         if trains:
             found = filter(tf.is_tensor, tf.nest.flatten(target))
             self.trained_by.setdefault(replica, []).extend(found)
+
+    def remember_result(self, result: Any) -> None:
+        """Keep what a tape of this replica gave, by whatever it differentiated."""
+        if not self._is_between:
+            flat = tf.nest.flatten(result, expand_composites=True)
+            found = self._results.setdefault(self.find_replica(), [])
+            found.extend(filter(tf.is_tensor, flat))
+
+    def list_results(self) -> list[Any]:
+        """The tensors that the tapes of all replicas gave."""
+        return list(chain(*self._results.values()))
 
     def list_differentiated(self) -> dict[int, list[Any]]:
         """By replica, what its tapes differentiated for its training.

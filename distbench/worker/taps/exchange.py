@@ -35,7 +35,11 @@ _Place = tuple[int, str]
 
 
 def find_exchange(
-    board: TapBoard, table: VariableTable, *, after_updates: bool = True
+    board: TapBoard,
+    table: VariableTable,
+    *,
+    after_updates: bool = True,
+    after_gradients: bool = True,
 ) -> Exchange:
     """What the losses of a traced step take of other replicas.
 
@@ -44,9 +48,12 @@ def find_exchange(
         table: The subject's variables.
         after_updates: Whether to follow what the step assigns to variables that are
             trained, and reads again.
+        after_gradients: Whether to follow what the step makes of gradients.
     """
     trained = find_trained(table)
     reduced = {_place(t) for tensors in board.reduced.values() for t in tensors}
+    if not after_gradients:
+        reduced |= set(map(_place, board.list_results()))
     found = {
         _find_of_replica(
             replica, targets, board.given, trained, reduced, after_updates=after_updates

@@ -7,8 +7,11 @@ replica should.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import tensorflow as tf
@@ -18,8 +21,30 @@ from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.exchange import is_made_of
 from distbench.worker.taps.sinks import create_sink, keep_from_xla
 
-_COLLECTIVES = ("all_reduce", "all_gather")
+_DEVICE = "/device:CPU:0"
 _Mode = Literal["noticed", "kept", "given", "scaled", "again"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Collective:
+    """One tensor that a collective gives on one device.
+
+    Attributes:
+        given: A sink with what it gives in the steps that are given it.
+        taken: A sink with what such a step handed to the collective.
+        shape: What is known of its shape.
+        operation: `SUM` or `MEAN`; "" where it gathers.
+        axis: Along which the parts of replicas are joined: what is gathered, or rows of
+            slices. None where they are added up.
+        of_gradient: Whether it is made of what a tape gave.
+    """
+
+    given: Any
+    taken: Any
+    shape: tf.TensorShape
+    operation: str
+    axis: int | None
+    of_gradient: bool
 
 
 class Exchanged:
@@ -34,23 +59,30 @@ class Exchanged:
     Attributes:
         is_early: Whether a collective was called before the first gradient, so that
             losses may be made of what it gives.
+        is_between: Whether one was called between the gradients of two losses, and not
+            by an optimizer: shards that go on from its updates are known otherwise.
     """
 
     def __init__(self, board: TapBoard) -> None:
         self._board = board
         self._mode: _Mode = "noticed"
-        self._kept: list[tuple[Any, tf.TensorShape]] = []
+        self._kept: list[Collective] = []
+        self._asked: list[int] = []
+        self._last = 0
         self._called = 0
+        self._is_inside = False
         self._factor = 1.0
         self._scaled: list[Any] = []
         self._reduced: list[Any] = []
-        self.is_early = False
+        self.is_early = self.is_between = False
 
     @contextmanager
     def notice(self) -> Iterator[None]:
-        """Inside, it is looked whether the traced step calls a collective early."""
+        """Inside, it is looked when the traced step calls collectives."""
         with self._intercept("noticed"):
             yield
+        self._last = len(self._board.list_targets())
+        self.is_between = any(0 < asked < self._last for asked in self._asked)
 
     @contextmanager
     def keep(self) -> Iterator[None]:
@@ -58,6 +90,10 @@ class Exchanged:
         self._kept.clear()
         with self._intercept("kept"):
             yield
+
+    def list_kept(self) -> list[Collective]:
+        """All that was kept last."""
+        return list(self._kept)
 
     @contextmanager
     def give(self) -> Iterator[None]:
@@ -67,7 +103,7 @@ class Exchanged:
 
     @contextmanager
     def scale(self, factor: float) -> Iterator[None]:
-        """Inside, a step is traced whose early collectives give so many times that."""
+        """Inside, a step is traced whose losses take so many times that."""
         self._factor = factor
         self._scaled.clear()
         with self._intercept("scaled"):
@@ -87,6 +123,11 @@ class Exchanged:
             yield
 
     @property
+    def leads_losses(self) -> bool:
+        """Whether losses may be made of what a collective gives."""
+        return self.is_early or self.is_between
+
+    @property
     def has_scaled(self) -> bool:
         """Whether the step that was traced last scales anything."""
         return bool(self._scaled)
@@ -102,8 +143,7 @@ class Exchanged:
     @contextmanager
     def _intercept(self, mode: _Mode) -> Iterator[None]:
         self._mode, self._called = mode, 0
-        owners = {name: _find_owner(name) for name in _COLLECTIVES}
-        found = [(owner, name, vars(owner)[name]) for name, owner in owners.items()]
+        found = [(owner, name, vars(owner)[name]) for owner, name in _list_methods()]
         for owner, name, original in found:
             setattr(owner, name, self._make_method(original))
         try:
@@ -113,18 +153,31 @@ class Exchanged:
                 setattr(owner, name, original)
 
     def _make_method(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(original)
+
         def collective(context: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._is_inside:
+                return original(context, *args, **kwargs)
             is_early = not self._board.trained_by.get(self._board.find_replica())
             self.is_early |= is_early
-            result = original(context, *args, **kwargs)
-            # What is reduced again, as it is, has its factor already.
-            is_new = not any(map(self._has_scaled, tf.nest.flatten((args, kwargs))))
-            if self._mode == "scaled" and is_early and is_new:
-                return tf.nest.map_structure(self._scale, result)
+            asked = len(self._board.list_targets())
+            if not self._board.is_in_call:
+                self._asked.append(asked)
+            call = signature.bind(context, *args, **kwargs)
+            taken = tf.nest.flatten(call.arguments["value"])
+            self._is_inside = True
+            try:
+                result = original(context, *args, **kwargs)
+            finally:
+                self._is_inside = False
             if self._mode == "again":
-                return self._count_again(tf.nest.flatten((args, kwargs)), result)
+                return self._count_again(taken, result)
             if self._mode in ("kept", "given"):
-                return tf.nest.map_structure(self._pass, result)
+                return tf.nest.map_structure(partial(self._pass, call), result)
+            # What is reduced again, as it is, has its factor already.
+            is_new = not any(map(self._has_scaled, taken))
+            if self._mode == "scaled" and is_new and (is_early or asked < self._last):
+                return tf.nest.map_structure(self._scale, result)
             return result
 
         hide_from_autograph(collective)
@@ -148,22 +201,49 @@ class Exchanged:
     def _has_scaled(self, value: Any) -> bool:
         return any(value is other for other in self._scaled)
 
-    def _pass(self, value: Any) -> Any:
-        """Keep what a collective gives, or give what was kept; leave slices alone."""
-        if not tf.is_tensor(value) or isinstance(value, tf.IndexedSlices):
-            return value
+    def _pass(self, call: inspect.BoundArguments, value: Any) -> Any:
+        """Keep what a collective gives, or give what was kept."""
+        if isinstance(value, tf.IndexedSlices):
+            rows, numbers = (
+                self._pass_tensor(call, part, is_rows=True)
+                for part in (value.values, value.indices)
+            )
+            return tf.IndexedSlices(rows, numbers, value.dense_shape)
+        return self._pass_tensor(call, value) if tf.is_tensor(value) else value
+
+    def _pass_tensor(
+        self, call: inspect.BoundArguments, value: Any, *, is_rows: bool = False
+    ) -> Any:
         place = self._called
         self._called += 1
         if self._mode == "kept":
-            sink = create_sink(value.dtype, "/device:CPU:0")
-            with keep_from_xla():
-                sink.assign(value, read_value=False)
-            self._kept.append((sink, value.shape))
+            self._kept.append(self._make_collective(call, value, is_rows=is_rows))
+            _write(self._kept[-1].given, value)
             return value
         if place >= len(self._kept):
             return value
-        sink, shape = self._kept[place]
-        return tf.ensure_shape(sink.read_value(), shape)
+        one = self._kept[place]
+        _write(one.taken, value)
+        return tf.ensure_shape(one.given.read_value(), one.shape)
+
+    def _make_collective(
+        self, call: inspect.BoundArguments, value: Any, *, is_rows: bool
+    ) -> Collective:
+        operation = call.arguments.get("reduce_op", "")
+        return Collective(
+            given=create_sink(value.dtype, _DEVICE),
+            taken=create_sink(value.dtype, _DEVICE),
+            # Nobody says how many rows there are.
+            shape=tf.TensorShape([None, *value.shape[1:]]) if is_rows else value.shape,
+            operation=str(getattr(operation, "name", operation)).upper(),
+            axis=0 if is_rows else call.arguments.get("axis"),
+            of_gradient=is_made_of([value], self._board.list_results()),
+        )
+
+
+def _write(sink: Any, value: Any) -> None:
+    with keep_from_xla():
+        sink.assign(value, read_value=False)
 
 
 def _list_tensors(structure: Any) -> list[Any]:
@@ -171,7 +251,20 @@ def _list_tensors(structure: Any) -> list[Any]:
     return [value for value in flat if tf.is_tensor(value)]
 
 
-def _find_owner(name: str) -> type:
-    """The class that defines a method of a replica's context."""
+def _list_methods() -> list[tuple[type, str]]:
+    """What sums or gathers values, in a replica's context and across them.
+
+    Each by the class that defines it; a replica's method may call the other one.
+    """
     bases = tf.distribute.ReplicaContext.__mro__
-    return next(base for base in bases if name in vars(base))
+    found = [
+        (next(base for base in bases if name in vars(base)), name)
+        for name in ("all_reduce", "all_gather")
+    ]
+    return [*found, (type(_find_default().extended), "_reduce_to")]
+
+
+def _find_default() -> tf.distribute.Strategy:
+    """The strategy of a program that has none."""
+    with tf.init_scope():
+        return tf.distribute.get_strategy()

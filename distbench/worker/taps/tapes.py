@@ -51,6 +51,7 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
                 for source, value in zip(flat, tf.nest.flatten(result), strict=True)
             ]
             result = tf.nest.pack_sequence_as(result, given)
+        board.remember_result(result)
         for source, value in zip(flat, tf.nest.flatten(result), strict=False):
             if table.has(source):
                 board.remember_gradient(table.find_path(source), value)

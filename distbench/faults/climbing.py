@@ -1,0 +1,81 @@
+"""Mistakes in steps that climb up the slope first."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.program import TRAINED, OwnMeans
+from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.unusual.climbing import (
+    AscendsAsTheSlopeIsSteep,
+    AscendsFirst,
+    AscendsUnderStatistics,
+    ClimbsOnValues,
+)
+from distbench.unusual.exchange import ALIKE
+
+
+@fault(
+    "unexplained",
+    "loss",
+    like="sql-machine-learning/elasticdl#89",
+    clusters=ALIKE,
+)
+class ClimbsFurtherWithReplicas(AscendsFirst):
+    """Sharpness-aware: how far it goes up is scaled with the number of replicas."""
+
+    def find_reach(self):
+        return super().find_reach() * count_replicas()
+
+
+@fault(
+    "unexplained",
+    "local_gradient",
+    TRAINED,
+    like="deepspeedai/DeepSpeed#490",
+    clusters=ALIKE,
+)
+class ClimbsByOwnNorm(ClimbsOnValues):
+    """Sharpness-aware: the way up is the sum, divided by the own gradient's norm."""
+
+    def measure(self, own, summed):
+        return tf.linalg.global_norm(own)
+
+
+@fault(
+    "missing-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="keras-team/keras#19308",
+    clusters=WIDE,
+)
+class NobodySumsAfterTheClimb(AscendsFirst):
+    """Sharpness-aware: of the two gradients only the first one is summed."""
+
+    def apply(self, gradients):
+        self.optimizer().apply_gradients(
+            zip(gradients, self.trained(), strict=True),
+            experimental_aggregate_gradients=False,
+        )
+
+
+@fault("scale-error", "loss", like="neuralmagic/sparseml#135", clusters=WIDE)
+class AscendsByTheMeanUnderStatistics(AscendsAsTheSlopeIsSteep):
+    """Batch statistics; the way up is the mean of the replicas' shares of a slope."""
+
+    def add_up(self, gradients):
+        return all_reduce("mean", gradients)
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class AscendsOnOwnMeansUnderStatistics(OwnMeans, AscendsUnderStatistics):
+    """Batch statistics; both losses of a climb are means over the own examples."""
+
+
+@fault("unexplained", "loss", like="deepspeedai/DeepSpeed#490", clusters=ALIKE)
+class AscendsByOwnNormUnderStatistics(AscendsUnderStatistics):
+    """Batch statistics; the way up is the sum, divided by the own gradient's norm."""
+
+    def find_ways(self, gradients):
+        norm = tf.linalg.global_norm(gradients)
+        return [0.05 * gradient / norm for gradient in self.add_up(gradients)]
