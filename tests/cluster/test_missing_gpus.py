@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from played_gpus import play_driver, show_gpus
 
 import distbench
 from distbench.verdict import Status
@@ -16,12 +17,9 @@ pytestmark = pytest.mark.cluster
 def test_gpus_that_tensorflow_does_not_find_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str
 ) -> None:
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho 'GPU 0: A'; echo 'GPU 1: A'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    # So that they are not found where there are some.
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-0,GPU-1")
+    play_driver(tmp_path, "echo 'GPU 0: A'; echo 'GPU 1: A'")
+    # By names that none has, so that they are not found where there are some.
+    show_gpus(monkeypatch, f"{tmp_path}:/usr/bin:/bin", "GPU-0,GPU-1")
     verdict = distbench.check(
         "tf_keras.optimizers.legacy:SGD", cluster=cluster, workloads=["linear"]
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from played_gpus import play_driver, show_gpus
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
@@ -20,10 +21,7 @@ def play_devices(
     """Have a folder stand for /dev, and for where programs are found."""
     for name in names:
         (folder / name).touch()
-    monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    show_gpus(monkeypatch, str(folder), visible)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +53,7 @@ def test_gpus_are_counted_from_device_files(
 def test_nvidia_smi_is_asked_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, count: int
 ) -> None:
-    program = tmp_path / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
+    play_driver(tmp_path, script)
     play_devices(tmp_path, monkeypatch, ("nvidia0",), None)
     assert count_gpus(tmp_path) == count
 

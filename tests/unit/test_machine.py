@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from played_gpus import play_driver, show_gpus
 
 from distbench import doctor
 from distbench.cluster import ClusterSpec
@@ -49,14 +50,9 @@ def test_gpus_are_named(
     visible: str | None,
     names: list[str],
 ) -> None:
-    program = tmp_path / "nvidia-smi"
     lines = ["GPU 0: NVIDIA H200 (UUID: GPU-1)", "GPU 1: NVIDIA L4 (UUID: GPU-2)"]
-    program.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    play_driver(tmp_path, "\n".join(f"echo '{line}'" for line in lines))
+    show_gpus(monkeypatch, str(tmp_path), visible)
     described = describe_machine()
     assert described["gpus"] == names
     assert described["cores"] >= 1
