@@ -35,6 +35,7 @@ from nightly_plan import Job
 from rich.console import Console, RenderableType
 
 from distbench.errors import BadInputError, ClusterError
+from distbench.gpus import VISIBLE
 from distbench.history.changes import compare_nights, gather_latest
 from distbench.history.drift import find_drifts, find_flaky
 from distbench.history.limits import Limits
@@ -159,7 +160,7 @@ class Nightly:
         # What the bench gave to the tasks of the last job says nothing of the night.
         environment.pop("devices", None)
         variables = {**environment.get("variables", {})}
-        variables.pop("CUDA_VISIBLE_DEVICES", None)
+        variables.pop(VISIBLE, None)
         environment["variables"] = variables
         return dataclasses.replace(merged, target="nightly", environment=environment)
 

@@ -23,6 +23,7 @@ from distbench.agent.task import RemoteTask
 from distbench.agent.versions import list_versions
 from distbench.agent.wire import GREETING_S, Wire, greet_bench
 from distbench.errors import BadInputError, ClusterError
+from distbench.gpus import VISIBLE
 from distbench.launch.bind_filter import find_own_address
 from distbench.launch.channel import EXIT_BENCH_GONE, Message
 from distbench.launch.forkclient import ForkServer, ServerDiedError
@@ -63,8 +64,8 @@ def run_agent(ticket: Ticket) -> NoReturn:
 
 def _take_gpus(own: Sequence[int]) -> None:
     """Leave the GPUs of others alone."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(visible[number] for number in own)
+    visible = os.environ.get(VISIBLE, "").split(",")
+    os.environ[VISIBLE] = ",".join(visible[number] for number in own)
 
 
 class Agent:

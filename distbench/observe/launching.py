@@ -13,6 +13,7 @@ from typing import Any
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.fault import Fault
+from distbench.gpus import VISIBLE
 from distbench.launch.deadline import Deadline
 from distbench.launch.engine import Engine
 from distbench.launch.group import Group
@@ -118,7 +119,7 @@ class Launch:
             environment[XLA_FLAGS] = f"{flags} --tf_xla_auto_jit=-1"
         if spec.device == "cpu":
             # Keeps TensorFlow from looking for a driver that nobody will use.
-            environment["CUDA_VISIBLE_DEVICES"] = "-1"
+            environment[VISIBLE] = "-1"
         start = partial(
             start_group,
             spec,

@@ -10,6 +10,7 @@ from textwrap import indent
 from typing import Any
 
 from distbench.errors import BadInputError
+from distbench.gpus import VISIBLE
 from distbench.repro.case import Case
 from distbench.repro.clusters import write_cluster, write_partitioner
 from distbench.repro.pipelines import COUNT, write_pipeline
@@ -179,7 +180,7 @@ def _choose_environment(case: Case, environment: Mapping[str, Any]) -> str:
         # Else gRPC asks a proxy for it, where one is set.
         chosen["no_grpc_proxy"] = "127.0.0.1"
     if case.spec.device != "gpu":
-        chosen["CUDA_VISIBLE_DEVICES"] = "-1"
+        chosen[VISIBLE] = "-1"
     variables = environment.get("variables")
     given = variables if isinstance(variables, Mapping) else {}
     for name in (_ONEDNN, _LEGACY):

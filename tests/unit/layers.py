@@ -102,7 +102,7 @@ ALLOWED: dict[str, set[str]] = {
         "verdict",
     },
     "launch": {"errors", "cluster", "escape", "gpus", "locks", "machine"},
-    "agent": {"errors", "cluster", "launch"},
+    "agent": {"errors", "cluster", "gpus", "launch"},
     "engines": {"errors", "cluster", "launch", "machine", "agent", "options"},
     "worker.state": {"errors", "partitioner", "trace"},
     "worker.process": {
@@ -172,7 +172,7 @@ ALLOWED: dict[str, set[str]] = {
         "diagnose.hypotheses",
     },
     "report": {*_REPORTED, "trace", "compare"},
-    "repro": {*_DATA, "verdict"},
+    "repro": {*_DATA, "gpus", "verdict"},
     "environments": {
         "errors",
         "launch",
@@ -182,7 +182,7 @@ ALLOWED: dict[str, set[str]] = {
         "verdict.document",
     },
     "shrink": {"errors", "cluster", "fault", "options", "scenario", "verdict"},
-    "observe": {*_JUDGED, "launch", "stop", "trace.files"},
+    "observe": {*_JUDGED, "gpus", "launch", "stop", "trace.files"},
     "summaries": {*_JUDGED, "options", "launch", "observe", "checking.launches"},
     "checking": set(),
     "checking.detailing": {*_JUDGED - _DATA, "compare"},
