@@ -62,7 +62,7 @@ class OneDevice:
         return self._folder
 
     @contextmanager
-    def serve(self, opening: Job, spec: ClusterSpec = ONE) -> Iterator[Group]:
+    def serve(self, opening: Job, spec: ClusterSpec) -> Iterator[Group]:
         """Its task, for one scenario.
 
         Args:

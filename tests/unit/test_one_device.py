@@ -19,6 +19,7 @@ from distbench.launch.failure import TaskFailedError
 from distbench.launch.start import Job
 from distbench.machine import Machine
 from distbench.observe import OneDevice
+from distbench.observe.launching import ONE
 from distbench.observe.preparing import prepare_both
 from distbench.observe.subject import ObserverError
 from distbench.options import CheckOptions
@@ -76,7 +77,7 @@ def launch(started: list[Task], tmp_path: Path) -> Any:
 
 
 def serve(one: OneDevice, target: TargetRef) -> Any:
-    with one.serve(OPENING):
+    with one.serve(OPENING, ONE):
         return one.make_reference({}, target, Deadline(1.0))
 
 
@@ -110,7 +111,7 @@ def test_another_task_runs_it_again(
         if way == "by request":
             one.replace()
         else:
-            with pytest.raises(ValueError, match="broken"), one.serve(OPENING):
+            with pytest.raises(ValueError, match="broken"), one.serve(OPENING, ONE):
                 raise ValueError("broken")
         serve(one, target)
         assert [task.asked for task in started] == [1, 1]
@@ -154,7 +155,7 @@ def test_who_fails_as_the_bench_watches_is_asked_again_without(
 ) -> None:
     tasks: list[Any] = [Failing(alone), Failing("observer")]
     launch.start_cluster = lambda *_: tasks.pop()
-    with closing(OneDevice(launch)) as one, one.serve(OPENING):
+    with closing(OneDevice(launch)) as one, one.serve(OPENING, ONE):
         with pytest.raises(error, match="fails"):
             getattr(one, job)({}, target, Deadline(1.0))
         assert not tasks
@@ -191,7 +192,8 @@ def test_a_pipeline_that_fails_on_a_cluster_is_read_on_one_device(
     (item,) = plan("pipeline", clusters=("mwms:2",))
     trainers: Any = Trainers(kind)
     with closing(OneDevice(launch, scenarios=2)) as one:
-        with one.serve(OPENING), pytest.raises(TaskFailedError, match="read failed"):
+        fails = pytest.raises(TaskFailedError, match="read failed")
+        with one.serve(OPENING, ONE), fails:
             prepare_both(one, trainers, item.scenario, {}, target)
         assert started[0].asked == asked
 
@@ -201,14 +203,14 @@ def test_what_is_asked_besides_is_asked_once_and_waited_for_at_last(
 ) -> None:
     with closing(OneDevice(launch, scenarios=3)) as one:
         for _ in range(2):
-            with one.serve(OPENING):
+            with one.serve(OPENING, ONE):
                 one.make_reference({}, target, Deadline(1.0))
                 one.begin_probes({}, target, Deadline(1.0))
                 assert one.finish_probes() == {"job": "probe", "asked": 2}
                 one.give_up()
                 assert not started[0].closed
         one.replace()
-        with one.serve(OPENING):
+        with one.serve(OPENING, ONE):
             one.make_reference({}, target, Deadline(1.0))
             with pytest.raises(RuntimeError, match="not begun"):
                 one.finish_probes()
@@ -220,7 +222,7 @@ def test_a_task_that_is_asked_in_vain_is_ended_at_once(
 ) -> None:
     with closing(OneDevice(launch, scenarios=2)) as one:
         for task in (0, 1):
-            with one.serve(OPENING):
+            with one.serve(OPENING, ONE):
                 one.make_reference({}, target, Deadline(1.0))
                 one.begin_probes({}, target, Deadline(1.0))
                 one.give_up()
