@@ -56,5 +56,5 @@ def test_what_is_differentiated_between_steps_is_no_loss() -> None:
     with board.leave_step():
         board.remember_target(tf.constant(2.0), trains=True)
     board.remember_target(loss, trains=True)
-    assert board.trained_by[0] == [loss]
+    assert board.seen.trained_by[0] == [loss]
     assert board.list_targets() == [loss]

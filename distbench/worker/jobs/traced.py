@@ -20,14 +20,14 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
         session: Of the program; its board knows what was traced.
         graph: The traced step.
     """
-    board, table = session.board, session.table
-    exchange = find_exchange(board, table)
+    seen, table = session.board.seen, session.table
+    exchange = find_exchange(seen, table)
     is_of_all = exchange == "features"
     by_update = is_of_all and exchange != find_exchange(
-        board, table, after_updates=False
+        seen, table, after_updates=False
     )
     by_gradients = is_of_all and exchange != find_exchange(
-        board, table, after_gradients=False
+        seen, table, after_gradients=False
     )
     return {
         "draws": find_draws(graph),
@@ -35,7 +35,7 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
         "exchange": exchange,
         "exchange_by_update": by_update,
         "exchange_by_gradients": by_gradients,
-        "shared_state": list(list_shared_state(board, table)),
-        "of_losses": list(list_state_of_losses(board, table)),
-        "of_gradients": list(list_state_of_gradients(board, table)),
+        "shared_state": list(list_shared_state(seen, table)),
+        "of_losses": list(list_state_of_losses(seen, table)),
+        "of_gradients": list(list_state_of_gradients(seen, table)),
     }

@@ -192,7 +192,7 @@ class TrainingJobs:
             values=values,
             notes={
                 "tier": tier,
-                "micro_steps": session.board.count_gradients(),
+                "micro_steps": session.board.seen.gradients.count(),
                 **self._traced,
                 **{f"spoilt-{r}": steps for r, steps in self._spoilt.items()},
             },

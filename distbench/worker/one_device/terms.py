@@ -41,7 +41,7 @@ def split_loss(
         return ()
     if not _is_open(observed, recorded):
         return ()
-    targets = session.board.trained_by.get(0, [])
+    targets = session.board.seen.trained_by.get(0, [])
     terms = find_terms(targets[0]) if len(targets) == 1 else ()
     count = len(list(islice(terms, _MOST + 1)))
     if not 1 < count <= _MOST:

@@ -68,10 +68,10 @@ class RecordingBoard(TapBoard):
 
     @contextmanager
     def enter_call(self) -> Iterator[bool]:
-        """See `TapBoard`; marks that the call took place, each time that it does."""
+        """See `TracedStep`; marks that the call took place, each time that it does."""
         replica = self.find_replica()
         self._begin_trace(replica)
-        call = self._calls[replica]
+        call = self.count_calls(replica)
         with super().enter_call() as outermost:
             if outermost:
                 self._mark(replica, call)
@@ -127,7 +127,7 @@ class RecordingBoard(TapBoard):
     # --- what the tapes told ----------------------------------------------------
 
     def remember_gradient(self, variable: str, gradient: Any) -> None:
-        """See `TapBoard`."""
+        """See `TracedStep`."""
         if self._is_mine():
             self._begin_trace(self.find_replica())
             super().remember_gradient(variable, gradient)

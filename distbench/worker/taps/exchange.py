@@ -22,7 +22,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from distbench.worker.state.variables import VariableTable
-from distbench.worker.taps.board import TapBoard
+from distbench.worker.taps.seen import Seen
 
 Exchange = Literal["", "data", "features"]
 """`data` follows from the examples alone, as a count does; `features` from what is
@@ -35,7 +35,7 @@ _Place = tuple[int, str]
 
 
 def find_exchange(
-    board: TapBoard,
+    seen: Seen,
     table: VariableTable,
     *,
     after_updates: bool = True,
@@ -44,44 +44,44 @@ def find_exchange(
     """What the losses of a traced step take of other replicas.
 
     Args:
-        board: Knows what each replica was given, and what its tapes differentiated.
+        seen: What each replica was given, and what its tapes differentiated.
         table: The subject's variables.
         after_updates: Whether to follow what the step assigns to variables that are
             trained, and reads again.
         after_gradients: Whether to follow what the step makes of gradients.
     """
     trained = find_trained(table)
-    reduced = {_place(t) for tensors in board.reduced.values() for t in tensors}
+    reduced = {_place(t) for tensors in seen.reduced.values() for t in tensors}
     if not after_gradients:
-        reduced |= set(map(_place, board.list_results()))
+        reduced |= set(map(_place, seen.list_results()))
     found = {
         _find_of_replica(
-            replica, targets, board.given, trained, reduced, after_updates=after_updates
+            replica, targets, seen.given, trained, reduced, after_updates=after_updates
         )
-        for replica, targets in board.list_differentiated().items()
+        for replica, targets in seen.list_differentiated().items()
     }
     kinds: tuple[Exchange, ...] = ("features", "data")
     return next((kind for kind in kinds if kind in found), "")
 
 
-def list_shared_state(board: TapBoard, table: VariableTable) -> tuple[str, ...]:
+def list_shared_state(seen: Seen, table: VariableTable) -> tuple[str, ...]:
     """State that takes what the losses of a traced step take of all replicas.
 
     A moving mean of statistics by which all examples are normalised is such. One of the
     own statistics is none, though its copies are averaged: no loss is made of that.
 
     Args:
-        board: See `find_exchange`.
+        seen: See `find_exchange`.
         table: The subject's variables: those of the model that are not trained.
     """
-    reduced = {_place(t) for tensors in board.reduced.values() for t in tensors}
+    reduced = {_place(t) for tensors in seen.reduced.values() for t in tensors}
     found: dict[str, None] = {}
-    for replica, targets in board.list_differentiated().items():
+    for replica, targets in seen.list_differentiated().items():
         traced = [t for t in targets if not _is_eager(t)]
         if not traced:
             continue
-        own = {_place(tensor) for tensor in board.given[replica]}
-        others = {_place(t) for n in board.given for t in board.given[n]} - own
+        own = {_place(tensor) for tensor in seen.given[replica]}
+        others = {_place(t) for n in seen.given for t in seen.given[n]} - own
         ends = own | others | reduced
         flow = _Flow(trained=set(), ends=ends)
         flow.add(traced)

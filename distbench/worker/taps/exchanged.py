@@ -158,7 +158,7 @@ class Exchanged:
         def collective(context: Any, *args: Any, **kwargs: Any) -> Any:
             if self._is_inside:
                 return original(context, *args, **kwargs)
-            is_early = not self._board.trained_by.get(self._board.find_replica())
+            is_early = not self._board.seen.trained_by.get(self._board.find_replica())
             self.is_early |= is_early
             asked = len(self._board.list_targets())
             if not self._board.is_in_call:
@@ -237,7 +237,7 @@ class Exchanged:
             shape=tf.TensorShape([None, *value.shape[1:]]) if is_rows else value.shape,
             operation=str(getattr(operation, "name", operation)).upper(),
             axis=0 if is_rows else call.arguments.get("axis"),
-            of_gradient=is_made_of([value], self._board.list_results()),
+            of_gradient=is_made_of([value], self._board.seen.list_results()),
         )
 
 

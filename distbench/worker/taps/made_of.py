@@ -11,8 +11,8 @@ from itertools import chain
 from typing import Any
 
 from distbench.worker.state.variables import VariableTable
-from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.exchange import find_trained, is_made_of, list_made_of
+from distbench.worker.taps.seen import Seen
 
 _ADDING = ("Add", "AddV2", "AddN", "Sub", "Neg", "Identity", "Cast", "Mul")
 _DIVIDING = ("RealDiv", "DivNoNan")
@@ -20,26 +20,26 @@ _MOST = 100
 """Parts of a loss that are looked for: each asks for a walk through the graph."""
 
 
-def list_state_of_losses(board: TapBoard, table: VariableTable) -> tuple[str, ...]:
+def list_state_of_losses(seen: Seen, table: VariableTable) -> tuple[str, ...]:
     """State that is made of what replicas return, or of what their tapes differentiate.
 
     Or of a part of it, before a loss scale or a penalty. Who takes the errors of
     examples before they are put together takes no loss.
     """
-    given = list(chain(*board.given.values()))
-    every = (*board.list_differentiated().values(), *board.returned.values())
+    given = list(chain(*seen.given.values()))
+    every = (*seen.list_differentiated().values(), *seen.returned.values())
     losses = list(_list_parts(list(chain(*every)), given))
-    return list_made_of(table, losses, [*given, *chain(*board.reduced.values())])
+    return list_made_of(table, losses, [*given, *chain(*seen.reduced.values())])
 
 
-def list_state_of_gradients(board: TapBoard, table: VariableTable) -> tuple[str, ...]:
+def list_state_of_gradients(seen: Seen, table: VariableTable) -> tuple[str, ...]:
     """State that is made of what tapes gave for the subject's variables.
 
     Nothing, if tapes differentiate gradients: what is made of second derivatives, as a
     curvature, is a statistic of the examples.
     """
-    given, gradients = list(chain(*board.given.values())), board.list_gradients()
-    targets = list(chain(*board.list_differentiated().values()))
+    given, gradients = list(chain(*seen.given.values())), seen.list_gradients()
+    targets = list(chain(*seen.list_differentiated().values()))
     trained = frozenset(find_trained(table))
     if is_made_of(targets, gradients, ends=given, unread=trained):
         return ()
