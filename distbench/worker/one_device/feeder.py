@@ -78,8 +78,7 @@ class Feeder:
         found = [session.make_values() for _ in range(times)]
         with board.feed_at(phase):
             # A step that is random would not lead to the same states once more.
-            for step, before in enumerate(reference.starts[tier]):
-                batch = reference.draw(step)
+            for step, batch, before in reference.list_steps(tier):
                 if change is not None:
                     batch = change(batch)
                 for replica in range(observed.replicas):
@@ -126,9 +125,8 @@ class Feeder:
         values = session.make_values()
         phase: Phase = "reduced_gradient"
         with suppress(SubjectError), board.feed_at(phase):
-            for step in range(len(reference.starts[tier])):
-                shards = reference.sizes.cut(step, reference.draw(step))
-                for replica, shard in enumerate(shards):
+            for step, batch, _ in reference.list_steps(tier):
+                for replica, shard in enumerate(reference.sizes.cut(step, batch)):
                     board.fed = _find_fed(observed, step, phase, replica)
                     if not board.fed:
                         continue
@@ -147,8 +145,7 @@ class Feeder:
         values = session.make_values()
         phase: Phase = "reduced_gradient"
         with suppress(SubjectError), board.feed_at(phase):
-            for step, before in enumerate(self.reference.starts[tier]):
-                batch = self.reference.draw(step)
+            for step, batch, before in self.reference.list_steps(tier):
                 session.restore_state(before)
                 for replica in range(observed.replicas):
                     board.fed = _find_fed(observed, step, phase, replica)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -142,6 +142,14 @@ class Reference:
         """The global batch of a step."""
         with self.session.guard("data"):
             return self.session.program.data(step)
+
+    def list_steps(self, tier: Tier) -> Iterator[tuple[int, Any, State]]:
+        """Each step of a tier that was run: number, global batch, and where it began.
+
+        To run the steps once more, from there or from elsewhere.
+        """
+        for step, before in enumerate(self.starts[tier]):
+            yield step, self.draw(step), before
 
     def run_whole(self, step: int, batch: Any, by: Step | None = None) -> None:
         """One step on the global batch, by its own trace or by another one."""

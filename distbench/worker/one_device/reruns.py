@@ -59,9 +59,8 @@ def _rerun(
     session = reference.session
     values = session.make_values()
     with surroundings:
-        for number in range(len(reference.starts[tier])):
-            shards = reference.sizes.cut(number, reference.draw(number))
-            for replica, shard in enumerate(shards):
+        for number, batch, _ in reference.list_steps(tier):
+            for replica, shard in enumerate(reference.sizes.cut(number, batch)):
                 reference.restore_shard(tier, number, replica)
                 reference.run_shard(number, shard, step)
                 session.collect_taps(number, values, replica=replica, phases=COMPUTED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,18 +13,11 @@ import numpy.typing as npt
 
 from distbench.evidence import Tier
 from distbench.trace import Trace, TraceKey, Value, Values, change_numbers
-from distbench.worker.one_device.feeder import Feeder, repeat_first
+from distbench.worker.one_device.feeder import Feeder, Start, keep, repeat_first
 from distbench.worker.one_device.held_against import measure_distances, take_whole
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.taps.collect import State
-
-Move = Callable[[int, State], State]
-"""Makes the state that a step starts from."""
-
-
-def _keep(_: int, before: State) -> State:
-    return before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +49,7 @@ def find_state_by_hand(feeder: Feeder, tier: Tier, reference: Trace) -> StateByH
     if not trained:
         trained = {v.path for v in reference.variables if v.trainable}
 
-    def run(change: Any = None, move: Move = _keep) -> Trace:
+    def run(change: Any = None, move: Start = keep) -> Trace:
         if not own.values:
             return _take_steps(feeder.reference, tier, change, move)
         return feeder.feed(tier, own, "local_gradient", change=change, move=move)[0]
@@ -89,13 +82,12 @@ def find_state_by_hand(feeder: Feeder, tier: Tier, reference: Trace) -> StateByH
 
 
 def _take_steps(
-    reference: Reference, tier: Tier, change: Any = None, move: Move = _keep
+    reference: Reference, tier: Tier, change: Any = None, move: Start = keep
 ) -> Trace:
     """The state after each step as it is, as that of replica 0."""
     session, values = reference.session, reference.session.make_values()
-    for step, before in enumerate(reference.starts[tier]):
-        batch, start = reference.draw(step), move(step, before)
-        session.restore_state(start)
+    for step, batch, before in reference.list_steps(tier):
+        session.restore_state(move(step, before))
         reference.run_whole(step, batch if change is None else change(batch))
         session.board.read()
         session.collect_state(step, session.read_state(), values, replica=0)

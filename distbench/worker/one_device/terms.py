@@ -62,8 +62,7 @@ def _run(reference: Reference, tier: Tier, number: int) -> Trace:
     session.board.term = number
     by = session.make_step(any_size=reference.shard_step.any_size)
     values = session.make_values()
-    for step, before in enumerate(reference.starts[tier]):
-        batch = reference.draw(step)
+    for step, batch, before in reference.list_steps(tier):
         session.restore_state(before)
         reference.run_whole(step, batch, by)
         session.collect_taps(step, values, replica=WHOLE, phases=_TOLD)

@@ -66,11 +66,9 @@ class Twins:
 
     def _record(self, tier: Tier) -> tuple[Trace, ...]:
         reference = self._reference
-        starts = reference.starts[tier]
         found = [reference.session.make_values() for _ in range(self._count)]
-        states = starts[:1] * self._count
-        for step, before in enumerate(starts):
-            batch = reference.draw(step)
+        states = reference.starts[tier][:1] * self._count
+        for step, batch, before in reference.list_steps(tier):
             for number, values in enumerate(found):
                 start = states[number] if tier == "free" else before
                 states[number] = self._run(tier, number, step, start, batch, values)
@@ -94,8 +92,7 @@ class Twins:
     def _round_all(self, tier: Tier) -> tuple[Trace, ...]:
         reference, session = self._reference, self._reference.session
         found = [session.make_values() for _ in range(_TWINS)]
-        for step, before in enumerate(reference.starts[tier]):
-            batch = reference.draw(step)
+        for step, batch, before in reference.list_steps(tier):
             for number, values in enumerate(found):
                 start = self._round(number, step, before)
                 session.restore_state(start)
