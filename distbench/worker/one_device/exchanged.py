@@ -92,9 +92,9 @@ def scale_exchanged(reference: Reference, tier: Tier) -> Mapping[str, Trace]:
         try:
             with session.guard("step"), exchanged.scale(factor):
                 by.trace([reference.draw(0)])
-            for step in range(scenario.steps):
-                session.restore_state(reference.starts[tier][step])
-                reference.run_whole(step, reference.draw(step), by)
+            for step, batch, start in reference.list_steps(tier):
+                session.restore_state(start)
+                reference.run_whole(step, batch, by)
                 session.collect_taps(step, values, replica=WHOLE, phases=COMPUTED)
         except SubjectError:
             continue

@@ -90,12 +90,11 @@ class _Meeting:
         """
         reference = self._reference
         values = reference.session.make_values()
-        for step in range(reference.scenario.steps):
-            batch = reference.draw(step)
+        for step, batch, start in reference.list_steps(self._tier):
             shards = list(reference.sizes.cut(step, batch))
             shares = [count_batch(shard) / count_batch(batch) for shard in shards]
             weights = [factor * (share if is_mean else 1.0) for share in shares]
-            reference.session.restore_state(reference.starts[self._tier][step])
+            reference.session.restore_state(start)
             reference.run_whole(step, batch, self._whole_step)
             # What one collective gives may change what the next one is handed.
             for _ in range(len(self._kept) + 1):
