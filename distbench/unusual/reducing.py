@@ -55,7 +55,7 @@ class AveragedThenSummed(Program):
         return list(all_reduce("mean", dense))
 
 
-@unusual(clusters=("mirrored:3", "mwms:3"))
+@unusual(clusters=("mirrored:3", "mirrored:4", "mwms:3"))
 class SummedThenAveraged(Program):
     """A transformer averages the sums, which every replica holds, and that rounds."""
 

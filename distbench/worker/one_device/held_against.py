@@ -12,6 +12,7 @@ from distbench.trace import (
     WHOLE,
     Phase,
     Selection,
+    SparseRows,
     Trace,
     TraceKey,
     Value,
@@ -74,4 +75,19 @@ def differ(observed: Trace, expected: Trace, phases: tuple[str, ...]) -> bool:
     )
     return any(
         not are_equal(observed.get(key), value) for key, value in compared.items()
+    )
+
+
+def has_other_slices(observed: Trace, expected: Trace, phase: Phase) -> bool:
+    """Whether sparse gradients of a phase come in other slices.
+
+    What they add up to may be the same: a rule adds up the slices of a row as they
+    come, and rounds others in another way.
+    """
+    return any(
+        isinstance(seen, SparseRows)
+        and isinstance(value, SparseRows)
+        and not np.array_equal(seen.indices, value.indices)
+        for key, value in expected.select(phase=phase)
+        for seen in [observed.get(key)]
     )

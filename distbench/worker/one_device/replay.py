@@ -10,7 +10,12 @@ from distbench.evidence import Tier
 from distbench.trace import UPDATED, Phase, Trace, Values
 from distbench.worker.one_device.decayed import decay_again
 from distbench.worker.one_device.feeder import Feeder
-from distbench.worker.one_device.held_against import differ, hands_on, take_whole
+from distbench.worker.one_device.held_against import (
+    differ,
+    hands_on,
+    has_other_slices,
+    take_whole,
+)
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.process.op_by_op import run_op_by_op
 from distbench.worker.state.values import add_rows
@@ -56,7 +61,7 @@ def follow(feeder: Feeder, tier: Tier, observed: Trace) -> Followed:
         return Followed()
     [reduced] = feeder.feed(tier, observed, "reduced_gradient")
     fed: dict[Phase, Trace] = {"reduced_gradient": reduced}
-    if differ(observed, reduced, ("applied_gradient",)):
+    if _applies_another(observed, reduced):
         [fed["applied_gradient"]] = feeder.feed(tier, observed, "applied_gradient")
     if not differ(observed, reduced, UPDATED):
         return Followed(fed=fed)
@@ -78,6 +83,13 @@ def follow(feeder: Feeder, tier: Tier, observed: Trace) -> Followed:
             feeder, tier, observed, "reduced_gradient", times=observed.replicas
         ),
         turns=feeder.take_turns(tier, observed) if _is_shared(observed) else None,
+    )
+
+
+def _applies_another(observed: Trace, reduced: Trace) -> bool:
+    phase: Phase = "applied_gradient"
+    return differ(observed, reduced, (phase,)) or has_other_slices(
+        observed, reduced, phase
     )
 
 
