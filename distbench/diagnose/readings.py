@@ -96,14 +96,25 @@ def _list_others(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
         yield from _weigh(evidence, nature, words)
     if _rounds_counted(evidence, nature, noise):
         yield from _round_whole(evidence, nature, noise)
-    if nature.grouped:
-        rest = "loss and local gradients cannot be judged, only what follows from them"
-        if not evidence.fed.replays:
-            rest = (
-                "it is no measure, and no single-device update was given the gradients "
-                "that were observed; use the tier bounded, without XLA"
-            )
-        yield _leave_first(evidence, note=f"{words} {rest}")
+    if place and evidence.tier == "free":
+        yield _leave_rest(evidence, _tell_draws(place))
+    elif nature.grouped:
+        yield _leave_rest(evidence, words)
+
+
+def _leave_rest(evidence: Evidence, words: str) -> Reading:
+    """What follows from loss and local gradients, if one device was given these."""
+    rest = "loss and local gradients cannot be judged, only what follows from them"
+    if not evidence.fed.replays:
+        rest = (
+            "one device is no measure, and was not given the gradients that were "
+            "observed for an update; use the tier bounded, without XLA"
+        )
+    return _leave_first(evidence, note=f"{words} {rest}")
+
+
+def _tell_draws(place: str) -> str:
+    return f"note: each replica draws random numbers by its own number, at {place}, so"
 
 
 def _let_meet(evidence: Evidence) -> Iterator[Reading]:
@@ -230,9 +241,9 @@ def _weigh_first(evidence: Evidence, nature: Nature, place: str) -> Reading:
             reference=replace(weighed.reference, values=kept),
             measure=replace(weighed.measure, known=COMPUTED),
         ),
-        note=f"note: each replica draws random numbers by its own number, at {place}, "
-        "so the first one alone is compared with its own shard on one device, and of "
-        "the others what follows from their loss and local gradients",
+        note=f"{_tell_draws(place)} the first one alone is compared with its own shard "
+        "on one device, and of the others what follows from their loss and local "
+        "gradients",
         decides=True,
     )
 

@@ -12,7 +12,7 @@ from grouped_training import Simulator
 
 from distbench.diagnose.judge import judge
 from distbench.diagnose.seeds import find_own_draws
-from distbench.evidence import Evidence
+from distbench.evidence import Evidence, Fed
 from distbench.verdict import Status
 
 PLACE = "model.py:7"
@@ -70,3 +70,14 @@ def test_what_one_device_has_as_well_is_no_seed_of_their_own(
     seeds: list[str], place: str
 ) -> None:
     assert find_own_draws(make_run(seeds)) == place
+
+
+def test_a_free_run_says_nothing_of_numbers_that_one_device_has_not() -> None:
+    """Nor of the first replica, whose later steps start from something else."""
+    free = replace(make_run(OWN), tier="free")
+    judgement = judge(free)
+    assert judgement.status is Status.PASS
+    assert "cannot be judged" in judgement.message
+    lacking = judge(replace(free, fed=Fed()))
+    assert lacking.status is Status.VACUOUS
+    assert f"by its own number, at {PLACE}" in lacking.message
