@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from climbing import Climber, average, note
-from grouped_losses import Compute, by_statistics, mean_by_statistics, sum_squares
+from grouped_losses import (
+    Compute,
+    Shards,
+    by_statistics,
+    mean_by_statistics,
+    mean_squares,
+    sum_squares,
+)
 from grouped_training import by_share, lose_last
 
 from distbench.diagnose.judge import judge
@@ -21,9 +29,9 @@ KERNEL = "kernel"
     [(by_statistics, lambda *_: 1.0), (mean_by_statistics, by_share)],
 )
 def test_shards_that_meet_are_the_measure_under_statistics(
-    compute: Compute, weigh: object
+    compute: Compute, weigh: Callable[[int, Shards], float]
 ) -> None:
-    evidence = Climber(compute, weigh).make_evidence()  # type: ignore[arg-type]
+    evidence = Climber(compute, weigh).make_evidence()
     judgement = judge(note(evidence))
     assert judgement.status is Status.PASS, judgement
     assert "on gradients of all replicas" in judgement.message
@@ -90,3 +98,19 @@ def test_a_free_run_is_judged_by_what_follows_from_its_gradients() -> None:
     judgement = judge(replace(evidence, tier="free"))
     assert judgement.status is Status.PASS
     assert "cannot be judged" in judgement.message
+
+
+@pytest.mark.parametrize(
+    ("weigh", "code"),
+    [(lambda *_: 1.0, "loss-not-scaled"), (lambda *_: 1 / 3, "mean-of-means")],
+)
+@pytest.mark.parametrize("compute", [mean_by_statistics, mean_squares])
+def test_own_means_on_the_way_up_are_named(
+    compute: Compute, weigh: Callable[[int, Shards], float], code: str
+) -> None:
+    """Uneven shards lead another way: no factor shows what they count."""
+    evidence = note(Climber(compute, weigh).make_evidence())
+    subject = replace(evidence.subject, loss_reduction="sum")
+    judgement = judge(replace(evidence, subject=subject))
+    found = {(finding.code, finding.phase) for finding in judgement.findings}
+    assert found == {(code, "loss")}, judgement

@@ -1,0 +1,82 @@
+"""Own means, of losses from whose gradients the step goes on to other losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from distbench.compare.pair import Pair
+from distbench.compare.ratio import SAME
+from distbench.compare.values import Array, measure_size
+from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.trace import COMPUTED, WHOLE, Trace
+
+_MEANS = (
+    ("met-sum", "loss-not-scaled", "not divided by the number of replicas", 0),
+    (
+        "met-sum-divided",
+        "mean-of-means",
+        "divided by their number, so every shard weighs 1/N whatever its size",
+        -1,
+    ),
+)
+
+
+def explain_by_own_means_on_the_way(context: Context) -> Iterator[Hypothesis]:
+    """Each shard counts 1, or 1/N, where it should count by its examples.
+
+    No factor shows that of a loss behind a climb or a first turn: uneven shards lead
+    another way than the global batch does. One device says what shards come to that
+    meet so.
+    """
+    probes, n = context.evidence.probes, context.replicas
+    whole = probes.get("met-sum")
+    if context.phase not in COMPUTED or whole is None or _is_sum(context, whole):
+        return
+    for name, code, words, power in _MEANS:
+        predicted = {
+            number: found
+            for number, case in context.list_cases()
+            if (found := _predict(context, probes[name], case, float(n) ** power))
+            is not None
+        }
+        yield Hypothesis(
+            code=code,
+            predicted=predicted,
+            detail=f"each replica's loss is a mean over its own shard, {words}, and so "
+            "is the one from whose gradients the step goes on to it",
+        )
+
+
+def _is_sum(context: Context, met: Trace) -> bool:
+    """Whether shards that count 1 each are what is due: of a sum over examples."""
+    for _, case in context.list_cases():
+        due = _predict(context, met, case, 1.0)
+        if due is None:
+            return True
+        if measure_size(due - case.expected) > SAME * measure_size(case.expected):
+            return False
+    return True
+
+
+def _predict(context: Context, met: Trace, case: Pair, count: float) -> Array | None:
+    """What shards that count so much come to in a case.
+
+    Losses that are averaged are reported as they are. Of undeclared ones nobody knows.
+    """
+    replicas = range(met.replicas)
+    chosen = replicas if case.key.replica == WHOLE else [case.key.replica]
+    values = [met.get(case.key.at(replica)) for replica in chosen]
+    parts = [take_rows(value, case) for value in values if value is not None]
+    if len(parts) < len(values):
+        return None
+    total = np.asarray(np.sum(parts, axis=0))
+    summed, averaged = count * total, total / len(parts)
+    kind = context.evidence.subject.loss_reduction
+    if case.key.phase != "loss" or kind == "sum":
+        return np.asarray(summed)
+    if kind == "mean":
+        return np.asarray(averaged)
+    ways = (summed, averaged)
+    return np.asarray(min(ways, key=lambda way: measure_size(way - case.observed)))
