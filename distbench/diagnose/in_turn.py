@@ -13,7 +13,8 @@ from distbench.diagnose.exchange import follows_updates
 from distbench.diagnose.explain import Explained, is_vague
 from distbench.diagnose.links import Chain
 from distbench.evidence import Evidence
-from distbench.trace import GRADIENTS, PHASES, Phase, TraceKey
+from distbench.trace import COMPUTED, GRADIENTS, PHASES, Phase, TraceKey
+from distbench.verdict import Finding
 
 
 def leave_out_later(causes: Sequence[Explained], chain: Chain) -> tuple[Explained, ...]:
@@ -61,6 +62,19 @@ def leave_out_updated(
         for cause in causes
         if cause in told or min(case.key.step for case in cause.cases) < first
     )
+
+
+def leave_out_led_losses(evidence: Evidence, findings: list[Finding]) -> list[Finding]:
+    """Without losses that are wrong by an update of the same step, which is told.
+
+    Of steps that update by hand between two of their losses.
+    """
+    if not follows_updates(evidence):
+        return findings
+    told = {(f.step, f.code) for f in findings if f.phase not in COMPUTED}
+    return [
+        f for f in findings if f.phase not in COMPUTED or (f.step, f.code) not in told
+    ]
 
 
 def _find_first(chain: Chain) -> dict[int, tuple[int, Phase]]:

@@ -141,7 +141,9 @@ def _let_meet(evidence: Evidence) -> Iterator[Reading]:
         "note: on one device the result depends on which examples are together in a "
         "batch, and a loss on gradients of all replicas, so"
     )
-    for reading in _weigh(met, replace(nature, grouped=False), words):
+    # What follows from gradients that were seen says better which of them are wrong.
+    left = replace(nature, grouped=not evidence.subject.undetermined)
+    for reading in _weigh(met, left, words):
         # Of losses that are shared out otherwise the sum is right, or nothing is.
         yield replace(reading, noise=noise, settles=reading.evidence.measure.summed)
 

@@ -140,14 +140,18 @@ def _list_apart(
 def _is_same_factor(cause: Explained, of_loss: Sequence[Explained]) -> bool:
     """Whether loss and gradients have the same odd factor, which is one mistake.
 
-    So is Inf or NaN in both. A loss that is wrong in one step has a factor as well,
-    though it proves nothing. Nor does a cause that comes near to it: one number is near
-    what many causes foretell.
+    So is Inf or NaN in both, and one cause with one ratio. A loss that is wrong in one
+    step has a factor as well, though it proves nothing. Nor does a cause that comes
+    near to it: one number is near what many causes foretell.
     """
     if cause.phase == "loss":
         return True
     if cause.code == "nonfinite":
         return all(other.code == "nonfinite" for other in of_loss)
+    if cause.ratio is not None and all(
+        (other.code, other.ratio) == (cause.code, cause.ratio) for other in of_loss
+    ):
+        return True
     if cause.code != "scale-error" or cause.ratio is None:
         return False
     ratios = [

@@ -7,6 +7,7 @@ from distbench.compare.leading import find_counts, find_unled
 from distbench.compare.pair import TOLD
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.explain import is_vague
+from distbench.diagnose.in_turn import leave_out_led_losses
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
 from distbench.diagnose.multiplied import move_multiplied
@@ -46,6 +47,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
             findings += report_causes(context, explain_cases(context), by_phase[phase])
     findings = _leave_out_told(findings)
     findings = _leave_out_collected(evidence, findings)
+    findings = leave_out_led_losses(evidence, findings)
     findings = leave_out_led(evidence, later, findings)
     findings = leave_out_of_losses(evidence, later, findings)
     findings = _tell_unled(evidence, chain, findings)

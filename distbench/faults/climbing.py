@@ -59,7 +59,7 @@ class NobodySumsAfterTheClimb(AscendsFirst):
         )
 
 
-@fault("scale-error", "loss", like="neuralmagic/sparseml#135", clusters=WIDE)
+@fault("mean-instead-of-sum", "loss", like="keras-team/keras#20541", clusters=WIDE)
 class AscendsByTheMeanUnderStatistics(AscendsAsTheSlopeIsSteep):
     """Batch statistics; the way up is the mean of the replicas' shares of a slope."""
 

@@ -96,7 +96,13 @@ class OwnMeansInTurnByHand(OwnMeans, InTurnByHand):
     """Two networks in turn by hand, both by own means, which are summed."""
 
 
-@fault("scale-error", "loss", like="neuralmagic/sparseml#135", clusters=WIDE)
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    (TABLE, FIRST, SECOND),
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
 class FirstTurnAveragedUnderStatistics(InTurnByHandUnderStatistics):
     """Of two networks in turn by hand the first one's gradients are averaged."""
 

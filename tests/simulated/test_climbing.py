@@ -50,7 +50,7 @@ def test_a_mean_on_the_way_up_is_named() -> None:
     judgement = judge(note(Climber(by_statistics, way=average).make_evidence()))
     assert judgement.status is Status.FAIL
     first = judgement.findings[0]
-    assert (first.code, first.phase, first.step) == ("scale-error", "loss", 0)
+    assert (first.code, first.phase, first.step) == ("mean-instead-of-sum", "loss", 0)
     assert first.ratio == pytest.approx(1 / 3)
 
 

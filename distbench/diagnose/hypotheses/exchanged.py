@@ -9,14 +9,17 @@ from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.trace import COMPUTED, WHOLE
 
 _SCALED = (
-    ("exchanged-divided", "1/N = 1/{n} of", "a mean in place of a sum", -1),
-    (
-        "exchanged-multiplied",
-        "N = {n} times",
-        "a sum of means, or of what is summed",
-        1,
-    ),
+    ("exchanged-divided", "1/N = 1/{n} of", -1),
+    ("exchanged-multiplied", "N = {n} times", 1),
 )
+_OF_VALUES = {
+    "exchanged-divided": ("scale-error", "a mean in place of a sum"),
+    "exchanged-multiplied": ("scale-error", "a sum of means, or of what is summed"),
+}
+_OF_GRADIENTS = {
+    "exchanged-divided": ("mean-instead-of-sum", "their mean in place of their sum"),
+    "exchanged-multiplied": ("double-reduction", "a sum of what is summed already"),
+}
 
 
 def explain_by_scaled_exchange(context: Context) -> Iterator[Hypothesis]:
@@ -28,9 +31,14 @@ def explain_by_scaled_exchange(context: Context) -> Iterator[Hypothesis]:
     is_sum = all(case.key.replica == WHOLE for case in context.cases)
     if context.phase not in COMPUTED or not is_sum:
         return
-    n = context.replicas
-    for name, times, alike, power in _SCALED:
-        probe = context.evidence.probes.get(name)
+    evidence, n = context.evidence, context.replicas
+    is_summed = evidence.observed.notes.get("exchange_by_gradients", False)
+    what = "what replicas take of each other before the gradient is"
+    if is_summed:
+        what = "the gradients of all, from which the step goes on to its loss, are"
+    for name, times, power in _SCALED:
+        code, alike = (_OF_GRADIENTS if is_summed else _OF_VALUES)[name]
+        probe = evidence.probes.get(name)
         if probe is None:
             continue
         predicted: dict[int, Array] = {}
@@ -39,9 +47,9 @@ def explain_by_scaled_exchange(context: Context) -> Iterator[Hypothesis]:
             if value is not None:
                 predicted[number] = take_rows(value, case)
         yield Hypothesis(
-            code="scale-error",
+            code=code,
             predicted=predicted,
-            detail=f"what replicas take of each other before the gradient is "
-            f"{times.format(n=n)} what one device has there: {alike}, say",
+            detail=f"{what} {times.format(n=n)} what one device has there: {alike}, "
+            "say",
             ratio=float(n) ** power,
         )
