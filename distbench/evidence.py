@@ -231,10 +231,11 @@ class Evidence:
             shards of the same sizes with other examples; `doubled`, each shard of each
             step with every example twice (loss, local gradients and state of the model
             that no gradient trains, by replica);
-            `tripled`, the largest shard of the first step with every example three
-            times; `once` and `twice`, the largest shard and its double with other
-            random numbers in each step of the trace; `distinct`, the update with
-            repeated rows of sparse gradients added up (state, as replica 0);
+            `tripled`, the shard that is the largest in the first step with every
+            example three times; `once` and `twice`, that shard of the first step and
+            its double with other random numbers in each step of the trace; `distinct`,
+            the update with repeated rows of sparse gradients added up (state, as
+            replica 0);
             `rounded-0`, …, the global batch with the variables moved by a rounding of a
             narrower dtype in which the step computes (loss, gradients and state);
             `exchanged`, each shard, whose collectives give what those of the global

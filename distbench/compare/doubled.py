@@ -24,6 +24,8 @@ Places = Mapping[tuple[str, int], Array]
 """Gradients by variable and call."""
 Margins = Mapping[tuple[str, int], float]
 """How far equal gradients may lie apart, by variable and call."""
+_PLAIN = 64
+"""So many times as large as a margin is what no rounding of a shard alone makes."""
 
 
 def take_gradients(trace: Trace, replica: int, step: int = 0) -> Places:
@@ -80,13 +82,13 @@ def _doubles(once: Places, twice: Places, margins: Margins) -> bool | None:
 
 
 def find_terms(
-    evidence: Evidence, margins: Margins, shards: list[Places]
+    evidence: Evidence, margins: Margins, shards: list[Places], step: int = 0
 ) -> Kind | None:
     """Whether terms that are sums, and others that are means, make up the gradients.
 
     A shard with its examples k times then gives k s + m, the same again for each k.
     """
-    found = _list_repeated(evidence, shards)
+    found = _list_repeated(evidence, shards, step)
     if not found:
         return None
     once, twice, thrice = found
@@ -121,7 +123,33 @@ def find_limit(
     return "mean" if rests and is_mean else None
 
 
-def _list_repeated(evidence: Evidence, shards: list[Places]) -> tuple[Places, ...]:
+def find_later_terms(
+    evidence: Evidence, margins: Margins, shards: list[Places], step: int, kind: Kind
+) -> bool:
+    """Whether a later step has terms of another kind than the first one, beyond doubt.
+
+    A penalty on the way from the start, or a loss that is annealed.
+
+    Args:
+        evidence: With one device's shards.
+        margins: How far its gradients may lie apart in the step.
+        shards: What the shards alone give in it.
+        step: Which.
+        kind: What the first step is: a sum, or a mean.
+    """
+    found = _list_repeated(evidence, shards, step)
+    if not found or not find_terms(evidence, margins, shards, step):
+        return False
+    once, twice, _ = found
+    times = 2 if kind == "sum" else 1
+    return any(
+        measure_size(twice[p] - times * once[p]) > _PLAIN * margins[p] for p in once
+    )
+
+
+def _list_repeated(
+    evidence: Evidence, shards: list[Places], step: int = 0
+) -> tuple[Places, ...]:
     """The largest shard's gradients, with its examples once, twice and three times.
 
     Nothing where runs draw other random numbers, or have other gradients.
@@ -130,7 +158,7 @@ def _list_repeated(evidence: Evidence, shards: list[Places]) -> tuple[Places, ..
     found = [shards[replica]]
     for name in ("doubled", "tripled"):
         probe = evidence.probes.get(name)
-        found.append({} if probe is None else take_gradients(probe, replica))
+        found.append({} if probe is None else take_gradients(probe, replica, step))
     if "once" in evidence.probes or any(set(f) != set(found[0]) for f in found):
         return ()
     return tuple(found)

@@ -19,6 +19,7 @@ from distbench.compare.doubled import (
     Margins,
     Places,
     find_kind,
+    find_later_terms,
     find_limit,
     find_loss_kind,
     find_pulls,
@@ -90,11 +91,9 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     sizes = evidence.reference.shards
     kind = find_kind(evidence, noise, margins, shards)
     pulls = None
-    if kind is None:
-        pulls = find_pulls(evidence, margins, shards)
-    elif kind == "sum" and lost:
+    if kind is None or (kind == "sum" and lost):
         # A penalty may be less than what is lost, and doubling loses nothing.
-        pulls = find_pulls(evidence, fine, shards)
+        pulls = find_pulls(evidence, margins if kind is None else fine, shards)
     grouped = not (
         _is_free_of_groups(sizes, margins, whole, shards, others, kind)
         or (kind is None and _is_of_parts(evidence, margins, whole))
@@ -110,25 +109,27 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         pulls=pulls or {},
         of_loss=find_loss_kind(evidence, noise, lost),
     )
-    if grouped or kind is None:
+    if grouped:
+        return _ask_later_kinds(evidence, noise, nature)
+    if kind is None:
         return nature
-    counted = _add(shards, list(nature.weigh(sizes)))
-    if _agree(whole, counted, margins, len(shards)):
+    if _agree(whole, _add(shards, list(nature.weigh(sizes))), margins, len(shards)):
         return _ask_later_steps(evidence, noise, nature)
     if "once" in evidence.probes:
-        # The global batch draws other numbers than its shards, however these are made
-        # up.
-        return replace(nature, grouped=True)
-    # A mean over words or by weights: shards count what no number of examples says.
-    return replace(nature, kind=None)
+        nature = replace(nature, grouped=True)  # the whole draws other numbers
+    else:
+        nature = replace(nature, kind=None)  # shards count words or weights
+    return nature
 
 
 def _ask_later_steps(evidence: Evidence, noise: Noise, nature: Nature) -> Nature:
     """Whether shards make up the whole of each later step as they do the first one's.
 
     A step may handle gradients otherwise than the first one did: where those of two
-    tasks are at odds, or a norm exceeds a limit. And what it takes a mean over, such as
-    words, may be dealt out as the examples are in the first step alone.
+    tasks are at odds, or a norm exceeds a limit. What it takes a mean over, such as
+    words, may be dealt out as the examples are in the first step alone. And a term may
+    come to it that is of another kind: a penalty on the way from the start, or a loss
+    that is annealed.
     """
     reference, of_others = evidence.reference, False
     for step in range(1, reference.steps):
@@ -140,6 +141,9 @@ def _ask_later_steps(evidence: Evidence, noise: Noise, nature: Nature) -> Nature
         weights = nature.weigh(reference.get_shards(step))
         if _agree(whole, _add(shards, list(weights)), margins, len(shards)):
             continue
+        if _is_of_parts(evidence, margins, whole, step):
+            of_others = True
+            continue
         fitted = _fit(whole, shards) if nature.kind == "mean" else None
         if fitted is None or not (
             abs(sum(fitted) - 1) < SAME
@@ -148,6 +152,22 @@ def _ask_later_steps(evidence: Evidence, noise: Noise, nature: Nature) -> Nature
             return replace(nature, grouped=True)
         of_others = True
     return replace(nature, kind=None) if of_others else nature
+
+
+def _ask_later_kinds(evidence: Evidence, noise: Noise, nature: Nature) -> Nature:
+    """Of what kinds a grouped program's terms are, if some come in a later step."""
+    kind = nature.kind
+    if kind not in ("sum", "mean") or nature.pulls or nature.lost:
+        return nature
+    reference = evidence.reference
+    for step in range(1, reference.steps):
+        found = _take_parts(reference, reference, step)
+        if found is not None:
+            whole, shards, _ = found
+            margins = _find_margins(noise, whole, step)
+            if find_later_terms(evidence, margins, shards, step, kind):
+                return replace(nature, kind="terms", of_loss=None)
+    return nature
 
 
 def makes_whole_exchanged(evidence: Evidence, noise: Noise) -> bool:
@@ -294,15 +314,18 @@ def _is_led_by_own(
     return False
 
 
-def _is_of_parts(evidence: Evidence, margins: Margins, whole: Places) -> bool:
+def _is_of_parts(
+    evidence: Evidence, margins: Margins, whole: Places, step: int = 0
+) -> bool:
     """Whether sums over examples and means of them make up the whole, each its way."""
+    shards = evidence.reference.get_shards(step)
     joined: dict[tuple[str, int], Array] = {}
     for variable, call in whole:
-        key = TraceKey(step=0, phase="local_gradient", variable=variable, call=call)
+        key = TraceKey(step=step, phase="local_gradient", variable=variable, call=call)
         parts = split_parts(evidence, key)
         if not parts:
             return False
-        joined[variable, call] = join_parts(evidence.reference.shards, parts)
+        joined[variable, call] = join_parts(shards, parts)
     # Each part is made of values of a shard and of its double.
     return _agree(whole, joined, margins, 4 * evidence.reference.replicas)
 

@@ -133,7 +133,7 @@ def _find_told(
     """
     found: tuple[Reading, Judgement] | None = None
     for reading in readings:
-        if found is not None and not reading.first_known:
+        if found is not None and reading.is_last:
             continue
         weighed = Weighed(reading, reading.noise or noise)
         other = weighed.explain()

@@ -46,6 +46,7 @@ class Reading:
         noise: How far correct runs are apart by it; None where that is known.
         settles: Whether nothing else can be meant: what is wrong by it is wrong, and
             what its noise hides is hidden.
+        is_last: Whether to ask it only where none before says what is wrong.
     """
 
     evidence: Evidence
@@ -55,6 +56,7 @@ class Reading:
     undecided: str = ""
     noise: Noise | None = None
     settles: bool = False
+    is_last: bool = False
 
 
 def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
@@ -85,21 +87,42 @@ def _list_others(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
             "note: on one device the result depends on which examples are together in "
             "a batch, so"
         )
-    # A free run has left the reference behind after its first step.
-    known = nature.kind is not None and evidence.tier != "free"
-    if nature.kind == "terms" and exchanges(evidence, "data"):
-        known = False  # nobody says which of them is divided by a count over all
     place = find_own_draws(evidence)
-    if known and place:
-        yield _weigh_first(evidence, nature, place)
-    if known and (nature.grouped or nature.lost):
-        yield from _weigh(evidence, nature, words)
-    if _rounds_counted(evidence, nature, noise):
-        yield from _round_whole(evidence, nature, noise)
+    if evidence.tier != "free":  # which has left the reference behind after a step
+        yield from _list_shards(evidence, nature, words, place)
+    if nature.lost:
+        yield from _list_rounded(evidence, nature, noise)
     if place and evidence.tier == "free":
         yield _leave_rest(evidence, _tell_draws(place))
     elif nature.grouped:
         yield _leave_rest(evidence, words)
+
+
+def _list_shards(
+    evidence: Evidence, nature: Nature, words: str, place: str
+) -> Iterator[Reading]:
+    """Each replica's own shard, where one device says what it counts."""
+    if nature.kind is None:
+        return
+    if nature.kind == "terms" and exchanges(evidence, "data"):
+        return  # nobody says which of them is divided by a count over all
+    if place:
+        yield _weigh_first(evidence, nature, place)
+    if nature.grouped or nature.lost:
+        yield from _weigh(evidence, nature, words)
+
+
+def _list_rounded(
+    evidence: Evidence, nature: Nature, noise: Noise
+) -> Iterator[Reading]:
+    """The global batch, where shards alone round otherwise than replicas do."""
+    if _rounds_counted(evidence, nature, noise):
+        yield from _round_whole(evidence, nature, noise)
+    elif not nature.grouped:
+        # So do terms that replicas weigh, and what a narrow dtype loses may hide of
+        # what kinds they are.
+        for reading in _round_whole(evidence, nature, noise):
+            yield replace(reading, settles=False, is_last=True)
 
 
 def _leave_rest(evidence: Evidence, words: str) -> Reading:
@@ -181,6 +204,7 @@ def _leave_first(evidence: Evidence, *, note: str = "", undecided: str = "") -> 
         note=note,
         decides=True,
         first_known=False,
+        is_last=True,
         undecided=undecided,
     )
 

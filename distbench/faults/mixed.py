@@ -17,7 +17,7 @@ from distbench.samples.mixed import (
 )
 from distbench.samples.program import TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas, is_last
-from distbench.unusual.mixed import MasterCopies
+from distbench.unusual.mixed import MasterCopies, MeanBesideSumInBfloat16
 
 
 @fault(
@@ -156,3 +156,11 @@ class MasterCopiesByOwnGradients(MasterCopies):
 
     def reduce(self, gradients):
         return gradients
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class OwnMeanBesideSumInBfloat16(MeanBesideSumInBfloat16):
+    """In bfloat16, and beside a sum stands a mean over the own examples."""
+
+    def average(self, values):
+        return tf.reduce_mean(values)

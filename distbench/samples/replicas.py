@@ -14,6 +14,18 @@ def count_replicas() -> int:
     return int(tf.distribute.get_strategy().num_replicas_in_sync)
 
 
+def take_share(values: Any, examples: int) -> Any:
+    """A mean over the global batch, or of that what the replica's own values make.
+
+    Args:
+        values: One for each example: [n].
+        examples: Size of the global batch, G.
+    """
+    if count_replicas() == 1:
+        return tf.reduce_mean(values)
+    return tf.reduce_mean(values) * (tf.cast(tf.size(values), values.dtype) / examples)
+
+
 def make_own_zeros(variables: Iterable[Any]) -> list[Any]:
     """For each variable a buffer like it, which every replica has for itself."""
     return [

@@ -11,7 +11,7 @@ from distbench.samples.mixed import (
     SummedByHand,
 )
 from distbench.samples.program import Program
-from distbench.samples.replicas import all_reduce, update
+from distbench.samples.replicas import all_reduce, take_share, update
 from distbench.unusual.program import unusual
 
 
@@ -166,3 +166,18 @@ class MasterCopies(Program):
     def follow(self, copy, value):
         """Round a master's value."""
         copy.assign(tf.cast(value, copy.dtype))
+
+
+@unusual()
+class MeanBesideSumInBfloat16(BrainFloat):
+    """A layer in bfloat16; beside a sum a mean, of which each replica has its share."""
+
+    def compute_loss(self, batch):
+        features, targets = batch
+        outputs = tf.cast(self.layer(features), "float32") @ self.head
+        errors = tf.reduce_sum((outputs - targets) ** 2, axis=1)
+        return tf.reduce_sum(errors) / self.examples + self.average(errors**2)
+
+    def average(self, values):
+        """Their mean over the global batch, or the replica's share of it."""
+        return take_share(values, self.examples)

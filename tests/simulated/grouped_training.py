@@ -102,6 +102,7 @@ class Simulator:
         observed: dict[TraceKey, Value] = {}
         replay: dict[TraceKey, Value] = {}
         doubles: dict[TraceKey, Value] = {}
+        triples: dict[TraceKey, Value] = {}
         twins: list[dict[TraceKey, Value]] = [{} for _ in range(8)]
         theta = self.theta
         put(reference, INITIAL, "variable", theta)
@@ -120,14 +121,14 @@ class Simulator:
             self.put_shards(reference, step, batch, theta)
             self.put_cluster(observed, replay, step, batch, theta)
             self.put_shards(doubles, step, batch, theta, times=2)
+            self.put_shards(triples, step, batch, theta, times=3)
             theta = theta - RATE * self.hand_on(gradient)
         other = self.rng.permutation(self.draw(0))
         doubled = self.draw(0)[: SHARDS[0]].repeat(2, axis=0)
         probes: dict[str, dict[TraceKey, Value]] = {"regrouped": {}, "doubled": doubles}
         self.put_shards(probes["regrouped"], 0, other, self.theta)
         probes |= self.draw_again(doubled)
-        probes["tripled"] = {}
-        self.put_shards(probes["tripled"], 0, self.draw(0), self.theta, times=3)
+        probes["tripled"] = triples
         return Evidence(
             tier="bounded",
             observed=self.make_trace(observed),

@@ -45,11 +45,11 @@ class Probes:
             in the first step, and where replicas have state for themselves also in the
             second. `doubled`: every shard with each of its examples twice, in every
             step, and what state that no gradient trains then holds. `tripled`: the
-            largest shard of the first step with each three times. Where whole numbers
-            among the variables lead the step, as the state of a random generator does,
-            `once` and `twice` are the largest shard of the first step and its double
-            with others of these numbers; each run counts as a step. Where a loss is
-            made of what a collective gives, `exchanged` are the shards of each step,
+            shard that is the largest in the first step with each three times. Where
+            whole numbers among the variables lead the step, as the state of a random
+            generator does, `once` and `twice` are that shard of the first step and its
+            double with others of these numbers; each run counts as a step. Where a loss
+            is made of what a collective gives, `exchanged` are the shards of each step,
             `exchanged-regrouped` and `exchanged-doubled` those of the first one with
             other examples and with each twice, given what the global batch has of the
             collectives. What else, `scale_exchanged` and `let_meet` say. Empty for a
@@ -72,7 +72,11 @@ class Probes:
             "exchanged-regrouped": [self._regroup(0)],
             "exchanged-doubled": [{r: _repeat(own, 2) for r, own in shards.items()}],
         }
-        thrice = [{largest: _repeat(shard, 3)}]
+        thrice = (
+            {largest: _repeat(found[largest], 3)}
+            for step in range(reference.scenario.steps)
+            for found in [self._cut(step, reference.draw(step))]
+        )
         return {
             "regrouped": self._probe("regrouped", map(self._regroup, first), tier),
             "doubled": self._probe(
