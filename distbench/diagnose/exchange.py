@@ -42,14 +42,14 @@ def exchanges(evidence: Evidence, kind: str) -> bool:
 
 
 def follows_updates(evidence: Evidence) -> bool:
-    """Whether losses hold features of other replicas by way of an update alone.
+    """Whether losses hold features of other replicas by way of gradients alone.
 
     Two networks that are updated in turn by hand are such: the second one's loss is
     made of what the sum of all gradients has left of the first one. Where a variable
     has several gradients, as in a climb before the step, the first ones are not seen.
     """
     notes = evidence.observed.notes
-    return bool(notes.get("exchange_by_update")) and notes.get("micro_steps", 1) == 1
+    return bool(notes.get("exchange_by_gradients")) and notes.get("micro_steps", 1) == 1
 
 
 def is_joined(evidence: Evidence, noise: Noise) -> bool:

@@ -87,7 +87,7 @@ def test_replicas_that_are_updated_between_two_losses_leave_these_no_measure() -
     """By hand: what comes later is made of the sum, which shards alone have not."""
     evidence = note(Simulator(by_statistics).make_evidence(), "features")
     assert judge(evidence).status is Status.FAIL
-    notes = {**evidence.observed.notes, "exchange_by_update": True}
+    notes = {**evidence.observed.notes, "exchange_by_gradients": True}
     updated = replace(evidence, observed=replace(evidence.observed, notes=notes))
     judgement = judge(updated)
     assert judgement.status is Status.PASS

@@ -22,18 +22,13 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
     """
     seen, table = session.board.seen, session.table
     exchange = find_exchange(seen, table)
-    is_of_all = exchange == "features"
-    by_update = is_of_all and exchange != find_exchange(
-        seen, table, after_updates=False
-    )
-    by_gradients = is_of_all and exchange != find_exchange(
+    by_gradients = exchange == "features" and exchange != find_exchange(
         seen, table, after_gradients=False
     )
     return {
         "draws": find_draws(graph),
         "seeds": find_seeds(graph),
         "exchange": exchange,
-        "exchange_by_update": by_update,
         "exchange_by_gradients": by_gradients,
         "shared_state": list(list_shared_state(seen, table)),
         "of_losses": list(list_state_of_losses(seen, table)),

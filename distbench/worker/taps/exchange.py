@@ -35,19 +35,13 @@ _Place = tuple[int, str]
 
 
 def find_exchange(
-    seen: Seen,
-    table: VariableTable,
-    *,
-    after_updates: bool = True,
-    after_gradients: bool = True,
+    seen: Seen, table: VariableTable, *, after_gradients: bool = True
 ) -> Exchange:
     """What the losses of a traced step take of other replicas.
 
     Args:
         seen: What each replica was given, and what its tapes differentiated.
         table: The subject's variables.
-        after_updates: Whether to follow what the step assigns to variables that are
-            trained, and reads again.
         after_gradients: Whether to follow what the step makes of gradients.
     """
     trained = find_trained(table)
@@ -55,9 +49,7 @@ def find_exchange(
     if not after_gradients:
         reduced |= set(map(_place, seen.list_results()))
     found = {
-        _find_of_replica(
-            replica, targets, seen.given, trained, reduced, after_updates=after_updates
-        )
+        _find_of_replica(replica, targets, seen.given, trained, reduced)
         for replica, targets in seen.list_differentiated().items()
     }
     kinds: tuple[Exchange, ...] = ("features", "data")
@@ -170,16 +162,10 @@ def _find_of_replica(
     given: Mapping[int, list[Any]],
     trained: set[int],
     reduced: set[_Place],
-    *,
-    after_updates: bool,
 ) -> Exchange:
     own = {_place(tensor) for tensor in given[replica]}
     others = {_place(t) for number in given for t in given[number]} - own
-    flow = _Flow(
-        trained=trained,
-        ends=own | others | reduced,
-        unread=frozenset() if after_updates else frozenset(trained),
-    )
+    flow = _Flow(trained=trained, ends=own | others | reduced)
     flow.add([t for t in targets if not _is_eager(t)])
     learned = flow.spread(flow.learned, smoothly=True)
     led = flow.spread(own)
