@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from distbench.compare.nature import Nature, find_nature, makes_whole_exchanged
+from distbench.compare.given import makes_whole_exchanged
+from distbench.compare.nature import Nature, find_nature
 from distbench.compare.noise import Noise
 from distbench.diagnose.context import Context
 from distbench.diagnose.explain import Explained, is_vague

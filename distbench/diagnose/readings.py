@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from distbench.compare.given import give_exchanged, makes_whole_exchanged
 from distbench.compare.led import find_own_statistic
 from distbench.compare.measured_noise import measure_noise, measure_rounded
 from distbench.compare.met import take_met
-from distbench.compare.nature import (
-    Nature,
-    find_nature,
-    give_exchanged,
-    is_grouped_throughout,
-    makes_whole_exchanged,
-)
+from distbench.compare.nature import Nature, find_nature, is_grouped_throughout
 from distbench.compare.noise import Noise
 from distbench.compare.own_losses import has_own_losses
 from distbench.compare.shards import find_shares, weigh_shards
