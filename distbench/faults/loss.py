@@ -6,7 +6,13 @@ import numpy as np
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED, OwnMeans, OwnReduction, Program
+from distbench.samples.program import (
+    TRAINED,
+    OwnMeans,
+    OwnReduction,
+    PenalisedProgram,
+    Program,
+)
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.local_state import CarriesItsOwnState
 from distbench.unusual.stepping import InTurn
@@ -116,6 +122,15 @@ class MeanOverOwnTokens(Masked):
         weights = self.weigh(batch)
         mean = tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
         return mean / count_replicas()
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class OwnTokensBesidePenalty(Masked, PenalisedProgram):
+    """A mean over the words of the own shard, beside a penalty that is shared."""
+
+    def reduce_losses(self, losses, batch):
+        weights = self.weigh(batch)
+        return tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
 
 
 @fault("mean-of-means", "loss", like="pytorch/torchtitan#2206", clusters=WIDE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.fit import add_weighted
 from distbench.trace import COMPUTED, WHOLE, Trace
 
 _MEANS = (
@@ -31,15 +32,14 @@ def explain_by_own_means_on_the_way(context: Context) -> Iterator[Hypothesis]:
     meet so.
     """
     probes, n = context.evidence.probes, context.replicas
-    whole = probes.get("met-sum")
-    if context.phase not in COMPUTED or whole is None or _is_sum(context, whole):
+    if context.phase not in COMPUTED or not _is_mean(context):
         return
     for name, code, words, power in _MEANS:
+        counts = [float(n) ** power] * n
         predicted = {
             number: found
             for number, case in context.list_cases()
-            if (found := _predict(context, probes[name], case, float(n) ** power))
-            is not None
+            if (found := _predict(context, probes[name], case, counts)) is not None
         }
         yield Hypothesis(
             code=code,
@@ -49,19 +49,25 @@ def explain_by_own_means_on_the_way(context: Context) -> Iterator[Hypothesis]:
         )
 
 
-def _is_sum(context: Context, met: Trace) -> bool:
-    """Whether shards that count 1 each are what is due: of a sum over examples."""
+def _is_mean(context: Context) -> bool:
+    """Whether what is due is made of means over the shards, by their sizes."""
+    met = context.evidence.probes.get("met-mean")
+    if met is None:
+        return False
     for _, case in context.list_cases():
-        due = _predict(context, met, case, 1.0)
-        if due is None:
-            return True
-        if measure_size(due - case.expected) > SAME * measure_size(case.expected):
+        sizes = context.get_shards(case)
+        shares = [size / max(1, sum(sizes)) for size in sizes]
+        due = _predict(context, met, case, shares)
+        size = measure_size(case.expected)
+        if due is None or measure_size(due - case.expected) > SAME * size:
             return False
     return True
 
 
-def _predict(context: Context, met: Trace, case: Pair, count: float) -> Array | None:
-    """What shards that count so much come to in a case.
+def _predict(
+    context: Context, met: Trace, case: Pair, counts: Sequence[float]
+) -> Array | None:
+    """What shards that count so much each come to in a case.
 
     Losses that are averaged are reported as they are. Of undeclared ones nobody knows.
     """
@@ -71,12 +77,11 @@ def _predict(context: Context, met: Trace, case: Pair, count: float) -> Array | 
     parts = [take_rows(value, case) for value in values if value is not None]
     if len(parts) < len(values):
         return None
-    total = np.asarray(np.sum(parts, axis=0))
-    summed, averaged = count * total, total / len(parts)
+    summed = add_weighted([counts[replica] for replica in chosen], parts)
+    averaged = np.asarray(np.mean(parts, axis=0))
     kind = context.evidence.subject.loss_reduction
     if case.key.phase != "loss" or kind == "sum":
-        return np.asarray(summed)
+        return summed
     if kind == "mean":
-        return np.asarray(averaged)
-    ways = (summed, averaged)
-    return np.asarray(min(ways, key=lambda way: measure_size(way - case.observed)))
+        return averaged
+    return min((summed, averaged), key=lambda way: measure_size(way - case.observed))

@@ -64,9 +64,7 @@ def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
             pull = fit_pull(theta, case.observed - case.expected)
         if pull is None:
             continue
-        # A penalty pulls all ways towards 0; too much or too little of it is one sign.
-        least, most = min(pull), max(pull)
-        if least * most >= -1e-3 * max(least**2, most**2):
+        if _has_one_sign(pull):
             known.setdefault(case.key.step, pull)
             predicted[number] = case.expected + apply_pull(pull, theta)
     if predicted:
@@ -76,6 +74,41 @@ def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
             detail="what is too much or too little is the gradient of a penalty on the "
             "variable",
         )
+
+
+def _has_one_sign(pull: Pull) -> bool:
+    """A penalty pulls all ways towards 0; too much or too little of it is one sign."""
+    least, most = min(pull), max(pull)
+    return least * most >= -1e-3 * max(least**2, most**2)
+
+
+def set_apart(context: Context, cause: Hypothesis) -> Iterator[Hypothesis]:
+    """A wrong scale of losses, and the same where a penalty beside is shared rightly.
+
+    What a shard alone gives of a variable has the penalty in full, so what follows from
+    it is off by a multiple of that: a · θ + b · sign(θ), with one sign. Some variables
+    must have none.
+    """
+    yield cause
+    predicted: dict[int, Array] = {}
+    pulls = 0
+    for number, found in cause.predicted.items():
+        case = context.cases[number]
+        predicted[number] = found
+        if context.matches(case, found) or case.observed.size < _ENOUGH:
+            continue
+        theta = context.evidence.get_before(
+            case.key.step, "variable", case.key.variable
+        )
+        pull = None
+        if theta is not None:
+            pull = fit_pull(take_rows(theta, case), case.observed - found)
+        if theta is not None and pull is not None and _has_one_sign(pull):
+            predicted[number] = found + apply_pull(pull, take_rows(theta, case))
+            pulls += 1
+    if 0 < pulls < len(predicted):
+        words = "; a penalty beside it is shared as it should be"
+        yield replace(cause, predicted=predicted, detail=f"{cause.detail}{words}")
 
 
 def find_penalty(context: Context, case: Pair) -> Array | None:

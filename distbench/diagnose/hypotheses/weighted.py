@@ -21,6 +21,7 @@ from distbench.diagnose.fit import (
     pick_features,
     predict_rows,
 )
+from distbench.diagnose.hypotheses.penalty import set_apart
 from distbench.trace import WHOLE, TraceKey
 
 Means = tuple[str, str, Callable[[Sequence[int]], tuple[float, ...]]]
@@ -71,11 +72,12 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
                 made = _predict_means(case, terms, shares[case.key.step], own, counts)
                 if made is not None:
                     predicted[number] = made
-            yield Hypothesis(
+            cause = Hypothesis(
                 code=code,
                 predicted=predicted,
                 detail=f"each replica's loss {part} {mean}{words}; {due}",
             )
+            yield from set_apart(context, cause)
 
 
 def _may_weigh(context: Context) -> bool:
