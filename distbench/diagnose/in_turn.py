@@ -22,6 +22,19 @@ def leave_out_later(causes: Sequence[Explained], chain: Chain) -> tuple[Explaine
 
     What has a cause of its own is kept: one wrong loss can feed several updates.
     """
+    led = list_later(causes, chain)
+    kept = []
+    for cause in causes:
+        cases = cause.cases
+        if is_vague(cause):
+            cases = tuple(case for case in cases if case.key not in led)
+        if cases:
+            kept.append(replace(cause, cases=cases))
+    return tuple(kept)
+
+
+def list_later(causes: Sequence[Explained], chain: Chain) -> set[TraceKey]:
+    """Where nothing explains what is wrong, after a wrong update of the same step."""
     first = _find_first(chain)
     last = _find_last(chain)
 
@@ -35,14 +48,8 @@ def leave_out_later(causes: Sequence[Explained], chain: Chain) -> tuple[Explaine
             return phase != "local_gradient" and call < last[key.step]
         return call < key.call
 
-    kept = []
-    for cause in causes:
-        cases = cause.cases
-        if is_vague(cause):
-            cases = tuple(case for case in cases if not follows(case.key))
-        if cases:
-            kept.append(replace(cause, cases=cases))
-    return tuple(kept)
+    vague = (case.key for cause in causes if is_vague(cause) for case in cause.cases)
+    return {key for key in vague if follows(key)}
 
 
 def leave_out_updated(

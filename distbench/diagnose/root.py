@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from distbench.compare.comparison import Judged
 from distbench.compare.ratio import are_same_factors
 from distbench.diagnose.causes import explain_cases
+from distbench.diagnose.context import Context
 from distbench.diagnose.exchange import is_of_all, join_factors, tell_lost_gradient
 from distbench.diagnose.explain import Explained, is_vague, list_replicas
 from distbench.diagnose.fit import fit_cases
-from distbench.diagnose.in_turn import leave_out_later, leave_out_updated
+from distbench.diagnose.in_turn import (
+    leave_out_later,
+    leave_out_updated,
+    list_later,
+)
 from distbench.diagnose.links import Chain
 from distbench.diagnose.names import name_replicas
 from distbench.diagnose.passed_on import list_passed_on
@@ -33,11 +39,11 @@ def explain_root(
     phase: Phase,
 ) -> Iterator[Finding]:
     """Loss and local gradients together: a wrong scale shows in both."""
-    causes: tuple[Explained, ...] = ()
     root = phase == "local_gradient" or bool(losses)
-    context = make_context(evidence, chain, phase, gradients, root=root)
+    gradients, context, causes = _explain_gradients(
+        partial(make_context, evidence, chain, phase, root=root), chain, gradients
+    )
     if gradients:
-        causes = leave_out_later(explain_cases(context), chain)
         causes = leave_out_updated(evidence, join_factors(context, causes))
     about_loss = make_context(evidence, chain, "loss", losses, root=True)
     of_loss = leave_out_later(explain_cases(about_loss), chain) if losses else ()
@@ -86,6 +92,25 @@ def explain_root(
         of_loss = ()  # the penalty is in the loss as well
     yield from report_causes(about_loss, of_loss, losses)
     yield from report_causes(context, _list_apart(evidence, of_loss, causes), gradients)
+
+
+def _explain_gradients(
+    make: Callable[[Sequence[Judged]], Context],
+    chain: Chain,
+    gradients: Sequence[Judged],
+) -> tuple[Sequence[Judged], Context, tuple[Explained, ...]]:
+    """What explains wrong gradients, without those that an earlier update leads.
+
+    Of a variable that a step updates again the first gradient has a cause by itself.
+    """
+    context = make(gradients)
+    causes = explain_cases(context) if gradients else ()
+    led = list_later(causes, chain)
+    if led:
+        gradients = [g for g in gradients if g.pair and g.pair.key not in led]
+        context = make(gradients)
+        causes = leave_out_later(explain_cases(context), chain) if gradients else ()
+    return gradients, context, causes
 
 
 def _explain_undone(

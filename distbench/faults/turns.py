@@ -112,3 +112,12 @@ class FirstTurnAveragedUnderStatistics(InTurnByHandUnderStatistics):
 
     def reduce(self, gradient):
         return all_reduce(self.operation, gradient)
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class OwnMeanOfTermInTwoTurns(TwoTurnsOfTheFirst):
+    """Of a network that takes two turns a term is an own mean in both of them."""
+
+    def reduce_losses(self, losses, batch):
+        own = tf.reduce_mean(tf.reduce_sum(tf.abs(self.predict(batch)), axis=1))
+        return super().reduce_losses(losses, batch) + own
