@@ -90,6 +90,26 @@ class OwnMeanOfOneTerm(Program):
         return loss
 
 
+class Masked(Program):
+    """A loss over words that are not padding (word 0)."""
+
+    def weigh(self, batch):
+        words = batch[0]
+        return tf.cast(tf.math.count_nonzero(words, axis=1), self.dtype)
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class OwnTokensOfListedTerm(Masked):
+    """Two terms are weighed as a list; one is a mean over the own words."""
+
+    def reduce_losses(self, losses, batch):
+        weights = self.weigh(batch)
+        sizes = tf.reduce_sum(tf.abs(self.predict(batch)), axis=1)
+        beside = tf.reduce_sum(sizes * weights) / tf.reduce_sum(weights)
+        terms = tf.stack([super().reduce_losses(losses, batch), beside])
+        return tf.reduce_sum(terms * [1.0, 0.5])
+
+
 @fault("mean-of-means", "loss", like="huggingface/transformers#34191", clusters=WIDE)
 class MeanOfMeansOfOneTerm(OwnMeanOfOneTerm):
     """The error is a share of the global batch's, a term beside it an own mean by N."""
@@ -104,14 +124,6 @@ class OwnMeanOfSecondTurn(InTurn):
 
     def reduce_again(self, losses, batch):
         return tf.reduce_mean(losses)
-
-
-class Masked(Program):
-    """A loss over words that are not padding (word 0)."""
-
-    def weigh(self, batch):
-        words = batch[0]
-        return tf.cast(tf.math.count_nonzero(words, axis=1), self.dtype)
 
 
 @fault("mean-of-means", "loss", like="huggingface/transformers#34191", clusters=WIDE)

@@ -26,6 +26,24 @@ def test_sums_and_constant_factors_are_followed_in_their_order() -> None:
     assert found == [("x", 2.0), ("y", -0.5), ("z", -1.0)]
 
 
+def test_a_list_of_numbers_that_is_summed_is_taken_apart() -> None:
+    found = _find_factors(lambda x, y, z: tf.reduce_sum(tf.stack([x, y]) * [1.0, 0.5]))
+    assert found == [("x", 1.0), ("y", 0.5)]
+    found = _find_factors(lambda x, y, z: tf.reduce_mean(tf.stack([x, -y]) - z / 2.0))
+    assert found == [("x", 0.5), ("y", -0.5), ("z", -0.5)]
+
+
+def test_an_element_of_a_product_of_lists_is_a_term() -> None:
+    found = _find_factors(lambda x, y, z: tf.reduce_sum(z * tf.stack([x, y])))
+    assert [name for name, _ in found] == ["mul", "mul"]
+    assert [list(factor) for _, factor in found] == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_the_losses_of_a_few_examples_are_one_term() -> None:
+    found = _find_factors(lambda x, y, z: tf.reduce_sum(tf.reshape(x, [1]) * [1.0, 2]))
+    assert found == [("Sum", 1.0)]
+
+
 def test_what_is_no_sum_is_one_term() -> None:
     assert _find_factors(lambda x, y, z: x * y) == [("mul", 1.0)]
     assert _find_factors(lambda x, y, z: tf.add(1.0, 2.0)) == [("Add", 1.0)]

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
-Term = tuple[Any, float]
-"""A number of the graph, and how many times the loss counts it."""
+Term = tuple[Any, Any]
+"""A number of the graph, and how many times the loss counts it; or a list of numbers,
+and how often it counts each of them."""
 
 _SUMS = ("Add", "AddV2", "AddN")
 _OVER = ("Sum", "Mean")
+_BY_ELEMENT = (*_SUMS, "Sub", "Neg", "Identity", "Mul", "RealDiv")
 
 
 def find_terms(target: Any) -> Iterator[Term]:
@@ -58,12 +62,12 @@ def _open(target: Any) -> list[Term]:
 def _open_product(kind: str, inputs: Sequence[Any]) -> list[Term]:
     """The same of what is multiplied or divided by a constant."""
     values = [tf.get_static_value(t) for t in inputs]
-    if kind == "RealDiv" and values[1]:
-        return [(inputs[0], 1 / float(values[1]))]
+    if kind == "RealDiv" and values[1] is not None and np.all(values[1]):
+        return [(inputs[0], 1 / np.asarray(values[1], np.float64))]
     if kind == "Mul":
         for place, value in enumerate(values):
             if value is not None:
-                return [(inputs[1 - place], float(value))]
+                return [(inputs[1 - place], np.asarray(value, np.float64))]
     return []
 
 
@@ -71,10 +75,47 @@ def _open_list(kind: str, values: Any) -> list[Term]:
     """The same of the sum or mean of a list of numbers; Keras 3 adds up losses so."""
     if _are_numbers([values]):
         return [(values, 1.0)]
-    parts = list(values.op.inputs) if values.op.type == "Pack" else []
-    if not _are_numbers(parts):
+    count = values.shape.num_elements()
+    if values.shape.rank != 1 or not count or not _is_listed(values):
         return []
-    return [(part, 1.0 if kind == "Sum" else 1 / len(parts)) for part in parts]
+    times = np.ones(count) if kind == "Sum" else np.full(count, 1 / count)
+    return list(_take_apart(values, times))
+
+
+def _is_listed(values: Any) -> bool:
+    """Whether something is made of a list of numbers, element by element.
+
+    The losses of a few examples have as many elements, and are one term.
+    """
+    op = values.op
+    if op.type == "Pack":
+        return _are_numbers(op.inputs)
+    return op.type in _BY_ELEMENT and any(map(_is_listed, op.inputs))
+
+
+def _take_apart(values: Any, factors: npt.NDArray[Any]) -> Iterator[Term]:
+    """The numbers of a list, each of which counts so often.
+
+    What is no sum of numbers stays an element of a list.
+    """
+    op = values.op
+    inputs = list(op.inputs)
+    if _are_numbers([values]):
+        yield values, float(np.sum(factors))
+    elif not _is_listed(values):
+        yield values, factors
+    elif op.type == "Pack":
+        yield from zip(inputs, map(float, factors), strict=True)
+    elif op.type in (*_SUMS, "Sub", "Neg", "Identity"):
+        for place, part in enumerate(inputs):
+            is_less = op.type == "Neg" or (op.type == "Sub" and place == 1)
+            yield from _take_apart(part, -factors if is_less else factors)
+    elif product := _open_product(op.type, inputs):
+        [(part, factor)] = product
+        yield from _take_apart(part, factors * factor)
+    else:
+        for place, factor in enumerate(factors):
+            yield values, factor * np.eye(len(factors))[place]
 
 
 def _are_numbers(tensors: Iterable[Any]) -> bool:
