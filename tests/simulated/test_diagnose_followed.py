@@ -126,8 +126,17 @@ def make_quick_start(
     phase: Phase = "variable",
     *,
     led: float = 0.0,
+    taken: tuple[float, ...] = (),
 ) -> Context:
-    """A wrong average that goes a larger part of its way at first, too often."""
+    """A wrong average that goes a larger part of its way at first, too often.
+
+    Args:
+        lefts: What one device leaves of the way in each step.
+        times: How often the cluster goes it.
+        phase: What the average is.
+        led: By how much more each replica's own shard leads it than the last one's.
+        taken: What the cluster leaves, if it is something else.
+    """
     evidence = observe()
     key = TraceKey(step=0, phase=phase, variable="average", replica=0)
     seen, due = dict(evidence.observed.values), dict(evidence.reference.values)
@@ -135,7 +144,8 @@ def make_quick_start(
     for step, left in enumerate(lefts):
         before, end = BEFORE * (1 + step), HEAD / (1 + step)
         expected = left * before + (1 - left) * end
-        observed = left**times * before + (1 - left**times) * end
+        other = taken[step] if taken else left**times
+        observed = other * before + (1 - other) * end
         at = replace(key, step=step)
         head = replace(at, phase="variable", variable="head")
         seen[at], seen[head] = observed, end
@@ -177,6 +187,17 @@ def make_quick_start(
 def test_an_average_that_starts_quickly_is_told_to_be_repeated() -> None:
     """Parts of 0.8 and 0.6 of a way, as where β = min(0.99, (1 + t) / (10 + t))."""
     assert name_cause(make_quick_start((0.2, 0.4), 2)) == ("update-repeated", 2.0)
+
+
+@pytest.mark.parametrize("phase", ["variable", "slot"])
+def test_one_that_starts_in_another_step_is_told(phase: Phase) -> None:
+    context = make_quick_start((1, 1, 0), 1, phase, taken=(0, 0.5, 0.75))
+    best = find_best(context, list_hypotheses(context))
+    assert best is not None
+    assert best.full
+    assert best.hypothesis.code == "hyperparameter-differs"
+    words = "goes 1, 0.5, 0.25 in steps 0, 1, 2, and 0, 0, 1 on one device"
+    assert words in best.hypothesis.detail
 
 
 def test_an_average_that_shards_lead_is_told_to_be_repeated() -> None:
