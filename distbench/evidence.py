@@ -167,9 +167,10 @@ class Traits:
         other_kernels: Whether an update may have gone through other kernels on the
             cluster than on one device, as on GPUs, where the strategy has a say in
             which op a kernel of the CPU computes: then it rounds otherwise.
-        late: Steps after the last one of the run in which something first changes on
-            one device, by what a message calls it: state, or what the step decides.
-            Nothing that was compared says how it does.
+        late: Steps in which something first changes on one device, the last one of the
+            run or later, by what a message calls it: state, or what the step decides.
+            Nothing that was compared says how it does, or what comes next.
+        late_steps: How many steps show both.
     """
 
     loss_reduction: Literal["sum", "mean"] | None = "sum"
@@ -184,6 +185,7 @@ class Traits:
     guards: bool = False
     other_kernels: bool = False
     late: Mapping[str, int] = field(default_factory=dict)
+    late_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,14 +52,21 @@ def list_further(
 def _find_late(
     scenario: Scenario, traits: Traits, options: CheckOptions
 ) -> Further | None:
-    """Steps, where state or a decision first changes after the last one."""
+    """Steps, where state or a decision first changes in the last one or later.
+
+    What is done first may be right where what is done next is not, so there are as many
+    as show that as well.
+    """
     if not traits.late:
         return None
     first = min(traits.late, key=lambda name: traits.late[name])
     what = f"note: {first} first changes in step {traits.late[first]}"
-    steps = max(traits.late.values()) + 1
+    steps = traits.late_steps
+    is_seen = traits.late[first] < scenario.steps
+    lacks = "the last one of this run" if is_seen else "after the last one of this run"
+    shows = "what comes next" if is_seen else "that and what comes next"
     return Further(
-        unseen=f"{what}, after the last one of this run; {steps} steps show that",
+        unseen=f"{what}, {lacks}; {steps} steps show {shows}",
         scenario=replace(scenario, steps=steps) if options.steps is None else None,
         seen=f"{what}, so {steps} steps were taken in place of {scenario.steps}",
         counts=True,

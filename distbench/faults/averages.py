@@ -37,6 +37,31 @@ class QuickStartOverStepsOfAll(_CountsEachReplica, WarmlyAveraged):
 
 @_differs
 @optimizer("Optimizer", "OwnRule")
+class LateMeanOverStepsOfAll(_CountsEachReplica):
+    """A mean that begins late counts N steps for each: wrong from its second one on."""
+
+    start = 6
+
+
+@_differs
+@optimizer("Optimizer", "OwnRule")
+class MeanFromTheLastStepOverStepsOfAll(_CountsEachReplica):
+    """The same of one that begins in the last step that a check begins with."""
+
+    start = 2
+
+
+@_differs
+@optimizer("Optimizer", "OwnRule")
+class CyclesOverStepsOfAll(_CountsEachReplica):
+    """A mean of the weights of every other step counts N of them for each one."""
+
+    start = 3
+    period = 2
+
+
+@_differs
+@optimizer("Optimizer", "OwnRule")
 class MeanStartsEarly(Averaged):
     """A mean of the weights begins after an N-th of the steps."""
 

@@ -96,6 +96,7 @@ def read_evidence(
             guards=answer["guards"],
             other_kernels=scenario.spec.variable_device == "gpu",
             late=answer["late"],
+            late_steps=answer["late_steps"],
         ),
         examples=examples,
     )

@@ -29,6 +29,14 @@ class MeanOfLateWeights(Averaged):
 
 @unusual(workload="embedding")
 @optimizer("Optimizer", "OwnRule")
+class MeanFromTheLastStepOn(Averaged):
+    """A mean of the weights begins in the last step that a check begins with."""
+
+    start = 2
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
 class MeanOfCycles(Averaged):
     """A mean of the weights takes those of every other step, from the fourth on."""
 

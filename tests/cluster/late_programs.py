@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from distbench.samples.averaged import Averaged
 from distbench.samples.optimizers import Lookahead
 
 
@@ -18,6 +19,25 @@ def make_slow():
     optimizer = _Slow("Slow")
     optimizer.iterations  # noqa: B018  # is made when it is asked for
     return optimizer
+
+
+class _Mean(Averaged, tf_keras.optimizers.legacy.Optimizer):
+    start = 2
+
+
+class _MeanByReplicas(_Mean):
+    def count_taken(self):
+        return super().count_taken() * tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def make_mean():
+    """A mean of the weights that begins in the last step of a check."""
+    return _Mean("Mean")
+
+
+def make_mean_by_replicas():
+    """Each of them counts N times, of which the first one, at 0, shows nothing."""
+    return _MeanByReplicas("Mean")
 
 
 class Copied:
@@ -70,6 +90,13 @@ class CopiedWhileThereIsData(CopiedHalf):
         if step > 3:
             raise IndexError(step)
         return super().data(step)
+
+
+class CopiedInTheLastStepThereIs(CopiedWhileThereIsData):
+    """It comes to the first copy, and to nothing that follows."""
+
+    def before_step(self, step):
+        super().before_step(step + 1)
 
 
 class NeverCopied(CopiedHalf):

@@ -25,8 +25,8 @@ def _find_line(text: str) -> int:
 
 def test_as_many_steps_are_taken_as_slow_weights_need() -> None:
     run = check("make_slow", workload="linear")
-    assert (run.status, run.setup["steps"]) == ("pass", 6)
-    assert "first changes in step 5, so 6 steps were taken in place of 3" in run.message
+    assert (run.status, run.setup["steps"]) == ("pass", 12)
+    assert "first changes in step 5, so 12 steps were taken in place of" in run.message
 
 
 def test_fewer_are_taken_where_that_is_asked_for() -> None:
@@ -36,11 +36,29 @@ def test_fewer_are_taken_where_that_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "status"), [("make_mean", "pass"), ("make_mean_by_replicas", "fail")]
+)
+def test_what_a_last_step_begins_is_seen_to_go_on(name: str, status: str) -> None:
+    run = check(name, workload="linear")
+    assert (run.status, run.setup["steps"]) == (status, 5)
+    assert [(f.code, f.step) for f in run.findings] == [
+        ("hyperparameter-differs", 3) for _ in run.findings
+    ]
+    assert "first changes in step 2, so 5 steps were taken in place of 3" in run.message
+
+
+def test_what_would_show_that_is_said_where_steps_are_asked_for() -> None:
+    run = check("make_mean_by_replicas", workload="linear", steps=3)
+    assert (run.status, run.setup["steps"]) == ("pass", 3)
+    assert "the last one of this run; 5 steps show what comes next" in run.message
+
+
+@pytest.mark.parametrize(
     ("name", "status"), [("Copied", "pass"), ("CopiedHalf", "fail")]
 )
 def test_what_is_done_between_steps_counts_as_well(name: str, status: str) -> None:
     run = check(name)
-    assert (run.status, run.setup["steps"]) == (status, 5)
+    assert (run.status, run.setup["steps"]) == (status, 10)
     assert [(f.step, f.variable) for f in run.findings] == [
         (4, "target") for _ in run.findings
     ]
@@ -51,7 +69,7 @@ def test_what_is_done_between_steps_counts_as_well(name: str, status: str) -> No
 )
 def test_another_rule_from_some_step_on_is_seen(name: str, status: str) -> None:
     run = check(name)
-    assert (run.status, run.setup["steps"]) == (status, 5)
+    assert (run.status, run.setup["steps"]) == (status, 6)
     assert [(f.code, f.step) for f in run.findings] == [
         ("mean-instead-of-sum", 4) for _ in run.findings
     ]
@@ -59,6 +77,11 @@ def test_another_rule_from_some_step_on_is_seen(name: str, status: str) -> None:
         rf"late_programs\.py:{_find_line('taken < 4')} decides first changes in step 4"
     )
     assert re.search(line, run.message)
+
+
+def test_no_more_steps_are_taken_than_there_is_data_for() -> None:
+    run = check("CopiedInTheLastStepThereIs")
+    assert (run.status, run.setup["steps"]) == ("fail", 4)
 
 
 @pytest.mark.parametrize("name", ["CopiedWhileThereIsData", "NeverCopied"])

@@ -128,18 +128,28 @@ def test_what_no_run_sees_is_told() -> None:
 
 def test_as_many_steps_are_wanted_as_all_state_needs() -> None:
     late = {"'w/slow'": 4, "what loop.py:7 decides": 6}
-    (further,) = list_further(_SCENARIO, see(late=late), CheckOptions())
-    assert further.scenario == replace(_SCENARIO, steps=7)
+    (further,) = list_further(_SCENARIO, see(late=late, late_steps=9), CheckOptions())
+    assert further.scenario == replace(_SCENARIO, steps=9)
     assert further.seen == (
-        "note: 'w/slow' first changes in step 4, so 7 steps were taken in place of 3"
+        "note: 'w/slow' first changes in step 4, so 9 steps were taken in place of 3"
     )
 
 
-def test_steps_that_were_asked_for_are_those_that_are_taken() -> None:
-    late = {"'w/slow'": 4}
-    (further,) = list_further(_SCENARIO, see(late=late), CheckOptions(steps=3))
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (4, "after the last one of this run; 6 steps show that and what comes next"),
+        (2, "the last one of this run; 6 steps show what comes next"),
+    ],
+    ids=["later", "last"],
+)
+def test_steps_that_were_asked_for_are_those_that_are_taken(
+    step: int, words: str
+) -> None:
+    seen = see(late={"'w/slow'": step}, late_steps=6)
+    (further,) = list_further(_SCENARIO, seen, CheckOptions(steps=3))
     assert further.scenario is None
-    assert "after the last one of this run; 5 steps show that" in further.unseen
+    assert further.unseen == f"note: 'w/slow' first changes in step {step}, {words}"
 
 
 def test_losses_are_larger_where_larger_gradients_are_limited() -> None:

@@ -22,7 +22,7 @@ from distbench.worker.one_device.earlier import rerun_earlier
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.guards import leaves_out_overflow
 from distbench.worker.one_device.larger import limits_larger
-from distbench.worker.one_device.late import find_late
+from distbench.worker.one_device.late import Late, find_late
 from distbench.worker.one_device.probes import Probes
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.replay import (
@@ -132,6 +132,7 @@ class ReferenceJobs:
             probes["distinct"] = distinct
         for name, probe in probes.items():
             write_trace(probe, folder, f"probe-{name}")
+        late = find_late(reference) if goes_on else Late()
         penalty = reference.record_penalty()
         if penalty is not None:
             write_trace(penalty, folder, "penalty")
@@ -141,7 +142,8 @@ class ReferenceJobs:
             "penalty": penalty is not None,
             "limits": limits,
             "guards": guards,
-            "late": find_late(reference) if goes_on else {},
+            "late": dict(late.first),
+            "late_steps": late.steps,
         }
 
     def replay(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:

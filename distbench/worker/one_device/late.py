@@ -6,6 +6,7 @@ That is state, and what a step decides: another rule than before, from some step
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,48 +22,139 @@ LOOKS_AHEAD = 16
 slow weights or applying what was accumulated, is done every tenth at the latest where
 nobody says otherwise: by Lookahead every fifth or sixth, by SOAP and Sophia every tenth
 (Zhang et al. 2019; Vyas et al. 2024; Liu et al. 2023)."""
+_WANTED = 2
+"""A first change may be right where those that follow are wrong: a count that starts at
+0 says nothing of what it is multiplied by."""
+_Key = tuple[str, int]
+_Seen = dict[_Key, np.ndarray]
 
 
-def find_late(reference: Reference) -> Mapping[str, int]:
-    """Steps in which something is first changed, where a scenario ends before them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """What changes late, and how many steps show it.
+
+    Attributes:
+        first: Steps in which something is first changed, where a scenario ends before
+            them or with them, by each such variable, slot, counter or decision, as a
+            message calls it. What nothing writes is none, nor what stands still in all
+            steps that one device takes; nor is anything of steps for which the subject
+            has no data.
+        steps: How many are to be taken, so that something follows each of them, and
+            what is done again is done again; 0 where nothing is late.
+    """
+
+    first: Mapping[str, int] = field(default_factory=dict)
+    steps: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Changes:
+    """In which steps a value changes.
+
+    Attributes:
+        is_set_up: Whether the first step changes it, which is not counted.
+        all: Numbers of the others, of two at most.
+        away: The same of those that lead to another value than before the first one: a
+            condition that holds in every fifth step changes twice for each of them.
+    """
+
+    is_set_up: bool = False
+    all: list[int] = field(default_factory=list)
+    away: list[int] = field(default_factory=list)
+    _start: np.ndarray | None = None
+
+    def add(self, step: int, before: np.ndarray, after: np.ndarray) -> None:
+        """Take down that a step changes the value."""
+        if self._start is None:
+            self._start = before
+        if len(self.all) < _WANTED:
+            self.all.append(step)
+        if len(self.away) < _WANTED and not are_equal(self._start, after):
+            self.away.append(step)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether no further step would tell more."""
+        return len(self.all) == len(self.away) == _WANTED
+
+    @property
+    def last(self) -> int:
+        """The last step that is to be seen, of a value that changes at all."""
+        return max(self.all[-1], self.away[-1])
+
+    def is_late(self, steps: int) -> bool:
+        """Whether so many steps do not show it, or nothing that follows it."""
+        if not self.all:
+            return False
+        is_last = self.all[0] == steps - 1 > 0 and not self.is_set_up
+        return is_last or self.all[0] >= steps
+
+
+def find_late(reference: Reference) -> Late:
+    """Find what the steps of a scenario leave as it is, or change in the last one.
 
     A first step may set up what later ones use, so what it changes is not counted, if
     the scenario has more.
 
     Args:
         reference: Ran all its steps before.
-
-    Returns:
-        Numbers of steps, by each such variable, slot, counter or decision, as a message
-        calls it. What nothing writes is none, nor what stands still in all steps that
-        one device takes; nor is anything of steps for which the subject has no data.
     """
     steps = reference.scenario.steps
     by, decisions = _trace_watched(reference)
     reference.session.restore_state(reference.initial)
     before = _look(reference, reference.list_written(), decisions)
-    waiting = set(before)
-    late: dict[str, int] = {}
-    for step in range(LOOKS_AHEAD):
-        if not waiting:
-            break
+    seen = {key: _Changes() for key in before}
+    taken = 0
+    while taken < LOOKS_AHEAD and (wanted := _list_wanted(seen, steps)):
         try:
-            reference.run_whole(step, reference.draw(step), by)
+            reference.run_whole(taken, reference.draw(taken), by)
         except (BadInputError, SubjectError):
-            if step < steps:
+            if taken < steps:
                 raise
             break
-        after = _look(reference, {path for path, _ in waiting}, decisions)
-        # Nothing was decided before the first step, nor in a branch that none took.
-        known = {key for key in waiting if before[key].size}
-        moved = {key for key in known if not are_equal(after[key], before[key])}
-        if step >= steps:
-            names = {_name(path, decisions) for path, _ in moved}
-            late.update(dict.fromkeys(sorted(names), step))
-        if step > 0 or steps == 1:
-            waiting -= moved
+        after = _look(reference, {path for path, _ in wanted}, decisions)
+        for key in wanted:
+            # Nothing was decided before the first step, nor in a branch that none took.
+            if not before[key].size or are_equal(before[key], after[key]):
+                continue
+            if taken == 0 and steps > 1:
+                seen[key].is_set_up = True
+            else:
+                seen[key].add(taken, before[key], after[key])
         before = after
-    return late
+        taken += 1
+    return _sum_up(seen, steps, taken, decisions)
+
+
+def _list_wanted(seen: Mapping[_Key, _Changes], steps: int) -> list[_Key]:
+    """What further steps are to tell more of; of nothing, if nothing may be late."""
+    is_any_late = any(changes.is_late(steps) for changes in seen.values())
+    if not is_any_late and all(changes.all for changes in seen.values()):
+        return []
+    return [key for key, changes in seen.items() if not changes.is_known]
+
+
+def _sum_up(
+    seen: Mapping[_Key, _Changes], steps: int, taken: int, decisions: Decisions
+) -> Late:
+    """What is late of all that was seen.
+
+    Args:
+        seen: What changes when.
+        steps: How many the scenario has.
+        taken: How many one device took: for more there may be no data.
+        decisions: What the step decides.
+    """
+    late = {key: c.all[0] for key, c in seen.items() if c.is_late(steps)}
+    last = max((changes.last for changes in seen.values() if changes.all), default=0)
+    following = max(late.values(), default=0) + 1
+    shown = min(taken, max(last, following) + 1)
+    if not late or shown <= steps:
+        return Late()
+    first: dict[str, int] = {}
+    for (path, _), step in sorted(late.items(), key=lambda item: (item[1], item[0])):
+        first.setdefault(_name(path, decisions), step)
+    return Late(first=first, steps=shown)
 
 
 def _trace_watched(reference: Reference) -> tuple[Step | None, Decisions]:
@@ -82,9 +174,7 @@ def _trace_watched(reference: Reference) -> tuple[Step | None, Decisions]:
     return step, decisions
 
 
-def _look(
-    reference: Reference, paths: Collection[str], decisions: Decisions
-) -> dict[tuple[str, int], np.ndarray]:
+def _look(reference: Reference, paths: Collection[str], decisions: Decisions) -> _Seen:
     """State of some paths and what was decided last; each with a number behind."""
     return {**reference.session.read_state(paths), **decisions.read()}
 
