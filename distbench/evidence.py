@@ -50,6 +50,10 @@ class Fed:
             are `times` as large, as a note has it: their decay counts as often. If
             `whole`, slots are as large as well. Empty where the state is what follows,
             or where nothing decays.
+        counted: The update fed with each replica's observed reduced gradient, where the
+            counter of steps is at other numbers, as a note has it (`count`): N times as
+            large, an N-th. Empty where the state is what follows, or where no rule
+            looks at the counter.
         turns: The update fed with the observed reduced gradient of one replica after
             the other in one step, where all share their variables: the state that this
             leaves, as replica 0. None where it is of no interest.
@@ -79,6 +83,7 @@ class Fed:
     replays: Mapping[Phase, Trace] = field(default_factory=dict)
     repeated: tuple[Trace, ...] = ()
     decayed: tuple[Trace, ...] = ()
+    counted: tuple[Trace, ...] = ()
     turns: Trace | None = None
     apart: Trace | None = None
     sums: tuple[Trace, ...] = ()
@@ -94,6 +99,7 @@ class Fed:
             replays={phase: change(trace) for phase, trace in self.replays.items()},
             repeated=tuple(map(change, self.repeated)),
             decayed=tuple(map(change, self.decayed)),
+            counted=tuple(map(change, self.counted)),
             turns=None if self.turns is None else change(self.turns),
             apart=None if self.apart is None else change(self.apart),
             sums=tuple(map(change, self.sums)),

@@ -14,6 +14,7 @@ from distbench.samples.optimizers import (
 )
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.samples.switching import Corrected, Switching
 from distbench.unusual.program import unusual
 
 
@@ -61,6 +62,18 @@ class SlowWeightsEveryFifthStep(Lookahead):
     """Slow weights that move for the first time after all steps that a check begins."""
 
     period = 5
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class AnotherRuleFromTheSixthStepOn(Switching):
+    """A rule becomes another one after all steps that a check begins with."""
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class SquaresCorrectedForTheirStart(Corrected):
+    """A mean of squares is corrected by the number of steps, as in Adam."""
 
 
 @unusual(workload="linear")

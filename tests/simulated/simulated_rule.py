@@ -22,6 +22,7 @@ class Rule:
         shrink: Share of what the step left that is taken off after it.
         constraint: What becomes of a variable after its step, by its path.
         statistic: What `running` keeps an average of, made of all gradients.
+        counts: Whether it looks at the counter of steps.
     """
 
     name: str = "sgd"
@@ -32,6 +33,7 @@ class Rule:
     beta: float = 0.5
     clip: float | None = None
     statistic: Callable[[Gradients], Any] | None = None
+    counts: bool = False
     constraint: Callable[[str, np.ndarray], np.ndarray] = lambda path, value: value
 
     @property

@@ -139,6 +139,7 @@ class Simulation(Model):
         replays: dict[Any, Trace] = {}
         repeated: tuple[Trace, ...] = ()
         decayed: tuple[Trace, ...] = ()
+        counted: tuple[Trace, ...] = ()
         if setup.tier != "free":
             fed = ("reduced_gradient", "applied_gradient")
             replays = {p: self._replay(p, observed, started) for p in fed}
@@ -152,6 +153,7 @@ class Simulation(Model):
                 replays[phase] = self._replay(phase, observed, started)
                 repeated = tuple(self._repeat(observed, started))
                 decayed = tuple(self._decay_again(observed, started))
+                counted = tuple(self._count_otherwise(observed, started))
         draws = None if setup.draws is None else dict.fromkeys(setup.draws, "subject")
         return Evidence(
             tier=setup.tier,
@@ -161,7 +163,9 @@ class Simulation(Model):
             ),
             twins=twin_traces,
             penalty=self._make_penalty(),
-            fed=Fed(replays=replays, repeated=repeated, decayed=decayed),
+            fed=Fed(
+                replays=replays, repeated=repeated, decayed=decayed, counted=counted
+            ),
             measure=Measure(shards_known=setup.shards_known),
             subject=Traits(loss_reduction=setup.loss_reduction),
         )
@@ -298,6 +302,27 @@ class Simulation(Model):
                 back = {k: (v - larger[k] + start[k]) for k, v in state.items()}
                 self.record_state(values, step, back, r)
             yield self.make_trace("decayed", values, times=times, whole=whole)
+
+    def _count_otherwise(
+        self, observed: dict, started: Sequence[Sequence[State]]
+    ) -> Iterator[Trace]:
+        """The update of the observed reduced gradients, by other counters of steps."""
+        rule, n = self.setup.rule, self.setup.replicas
+        if not rule.counts:
+            return
+        fed = list(self._list_fed("reduced_gradient", observed, started))
+        for name, count in (
+            ("N (t + 1) - 1", lambda t: n * (t + 1) - 1),
+            ("N t", lambda t: n * t),
+            ("t // N", lambda t: t // n),
+        ):
+            values: dict = {}
+            for step, r, start, reduced in fed:
+                moved = {**start, "iterations": count(start["iterations"])}
+                state = rule.update(moved, rule.transform(reduced))
+                state["iterations"] = start["iterations"] + 1
+                self.record_state(values, step, state, r)
+            yield self.make_trace("counted", values, count=name)
 
     def _make_penalty(self) -> Trace | None:
         lam = self.setup.penalty

@@ -212,6 +212,7 @@ class ReferenceJobs:
         traces: dict[str, Sequence[Trace | None]] = {
             "repeated": followed.repeated,
             "decayed": (*followed.decayed, *summed.decayed),
+            "counted": followed.counted,
             "turns": [followed.turns],
             "apart": [
                 change_apart(

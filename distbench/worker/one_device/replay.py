@@ -16,6 +16,7 @@ from distbench.worker.one_device.held_against import (
     has_other_slices,
     take_whole,
 )
+from distbench.worker.one_device.other_counts import count_otherwise
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.process.op_by_op import run_op_by_op
 from distbench.worker.state.values import add_rows
@@ -40,6 +41,8 @@ class Followed:
             is what follows from applying it once.
         decayed: The update of variables that are N times as large, where something
             decays and the state is not what follows.
+        counted: The update where the counter of steps is at other numbers, if it is led
+            by that and the state is not what follows.
         turns: The update with one replica's gradient after the other, where all
             replicas share their variables and the state is not what follows.
     """
@@ -49,6 +52,7 @@ class Followed:
     op_by_op: Trace | None = None
     repeated: tuple[Trace, ...] = ()
     decayed: tuple[Trace, ...] = ()
+    counted: tuple[Trace, ...] = ()
     turns: Trace | None = None
 
 
@@ -82,6 +86,7 @@ def follow(feeder: Feeder, tier: Tier, observed: Trace) -> Followed:
         decayed=decay_again(
             feeder, tier, observed, "reduced_gradient", times=observed.replicas
         ),
+        counted=count_otherwise(feeder, tier, observed, reduced),
         turns=feeder.take_turns(tier, observed) if _is_shared(observed) else None,
     )
 

@@ -1,0 +1,43 @@
+"""Mistakes in what a rule makes of its counter of steps, which is itself right."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import fault
+from distbench.samples.optimizers import optimizer
+from distbench.samples.replicas import count_replicas
+from distbench.samples.switching import Corrected, Switching
+
+_differs = fault(
+    "hyperparameter-differs",
+    "variable",
+    ("table", "kernel", "bias"),
+    like="keras-team/keras#19990",
+    workload="embedding",
+)
+
+
+@_differs
+@optimizer("Optimizer", "OwnRule")
+class SwitchesAfterStepsOfAll(Switching):
+    """A rule becomes another one early: each replica's steps count."""
+
+    def count_steps(self):
+        return super().count_steps() * count_replicas()
+
+
+@_differs
+@optimizer("Optimizer", "OwnRule")
+class SwitchesBehindTheOthers(Switching):
+    """A rule becomes another one late: a step of each other replica is waited for."""
+
+    def count_steps(self):
+        return super().count_steps() - (count_replicas() - 1)
+
+
+@_differs
+@optimizer("Optimizer", "OwnRule")
+class SquaresCorrectedByStepsOfAll(Corrected):
+    """A mean of squares is corrected as if N times as many steps had been taken."""
+
+    def count_steps(self):
+        return super().count_steps() * count_replicas()
