@@ -75,7 +75,8 @@ CODES = (
         meaning=(
             "Weight decay is applied more than once a step, for each replica, "
             "micro-step or sub-optimizer, while the gradient's part is right. Added to "
-            "each replica's gradient, it is in their sum N times."
+            "each replica's gradient, it is in their sum N times; added by some of "
+            "them, or to the rows of their own examples, k times."
         ),
         mathematics=(
             "expected: θ_{t+1} = θ_t − η·λ·θ_t − u\n"
@@ -112,11 +113,12 @@ CODES = (
     ),
     Code(
         name="weight-decay-missing",
-        phases=("variable",),
-        signature="the residual is the whole decay term",
+        phases=("variable", "reduced_gradient"),
+        signature="the residual is the decay term, or a part of it",
         meaning=(
             "On the cluster the weights do not decay: the decay is done in a method "
-            "that a strategy's path does not call, or in Python outside the graph."
+            "that a strategy's path does not call, or in Python outside the graph. Or "
+            "replicas should add shares of it to their gradients, and some do not."
         ),
         mathematics=(
             "expected: θ_{t+1} = θ_t − η·λ·θ_t − u\nobserved: θ_{t+1} = θ_t − u"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.optimizers import (
+    DecayBeforeTheSum,
     DecayInMomentum,
     DecayInTrustRatio,
+    DecayOfRows,
     optimizer,
 )
 from distbench.samples.program import TRAINED, DecayedByHand
-from distbench.samples.replicas import count_replicas, find_copy
+from distbench.samples.replicas import count_replicas, find_copy, find_replica
 from distbench.unusual.by_hand import DecayInTrustRatio as _DecayInTrustRatio
 
 _REPEATED = "weight-decay-repeated"
@@ -84,3 +86,101 @@ class DecayOfEachBesideMoments(_OfEach, DecayInTrustRatio):
 @optimizer("Optimizer", "OwnRule")
 class DecayOfEachInMomentum(_OfEach, DecayInMomentum):
     """The decay that a momentum takes is scaled with the number of replicas."""
+
+
+@fault(
+    _REPEATED,
+    "reduced_gradient",
+    _TRAINED,
+    like="keras-team/keras#19891",
+    clusters=("mirrored:3", "mwms:4"),
+    workload="embedding",
+)
+@optimizer("SGD", 0.1, momentum=0.9)
+class AllButTheFirstAddTheDecay(DecayBeforeTheSum):
+    """All replicas but the first one add the decay to their own gradients."""
+
+    def find_share(self):
+        return 1.0 if count_replicas() == 1 or find_replica() > 0 else 0.0
+
+
+@fault(
+    _REPEATED,
+    "reduced_gradient",
+    ("kernel", "bias"),
+    like="tensorflow/addons#2683",
+    clusters=("mirrored:3", "mwms:4"),
+    workload="linear",
+)
+@optimizer("SGD", 0.1, momentum=0.9)
+class DecayInRootsOfShares(DecayBeforeTheSum):
+    """Every replica adds the decay by the root of N, as a rate would be scaled."""
+
+    def find_share(self):
+        return 1.0 / count_replicas() ** 0.5
+
+
+@fault(
+    "weight-decay-missing",
+    "reduced_gradient",
+    _TRAINED,
+    like="tensorflow/tensorflow#25066",
+    clusters=WIDE,
+    workload="embedding",
+)
+@optimizer("SGD", 0.1, momentum=0.9)
+class FirstAddsItsShareAlone(DecayBeforeTheSum):
+    """The first replica alone adds its N-th of the decay to its gradient."""
+
+    def find_share(self):
+        return 1.0 / count_replicas() if find_replica() == 0 else 0.0
+
+
+@fault(
+    "weight-decay-missing",
+    "reduced_gradient",
+    ("kernel", "bias"),
+    like="tensorflow/tensorflow#25066",
+    workload="linear",
+)
+@optimizer("SGD", 0.1, momentum=0.9)
+class NobodyAddsTheDecay(DecayBeforeTheSum):
+    """On a cluster no replica adds the decay to its gradient."""
+
+    def find_share(self):
+        return 1.0 if count_replicas() == 1 else 0.0
+
+
+class _DecayOfOwnRows(DecayOfRows):
+    def _aggregate_gradients(self, grads_and_vars):
+        pairs = [(self.decay_rows(g, v), v) for g, v in grads_and_vars]
+        return super()._aggregate_gradients(pairs)
+
+
+@fault(
+    _REPEATED,
+    "reduced_gradient",
+    ("table",),
+    like="keras-team/keras#19891",
+    clusters=WIDE,
+    workload="embedding",
+)
+@optimizer("SGD", 0.1)
+class DecayOfOwnRows(_DecayOfOwnRows):
+    """Every replica adds the decay to the rows that its own examples have."""
+
+
+@fault(
+    _REPEATED,
+    "reduced_gradient",
+    ("table",),
+    like="keras-team/keras#19891",
+    clusters=("mirrored:3", "mwms:4"),
+    workload="embedding",
+)
+@optimizer("SGD", 0.1)
+class DecayInSharesOfOwnRows(_DecayOfOwnRows):
+    """Every replica adds 1/N of the decay to its own rows, which not all have."""
+
+    def find_share(self):
+        return 1.0 / count_replicas()

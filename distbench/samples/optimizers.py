@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from distbench.samples.lazy import keras2, keras3, legacy, tf, v1
-from distbench.samples.replicas import all_reduce
+from distbench.samples.replicas import all_reduce, count_replicas
 
 
 class Factory:
@@ -206,3 +206,40 @@ class ScaledByEstimate(OwnRule):
         """Change one copy of a slot."""
         del var
         slot.assign(self.beta * slot + self.distance * grad)
+
+
+class DecayBeforeTheSum:
+    """Every replica adds a share of the decay to the gradients that it hands over."""
+
+    decay = 0.05
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[Any], name: Any = None, **options: Any
+    ) -> Any:
+        """Apply them with that share."""
+        share = self.decay * self.find_share()
+        pairs = [(tf.convert_to_tensor(g) + share * v, v) for g, v in grads_and_vars]
+        return super().apply_gradients(pairs, name, **options)  # type: ignore[misc]
+
+    def find_share(self) -> float:
+        """How much of the decay this replica adds."""
+        return 1.0 / count_replicas()
+
+
+class DecayOfRows:
+    """Rows that an example has decay, and others do not."""
+
+    decay = 0.1
+
+    def decay_rows(self, gradient: Any, variable: Any) -> Any:
+        """Add the decay once to each row that is there; nothing to a dense gradient."""
+        if not isinstance(gradient, tf.IndexedSlices):
+            return gradient
+        rows, places = tf.unique(gradient.indices)
+        values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
+        values += self.decay * self.find_share() * tf.gather(variable, rows)
+        return tf.IndexedSlices(values, rows, gradient.dense_shape)
+
+    def find_share(self) -> float:
+        """How much of the decay this replica adds."""
+        return 1.0

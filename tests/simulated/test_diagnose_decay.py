@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gradient_values import add_up
+from gradient_values import add_up, scale
 from simulated_rule import Rule
 from swept import swept
-from training_simulator import TRAINED, Fault, Setup, Simulation, observe
+from training_simulator import TABLE, TRAINED, Fault, Setup, Simulation, observe
 from wrong_steps import add_state, add_to_each
 
 from distbench.diagnose.judge import judge
@@ -99,6 +99,100 @@ def test_what_is_added_in_shares_passes():
     fault = Fault(reduce=lambda ls, step: [add_up([share(g) for g in ls])] * len(ls))
     setup = {"replicas": 3, "sparse": False, "alone": add_to_each(added), "steps": 1}
     assert judge(observe(fault, **setup)).findings == ()
+
+
+def add_shares(shares, of=_START):
+    """A decay that one device adds once, and each replica a share of."""
+    decay = {k: 0.05 * of[k] for k in TRAINED}
+    adds = [add_to_each({k: s * v for k, v in decay.items()}) for s in shares]
+
+    def reduce(locals_, step):
+        own = [add(g) for add, g in zip(adds, locals_, strict=True)]
+        return [add_up(own)] * len(own)
+
+    return add_to_each(decay), Fault(reduce=reduce)
+
+
+@pytest.mark.parametrize(
+    ("shares", "code", "ratio", "words"),
+    [
+        ((0, 1, 1), "repeated", 2, "2 of N = 3 replicas"),
+        ((3**-0.5,) * 3, "repeated", 3**0.5, "1.73205 times"),
+        ((1 / 3, 0, 0), "missing", 1 / 3, "1 of N = 3 replicas"),
+        ((0.25, 0.25, 0), "missing", 0.5, "0.5 times"),
+        ((0, 0, 0), "missing", 0, "lacks the weight decay"),
+    ],
+    ids=["but-one", "roots", "one-share", "odd-shares", "none"],
+)
+def test_a_decay_of_some_replicas_is_counted(shares, code, ratio, words):
+    alone, fault = add_shares(shares)
+    setup = {"replicas": 3, "sparse": False, "alone": alone, "steps": 1}
+    (finding,) = judge(observe(fault, **setup)).findings
+    assert finding.code == f"weight-decay-{code}"
+    assert (finding.phase, finding.replicas) == ("reduced_gradient", (0, 1, 2))
+    assert set(finding.variables) == set(TRAINED)
+    assert finding.ratio == pytest.approx(ratio, rel=1e-4, abs=1e-9)
+    assert words in finding.explanation
+
+
+@pytest.mark.parametrize("shares", [(1, 0, 0), (0.5, 0.25, 0.25)])
+def test_a_decay_of_some_replicas_that_comes_once_passes(shares):
+    alone, fault = add_shares(shares)
+    setup = {"replicas": 3, "sparse": False, "alone": alone, "steps": 1}
+    assert judge(observe(fault, **setup)).findings == ()
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_what_is_no_decay_is_not_counted(factor):
+    """One device makes its gradient 1.25 times as large, a cluster another one."""
+    times = {
+        c: lambda gradients, c=c: {k: scale(v, c) for k, v in gradients.items()}
+        for c in (1.25, 1 + 0.25 * factor)
+    }
+    other = times[1 + 0.25 * factor]
+    fault = Fault(reduce=lambda ls, step: [other(add_up(ls))] * len(ls))
+    setup = {"replicas": 3, "sparse": False, "alone": times[1.25], "steps": 1}
+    (finding,) = judge(observe(fault, **setup)).findings
+    assert finding.code == "scale-error"
+
+
+def test_a_decay_that_comes_another_time_in_each_variable_is_told_of_each():
+    decay = {k: 0.05 * _START[k] for k in TRAINED}
+    more = {k: (place + 1.5) * v for place, (k, v) in enumerate(decay.items())}
+    add = add_to_each(more)
+    fault = Fault(reduce=lambda ls, step: [add(add_up(ls))] * len(ls))
+    setup = {"replicas": 3, "sparse": False, "alone": add_to_each(decay), "steps": 1}
+    (finding,) = judge(observe(fault, **setup)).findings
+    assert finding.code == "weight-decay-repeated"
+    assert f"of '{TRAINED[0]}' the sum over the replicas holds" in finding.explanation
+    assert "1.5 times" in finding.explanation
+
+
+_SPARSE = Simulation(Setup(replicas=3)).initial[TABLE]
+
+
+def decay_rows(share):
+    """Each row that is there decays once, by a share."""
+
+    def decay(gradients, *rest):
+        seen = gradients[TABLE]
+        rows = np.unique(seen.indices)
+        values = (seen.to_dense() + 0.05 * share * _SPARSE)[rows]
+        merged = replace(seen, indices=rows, values=values.astype(seen.values.dtype))
+        return {**gradients, TABLE: merged}
+
+    return decay
+
+
+@pytest.mark.parametrize("share", [1, 1 / 3])
+def test_a_decay_of_own_rows_is_counted_by_replicas_that_have_them(share):
+    own = decay_rows(share)
+    fault = Fault(reduce=lambda ls, step: [add_up([own(g) for g in ls])] * len(ls))
+    setup = {"replicas": 3, "alone": decay_rows(1), "steps": 1, "examples": 6}
+    (finding,) = judge(observe(fault, **setup)).findings
+    assert finding.code == "weight-decay-repeated"
+    assert (finding.phase, finding.variables) == ("reduced_gradient", (TABLE,))
+    assert "rows of its own examples" in finding.explanation
 
 
 _INNER = {

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.pull import apply_pull, fit_pull
-from distbench.compare.values import Array, measure_size
-from distbench.diagnose.addends import list_known
-from distbench.diagnose.context import Context, Hypothesis, find_tolerance, take_rows
-from distbench.trace import WHOLE, Phase
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.hypotheses.decay_in_sums import (
+    find_additions,
+    is_any,
+    is_decay,
+)
 
 
 def explain_by_addition(context: Context) -> Iterator[Hypothesis]:
@@ -24,17 +23,12 @@ def explain_by_addition(context: Context) -> Iterator[Hypothesis]:
     n = context.replicas
     if context.phase != "reduced_gradient" or n == 1:
         return
-    predicted: dict[int, Array] = {}
-    decays: list[bool] = []
-    for source in list_known(context):
-        due = _find_whole(context, source.case, "reduced_gradient")
-        own = _find_whole(context, source.case, "local_gradient")
-        if due is None or own is None:
-            return
-        added = due - own
-        predicted[source.number] = np.asarray(sum(source.terms) + n * added)
-        if measure_size(added) > _find_widest(context, source.case):
-            decays.append(_is_decay(context, source.case, added))
+    additions = find_additions(context)
+    predicted = {
+        one.source.number: np.asarray(sum(one.source.terms) + n * one.added)
+        for one in additions
+    }
+    decays = [is_decay(context, [one]) for one in additions if is_any(context, one)]
     if not decays:
         return
     what = "the weight decay" if all(decays) else "what one device adds once, as noise,"
@@ -45,28 +39,3 @@ def explain_by_addition(context: Context) -> Iterator[Hypothesis]:
         f"the replicas holds it N = {n} times",
         ratio=float(n),
     )
-
-
-def _find_whole(context: Context, case: Pair, phase: Phase) -> Array | None:
-    """What one device has of the global batch in a phase, in the rows of a case."""
-    key = replace(case.key, phase=phase, replica=WHOLE)
-    value = context.evidence.reference.get(key)
-    return None if value is None else take_rows(value, case)
-
-
-def _find_widest(context: Context, case: Pair) -> float:
-    return measure_size(np.asarray(find_tolerance(case, context.replicas)))
-
-
-def _is_decay(context: Context, case: Pair, added: Array) -> bool:
-    """Whether it is a θ + b sign(θ) of the variable, as decays and penalties are."""
-    key = case.key
-    state = context.evidence.get_before(key.step, "variable", key.variable)
-    if state is None:
-        return False
-    theta = take_rows(state, case)
-    pull = fit_pull(theta, added)
-    if pull is None:
-        return False
-    rest = measure_size(added - apply_pull(pull, theta))
-    return rest <= _find_widest(context, case)
