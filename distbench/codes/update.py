@@ -76,7 +76,8 @@ CODES = (
             "Weight decay is applied more than once a step, for each replica, "
             "micro-step or sub-optimizer, while the gradient's part is right. Added to "
             "each replica's gradient, it is in their sum N times; added by some of "
-            "them, or to the rows of their own examples, k times."
+            "them, or to the rows of their own examples, k times. A decay along the "
+            "variable's signs, or a soft threshold, counts as well."
         ),
         mathematics=(
             "expected: θ_{t+1} = θ_t − η·λ·θ_t − u\n"

@@ -8,6 +8,8 @@ from distbench.samples.optimizers import (
     DecayInMomentum,
     DecayInTrustRatio,
     DecayOfRows,
+    DecayOfSigns,
+    SoftThreshold,
     optimizer,
 )
 from distbench.samples.program import TRAINED, DecayedByHand
@@ -86,6 +88,66 @@ class DecayOfEachBesideMoments(_OfEach, DecayInTrustRatio):
 @optimizer("Optimizer", "OwnRule")
 class DecayOfEachInMomentum(_OfEach, DecayInMomentum):
     """The decay that a momentum takes is scaled with the number of replicas."""
+
+
+@fault(
+    _REPEATED,
+    "variable",
+    _TRAINED,
+    like="tensorflow/addons#2683",
+    clusters=WIDE,
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class SignsDecayForEachReplica(_OfEach, DecayOfSigns):
+    """A decay along the signs, as of L1, is scaled with the number of replicas."""
+
+
+@fault(
+    "weight-decay-missing",
+    "variable",
+    _TRAINED,
+    like="tensorflow/tensorflow#25066",
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class SignsDecayOnOneDeviceAlone(DecayOfSigns):
+    """A decay along the signs, as of L1, is left out on a cluster."""
+
+    def find_decay(self):
+        return super().find_decay() if count_replicas() == 1 else 0.0
+
+
+@fault(
+    _REPEATED,
+    "variable",
+    _TRAINED,
+    like="tensorflow/addons#2683",
+    clusters=WIDE,
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class ThresholdOfEachReplica(_OfEach, SoftThreshold):
+    """A soft threshold is scaled with the number of replicas."""
+
+    decay = 0.05
+
+
+@fault(
+    "weight-decay-missing",
+    "variable",
+    _TRAINED,
+    like="tensorflow/tensorflow#25066",
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class ThresholdOnOneDeviceAlone(SoftThreshold):
+    """On a cluster no threshold is applied after the step."""
+
+    decay = 0.05
+
+    def find_decay(self):
+        return super().find_decay() if count_replicas() == 1 else 0.0
 
 
 @fault(

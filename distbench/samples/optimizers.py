@@ -208,6 +208,32 @@ class ScaledByEstimate(OwnRule):
         slot.assign(self.beta * slot + self.distance * grad)
 
 
+class DecayOfSigns(OwnRule):
+    """Every element is moved towards 0 by the same number, as of an L1 penalty."""
+
+    decay = 0.01
+
+    def update_variable(self, var: Any, slot: Any, grad: Any) -> Any:
+        """Change one copy of a variable."""
+        del grad
+        return var.assign_sub(self.rate * slot + self.find_decay() * tf.sign(var))
+
+    def find_decay(self) -> float:
+        """What is taken off an element's size."""
+        return self.decay
+
+
+class SoftThreshold(DecayOfSigns):
+    """Elements that the step leaves below a threshold become 0, others lose as much."""
+
+    def update_variable(self, var: Any, slot: Any, grad: Any) -> Any:
+        """Change one copy of a variable."""
+        del grad
+        moved = var - self.rate * slot
+        left = tf.maximum(tf.abs(moved) - self.find_decay(), 0.0)
+        return var.assign(tf.sign(moved) * left)
+
+
 class DecayBeforeTheSum:
     """Every replica adds a share of the decay to the gradients that it hands over."""
 

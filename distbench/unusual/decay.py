@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
-from distbench.samples.optimizers import DecayBeforeTheSum, DecayOfRows, optimizer
+from distbench.samples.optimizers import (
+    DecayBeforeTheSum,
+    DecayOfRows,
+    DecayOfSigns,
+    SoftThreshold,
+    optimizer,
+)
 from distbench.samples.program import DecayedByHand as _DecayedByHand
 from distbench.samples.replicas import find_replica
 from distbench.unusual.program import unusual
@@ -31,3 +37,17 @@ class DecayOfRowsOfAll(DecayOfRows):
     def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
         rows = grad + self.decay * self.find_share() * tf.gather(var, indices)
         return super()._resource_apply_sparse(rows, var, indices, apply_state)
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class DecayAlongSigns(DecayOfSigns):
+    """The decay is that of an L1 penalty, and part of the update."""
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class SparseByThreshold(SoftThreshold):
+    """Each step ends with a soft threshold, which sets small elements to 0."""
+
+    decay = 0.05

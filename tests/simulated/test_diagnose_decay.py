@@ -67,6 +67,73 @@ def test_another_rate_from_zero_is_no_decay():
     assert finding.code == "hyperparameter-differs"
 
 
+def take_signs(amount, replicas=(0, 1, 2)):
+    """Every element is nearer to 0 than the right one by some amount, or farther."""
+
+    def change(path, value, old, run):
+        if path not in TRAINED or run.replica not in replicas:
+            return value
+        return value - (amount * np.sign(old[path])).astype(value.dtype)
+
+    return Fault(update=add_state(change))
+
+
+_TOWARDS_0 = 0.03
+
+
+def threshold(amount):
+    def cut(path, value):
+        left = np.maximum(np.abs(value) - value.dtype.type(amount), 0)
+        return (np.sign(value) * left).astype(value.dtype)
+
+    return cut
+
+
+@pytest.mark.parametrize("name", ["sgd", *swept("momentum")])
+@pytest.mark.parametrize(
+    ("times", "code"),
+    [(3, "repeated"), (2, "repeated"), (0, "missing")],
+)
+@pytest.mark.parametrize("most", [_TOWARDS_0, *swept(0.4)])
+def test_a_soft_threshold_is_counted(name, times, code, most):
+    """The larger one reaches some elements: these are 0 after all of the steps."""
+    rule = Rule(name=name, constraint=threshold(most))
+    other = replace(rule, constraint=threshold(times * most))
+    fault = Fault(update=lambda new, old, g, run: other.update(old, g))
+    (finding,) = judge(observe(fault, replicas=3, rule=rule)).findings
+    assert (finding.code, finding.phase) == (f"weight-decay-{code}", "variable")
+    assert set(finding.variables) == set(TRAINED)
+    assert finding.ratio == pytest.approx(times, rel=1e-3, abs=1e-3)
+    assert finding.confidence > 0.999
+
+
+@pytest.mark.parametrize(
+    ("amount", "replicas", "code"),
+    [
+        (0.02, (0, 1, 2), "weight-decay-repeated"),
+        (-0.02, (0, 1, 2), "weight-decay-missing"),
+        (-0.02, (1,), "weight-decay-missing"),
+    ],
+    ids=["more", "less", "less-in-one"],
+)
+@pytest.mark.parametrize("name", ["adam", *swept("lamb")])
+def test_a_decay_of_signs_is_told_by_its_direction(name, amount, replicas, code):
+    fault = take_signs(amount, replicas)
+    (finding,) = judge(observe(fault, replicas=3, rule=Rule(name=name))).findings
+    assert (finding.code, finding.phase) == (code, "variable")
+    assert set(finding.variables) == set(TRAINED)
+    assert finding.replicas == replicas
+    assert "sign" in finding.explanation
+
+
+def test_where_all_elements_have_one_sign_any_constant_would_be_a_decay():
+    run = Simulation(Setup(replicas=3, steps=1))
+    run.initial |= {path: 2 + np.abs(run.initial[path]) for path in TRAINED}
+    findings = judge(run.observe(take_signs(0.02))).findings
+    assert findings
+    assert "weight-decay-repeated" not in {finding.code for finding in findings}
+
+
 _START = Simulation(Setup(replicas=3, sparse=False)).initial
 
 

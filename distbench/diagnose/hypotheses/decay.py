@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from distbench.compare.pair import Pair
@@ -38,14 +38,14 @@ def explain_by_decay(context: Context) -> Iterator[Hypothesis]:
     after = _fit_decay_after(context)
     if before is None and after is None:
         return
-    due = _fit_due_decay(context)
+    due = fit_due_decay(context, find_base)
     if before is not None:
         weight, predicted = before
-        yield _name_decay(weight, due, predicted)
+        yield name_decay(weight, due, predicted)
     if after is not None:
         weight, predicted = after
         kept = 1 if due is None else 1 + due
-        yield _name_decay(weight * kept, due, predicted)
+        yield name_decay(weight * kept, due, predicted)
 
 
 def explain_by_decayed_replay(context: Context) -> Iterator[Hypothesis]:
@@ -144,38 +144,47 @@ def _holds_throughout(rows: Sequence[Row], weight: float) -> bool:
     return True
 
 
-def _name_decay(
-    weight: float, due: float | None, predicted: Mapping[int, Array]
+def name_decay(
+    weight: float,
+    due: float | None,
+    predicted: Mapping[int, Array],
+    of: str = "the variable",
+    what: str = "the weight decay",
+    in_turn: bool = True,
 ) -> Hypothesis:
-    """What another share of the variable is called.
+    """What another share of the variable, or of its sign, is called.
 
     Args:
-        weight: Share of the variable that is there beside what is due.
-        due: Share of the variable in the right step, negative; None if not known.
+        weight: Share of it that is there beside what is due.
+        due: Share of it in the right step, negative; None if not known.
         predicted: What that explains.
+        of: What it is a share of.
+        what: Names the decay.
+        in_turn: Whether several decays in turn come to less than one of their sum.
     """
     ratio: float | None = None
     if due is not None and abs(due) <= _NONE * abs(weight):
         code = "hyperparameter-differs"
-        words = f"it decays by {-weight:.3g} times the variable, on one device not"
+        words = f"it decays by {-weight:.3g} times {of}, on one device not"
     elif due is not None:
-        ratio = _count_decays(due, due + weight)
+        seen = due + weight
+        ratio = _count_decays(due, seen) if in_turn else seen / due
         count = round(ratio)
         if abs(ratio) < _SAME:
-            code, words = "weight-decay-missing", "the weight decay is left out"
+            code, words = "weight-decay-missing", f"{what} is left out"
         elif count >= 2 and _is_near(ratio, count):
             code = "weight-decay-repeated"
-            words = f"the weight decay is applied {count} times in one step"
+            words = f"{what} is applied {count} times in one step"
         else:
             code = "hyperparameter-differs"
-            words = f"the weight decay is {ratio:.6g} times what it should be"
+            words = f"{what} is {ratio:.6g} times what it should be"
     elif weight > 0:
         code = "weight-decay-missing"
-        words = f"it lacks a decay of {weight:.3g} times the variable: there is none, "
+        words = f"it lacks a decay of {weight:.3g} times {of}: there is none, "
         words += "or one at another rate"
     else:
         code = "weight-decay-repeated"
-        words = f"it decays by {-weight:.3g} times the variable more than it should: "
+        words = f"it decays by {-weight:.3g} times {of} more than it should: "
         words += "several times, or at another rate"
     return Hypothesis(code=code, predicted=predicted, detail=words, ratio=ratio)
 
@@ -196,11 +205,15 @@ def _is_near(times: float, count: int) -> bool:
     return abs(times - count) < 0.02 * count
 
 
-def _fit_due_decay(context: Context) -> float | None:
-    """Share by which the right step shrinks the variable; None if it is not known.
+def fit_due_decay(context: Context, find: Callable[[Pair], Array]) -> float | None:
+    """Share of something by which the right step shrinks a variable; None if not known.
 
-    The right step is fitted by the variable, the gradient and each slot of the
-    variable; only a fit that leaves nothing is believed.
+    The right step is fitted by that, the gradient, each slot of the variable and the
+    variable itself; only a fit that leaves nothing is believed.
+
+    Args:
+        context: The wrong values.
+        find: What it is a share of; elements where that is 0 tell nothing.
     """
     rows = []
     for number, case in context.list_cases():
@@ -208,10 +221,12 @@ def _fit_due_decay(context: Context) -> float | None:
         base = find_base(case)
         if gradient is None or gradient.shape != base.shape:
             return None
-        features = [base, gradient]
+        features = [find(case), gradient]
         features += [s for s in _find_slots(context, case) if s.shape == base.shape]
-        target = case.expected - case.base
-        rows.append(Row(number=number, target=target, features=tuple(features)))
+        told = features[0] != 0
+        parts = tuple(feature[told] for feature in (*features, base))
+        target = (case.expected - case.base)[told]
+        rows.append(Row(number=number, target=target, features=parts))
     if not rows or len({len(row.features) for row in rows}) > 1:
         return None
     # Without slots that the features before them determine.
