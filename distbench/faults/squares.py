@@ -1,10 +1,13 @@
-"""Second moments of the replicas' own gradients, about a mean that all share."""
+"""Second moments of own gradients: about a mean, of rows and columns, or of layers."""
 
 from __future__ import annotations
 
 from distbench.faults.fault import fault
+from distbench.samples.lazy import tf
+from distbench.samples.optimizers import optimizer
 from distbench.samples.program import TRAINED
-from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas, update
+from distbench.samples.second_moments import FactoredMoments, NormOfLayer
 from distbench.unusual.by_hand import (
     SquaresAboutMeanByHand,
     SquaresAboutMomentByHand,
@@ -39,3 +42,67 @@ class OwnSquaresAboutMomentSummed(SquaresAboutMomentByHand):
     def take_second(self, own, total):
         del total
         return all_reduce("sum", (own - self.moved) ** 2)
+
+
+class _FedBeforeTheSum:
+    """Averages take squares in apply_gradients, before the optimizer sums."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **kwargs):
+        pairs = list(grads_and_vars)
+        with tf.init_scope():
+            self._create_all_weights([variable for _, variable in pairs])
+        for gradient, variable in pairs:
+            for slot, taken in self.list_squares(tf.convert_to_tensor(gradient)):
+                update(self.get_slot(variable, slot), self.feed, self.join(taken))
+        return super().apply_gradients(pairs, name, **kwargs)
+
+    def join(self, taken):
+        return all_reduce("sum", taken)
+
+    def update_slots(self, grad, var):
+        """Nothing: they were fed before."""
+
+
+_FACTORS = ("table/row", "table/column", "kernel/row", "kernel/column", "bias/full")
+
+
+@fault(
+    "slot-from-local-gradient",
+    "slot",
+    _FACTORS,
+    like="keras-team/keras#20703",
+    clusters=("mirrored:2", "mwms:3"),
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class FactorsOfOwnSquares(_FedBeforeTheSum, FactoredMoments):
+    """Rows and columns of squares, at a rate by steps, are those of own gradients."""
+
+
+@fault(
+    "slot-from-local-gradient",
+    "slot",
+    _FACTORS,
+    like="keras-team/keras#20703",
+    clusters=("mirrored:2", "mwms:3"),
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class FactorsOfScaledSquares(_FedBeforeTheSum, FactoredMoments):
+    """The same of N times the own gradients, whose squares are averaged."""
+
+    def join(self, taken):
+        return all_reduce("mean", count_replicas() ** 2 * taken)
+
+
+@fault(
+    "slot-from-local-gradient",
+    "slot",
+    ("table/size", "kernel/size", "bias/size"),
+    like="deepspeedai/DeepSpeed#490",
+    clusters=("mirrored:2", "mwms:3"),
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class LayersOfOwnNorms(_FedBeforeTheSum, NormOfLayer):
+    """The squared norm of a layer, with which an average starts, is that of shards."""

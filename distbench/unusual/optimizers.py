@@ -14,6 +14,7 @@ from distbench.samples.optimizers import (
 )
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.samples.second_moments import FactoredMoments, NormOfLayer
 from distbench.samples.switching import Corrected, Switching
 from distbench.unusual.program import unusual
 
@@ -200,3 +201,15 @@ class LazySlot:
 @optimizer("Optimizer", "OwnRule")
 class ScaledByEstimateOfAll(ScaledByEstimate):
     """A rule multiplies by a distance that is estimated of all gradients (Prodigy)."""
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class FactorsThatForgetLess(FactoredMoments):
+    """Second moments of rows and columns, at a rate by the number of steps."""
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class LayersByTheirNorms(NormOfLayer):
+    """An average of each layer's squared norm, which starts as the first one."""

@@ -23,6 +23,7 @@ class Rule:
         constraint: What becomes of a variable after its step, by its path.
         statistic: What `running` keeps an average of, made of all gradients.
         counts: Whether it looks at the counter of steps.
+        weights: What it weighs, and its old value before it, by the step.
     """
 
     name: str = "sgd"
@@ -34,6 +35,7 @@ class Rule:
     clip: float | None = None
     statistic: Callable[[Gradients], Any] | None = None
     counts: bool = False
+    weights: Callable[[int], tuple[float, float]] = lambda step: (0.75, 0.25)
     constraint: Callable[[str, np.ndarray], np.ndarray] = lambda path, value: value
 
     @property
@@ -70,7 +72,8 @@ class Rule:
                 old = state[f"average/{path}"]
                 new[f"average/{path}"] = t(0.75) * old + t(0.25) * new[path]
         if self.statistic is not None:
-            new["running"] = self.average(state["running"], self.statistic(gradients))
+            taken, step = self.statistic(gradients), int(state["iterations"])
+            new["running"] = self.average(state["running"], taken, step)
         new["iterations"] = state["iterations"] + 1
         return new
 
@@ -104,9 +107,10 @@ class Rule:
             step = g
         return step
 
-    def average(self, old: np.ndarray, taken: Any) -> np.ndarray:
+    def average(self, old: np.ndarray, taken: Any, step: int = 0) -> np.ndarray:
         """What `running` becomes."""
-        return (0.75 * old + 0.25 * np.asarray(taken)).astype(old.dtype)
+        keep, take = self.weights(step)
+        return (keep * old + take * np.asarray(taken)).astype(old.dtype)
 
 
 def trust(theta: np.ndarray, step: np.ndarray) -> np.ndarray:

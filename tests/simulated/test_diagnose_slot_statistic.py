@@ -42,7 +42,8 @@ def keep_own(combine):
 
     def update(new, old, gradients, run):
         own = [run.rule.statistic(g) for g in run.locals]
-        running = run.rule.average(old["running"], combine(own, run.replica))
+        taken = combine(own, run.replica)
+        running = run.rule.average(old["running"], taken, run.step)
         return {**new, "running": running}
 
     return Fault(update=update)
@@ -113,6 +114,85 @@ def test_products_of_own_gradients_are_told(statistic, combine, words):
     assert finding.variables == ("running",)
     assert words in finding.explanation
     assert finding.confidence > 0.999
+
+
+def forget_less(step):
+    """Later steps weigh less, as Adafactor has it."""
+    share = (step + 1.0) ** -0.8
+    return 1 - share, share
+
+
+def start_as_first(step):
+    return (0.75, 0.25) if step else (0.0, 1.0)
+
+
+def square_norm(gradients):
+    return np.sum(to_array(gradients[KERNEL]).astype(np.float64) ** 2)
+
+
+SUMS = [
+    (lambda own, r: np.sum(own, axis=0), "own gradients, added up"),
+    (lambda own, r: 9 * np.mean(own, axis=0), "of N times the replicas'"),
+    (lambda own, r: own[r], "the replica's own gradient"),
+    (lambda own, r: own[1], "of replica 1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("statistic", "weights"),
+    [
+        (square_rows, forget_less),
+        (square_columns, start_as_first),
+        (square_norm, start_as_first),
+        (multiply_rows, forget_less),
+    ],
+)
+@pytest.mark.parametrize(
+    ("combine", "words"), SUMS, ids=["sum", "scaled", "own", "one"]
+)
+def test_numbers_that_change_by_step_are_those_of_one_device(
+    statistic, weights, combine, words
+):
+    rule = Rule(statistic=statistic, weights=weights)
+    evidence = observe(keep_own(combine), rule=rule, replicas=3, steps=3)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("slot-from-local-gradient", "slot")
+    assert finding.variables == ("running",)
+    assert words in finding.explanation
+    assert finding.confidence > 0.999
+
+
+@pytest.mark.parametrize("weights", [forget_less, start_as_first])
+@pytest.mark.parametrize("statistic", [square_rows, square_norm])
+@pytest.mark.parametrize("later", [1, 2])
+def test_other_numbers_of_a_step_are_no_statistic_of_own_gradients(
+    statistic, weights, later
+):
+    """Those of a later step, as where replicas count steps together."""
+
+    def update(new, old, gradients, run):
+        taken = run.rule.statistic(gradients)
+        running = run.rule.average(old["running"], taken, later + run.step)
+        return {**new, "running": running}
+
+    rule = Rule(statistic=statistic, weights=weights)
+    evidence = observe(Fault(update=update), rule=rule, replicas=3, steps=3)
+    codes = {finding.code for finding in judge(evidence).findings}
+    assert codes
+    assert "slot-from-local-gradient" not in codes
+
+
+@pytest.mark.parametrize("statistic", [square_rows, square_norm])
+@pytest.mark.parametrize("factor", [0.5, 1.5, 3.0])
+def test_a_multiple_is_no_statistic_of_own_gradients(statistic, factor):
+    def update(new, old, gradients, run):
+        return {**new, "running": new["running"] * np.float32(factor)}
+
+    rule = Rule(statistic=statistic, weights=start_as_first)
+    evidence = observe(Fault(update=update), rule=rule, replicas=3, steps=3)
+    codes = {finding.code for finding in judge(evidence).findings}
+    assert codes
+    assert "slot-from-local-gradient" not in codes
 
 
 def weigh(gradients):
