@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from distbench.faults.fault import EVERYWHERE, WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.optimizers import optimizer
+from distbench.samples.optimizers import NoiseBeforeTheSum, optimizer
 from distbench.samples.program import TRAINED, OwnReduction, Program
 from distbench.samples.replicas import (
     all_reduce,
     count_replicas,
+    find_replica,
     gather,
     is_last,
     make_own_zeros,
@@ -236,6 +237,23 @@ class SameNoiseBeforeSum:
             for place, (g, v) in enumerate(grads_and_vars)
         ]
         return super()._aggregate_gradients(pairs)
+
+
+@fault(
+    _NONLINEAR,
+    _PHASE,
+    ("kernel", "bias"),
+    like="tensorflow/tensorflow#58433",
+    clusters=("mirrored:2", "mwms:3"),
+    workload="linear",
+)
+@optimizer("SGD", 0.05)
+class OwnNoiseBeforeSum(NoiseBeforeTheSum):
+    """Every replica adds noise of a seed that holds its number, by the root of N."""
+
+    def draw(self, gradient, place):
+        seed = (find_replica(), self.iterations, place)
+        return self.draw_by(seed, gradient) / count_replicas() ** 0.5
 
 
 @fault(

@@ -269,3 +269,24 @@ class DecayOfRows:
     def find_share(self) -> float:
         """How much of the decay this replica adds."""
         return 1.0
+
+
+class NoiseBeforeTheSum:
+    """Every replica adds what it draws to the gradients that it hands over."""
+
+    def _aggregate_gradients(self, grads_and_vars: Iterable[Any]) -> Any:
+        pairs = [
+            (gradient + self.draw(gradient, place), variable)
+            for place, (gradient, variable) in enumerate(grads_and_vars)
+        ]
+        return super()._aggregate_gradients(pairs)  # type: ignore[misc]
+
+    def draw(self, gradient: Any, place: int) -> Any:
+        """What a replica adds to the gradient at a place."""
+        raise NotImplementedError
+
+    def draw_by(self, seed: Sequence[Any], gradient: Any) -> Any:
+        """Noise by three numbers."""
+        first, second, third = (tf.cast(number, tf.int32) for number in seed)
+        whole = tf.stack([first, 100 * second + third])
+        return 0.1 * tf.random.stateless_normal(tf.shape(gradient), whole)

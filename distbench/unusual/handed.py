@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import legacy, tf
-from distbench.samples.optimizers import OwnRule, optimizer
-from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.samples.optimizers import NoiseBeforeTheSum, OwnRule, optimizer
+from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.program import unusual
 
 
@@ -40,6 +40,16 @@ class DecayInShares:
         share = 0.05 / count_replicas()
         pairs = [(tf.convert_to_tensor(g) + share * v, v) for g, v in grads_and_vars]
         return super().apply_gradients(pairs, name, **kwargs)
+
+
+@unusual(workload="linear")
+@optimizer("SGD", 0.05)
+class NoiseByTheFirst(NoiseBeforeTheSum):
+    """The first replica adds noise to its gradient, and no other does."""
+
+    def draw(self, gradient, place):
+        share = 1.0 if find_replica() == 0 else 0.0
+        return share * self.draw_by((3, self.iterations, place), gradient)
 
 
 @unusual(workload="embedding")

@@ -28,6 +28,7 @@ _EXPLAINING = {
     "diagnose.context",
     "diagnose.fit",
     "diagnose.names",
+    "diagnose.seeds",
     "diagnose.shown_sums",
 }
 _JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict", "details"}
@@ -158,6 +159,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "compare": {*_JUDGED - _DATA, "dyadic", "errors", *_TRACE},
     "diagnose.names": set(),
+    "diagnose.seeds": {"evidence", "trace"},
     "diagnose.fit": {"compare"},
     "diagnose.context": {"evidence", "trace", "compare"},
     "diagnose.addends": {"compare", "diagnose.context", "trace"},

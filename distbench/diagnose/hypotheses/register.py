@@ -39,6 +39,7 @@ from distbench.diagnose.hypotheses import (
     other_count,
     other_part,
     overflow,
+    own_additions,
     own_counts,
     pairing,
     penalty,
@@ -172,6 +173,7 @@ CAUSES: tuple[Explain, ...] = (
     masks.explain_by_mask,
     levels.explain_by_grid,
     nonlinear.explain_by_own_noise,
+    own_additions.explain_by_own_additions,
     nonlinear.explain_by_noise,
     slots.explain_by_number,
 )
