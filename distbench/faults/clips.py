@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import EVERYWHERE, WIDE, fault
-from distbench.samples.adaptive import clip_units
+from distbench.samples.adaptive import clip_groups, clip_units
 from distbench.samples.changing import Changing
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
@@ -40,6 +40,14 @@ class GlobalNormClipped(Program):
 
     def transform(self, gradients):
         return tf.clip_by_global_norm(gradients, 0.05)[0]
+
+
+@fault(_CLIP, _PHASE, TRAINED, like="LeelaChessZero/lczero-training#162", clusters=WIDE)
+class GroupsClippedApart(Program):
+    """Each replica clips two groups of variables, each by its joint norm."""
+
+    def transform(self, gradients):
+        return clip_groups(gradients)
 
 
 @fault(

@@ -1,7 +1,8 @@
-"""Adaptive clipping of gradients by units of layers."""
+"""Clipping of gradients by parts: units of layers, or groups of variables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from distbench.samples.lazy import tf
@@ -24,6 +25,14 @@ def clip_units(gradient: Any, variable: Any, share: float) -> Any:
     limit = share * tf.maximum(_measure_units(variable), _LEAST)
     size = tf.maximum(_measure_units(gradient), 1e-12)
     return gradient * tf.minimum(1.0, limit / size)
+
+
+def clip_groups(gradients: Sequence[Any]) -> list[Any]:
+    """The first two gradients by their joint norm, and the others by theirs."""
+    first, others = gradients[:2], gradients[2:]
+    clipped, _ = tf.clip_by_global_norm(first, 0.02)
+    more, _ = tf.clip_by_global_norm(others, 0.03)
+    return [*clipped, *more]
 
 
 def _measure_units(value: Any) -> Any:

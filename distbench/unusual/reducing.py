@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distbench.samples.adaptive import clip_units
+from distbench.samples.adaptive import clip_groups, clip_units
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.masked import mask_gradients
 from distbench.samples.program import (
@@ -71,6 +71,14 @@ class ClippedAfterSum(OwnReduction):
     def reduce(self, gradients):
         reduced = super().reduce(gradients)
         return list(tf.clip_by_global_norm(reduced, 0.05)[0])
+
+
+@unusual()
+class GroupsClippedAfterSum(OwnReduction):
+    """Two groups of variables are clipped by their joint norms, after the sum."""
+
+    def reduce(self, gradients):
+        return clip_groups(super().reduce(gradients))
 
 
 @unusual()

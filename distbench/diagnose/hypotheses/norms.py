@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -93,10 +93,19 @@ class GlobalNorm:
             step updates several times.
         of_rows: Whether repeated rows of sparse gradients are added up. TensorFlow's
             norm of such a gradient is that of its slices.
+        of: The variables that it is of; None for all.
     """
 
-    def __init__(self, context: Context, *, of_call: bool, of_rows: bool) -> None:
+    def __init__(
+        self,
+        context: Context,
+        *,
+        of_call: bool,
+        of_rows: bool,
+        of: Collection[str] | None = None,
+    ) -> None:
         self._context = context
+        self._of = of
         self._of_call = of_call
         self._of_rows = of_rows
         self._known: dict[tuple[int, int, int, bool], float] = {}
@@ -138,7 +147,8 @@ class GlobalNorm:
             for place, value in trace.select(
                 step=key.step, phase=key.phase, replica=key.replica
             )
-            if place.call == key.call or not self._of_call
+            if (place.call == key.call or not self._of_call)
+            and (self._of is None or place.variable in self._of)
         ]
         return float(np.sqrt(sum(squares)))
 

@@ -1,0 +1,129 @@
+"""Groups of variables whose joint norm is clipped before the sum, each by itself."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distbench.compare.least_squares import solve_least_squares
+from distbench.compare.values import Array
+from distbench.diagnose.addends import Source, list_sources
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.fit import add_weighted
+from distbench.diagnose.hypotheses.limits import fit_limit, sum_clipped
+from distbench.diagnose.hypotheses.norms import GlobalNorm
+
+_FEWEST = 2
+"""A norm of one variable alone is joint with no other."""
+Place = tuple[int, int]
+"""A step, and the replica that holds a sum."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Group:
+    """Variables of which the replicas count alike in each sum.
+
+    Attributes:
+        paths: Their names.
+        sources: Their wrong sums.
+        weights: What the replicas count in them, where that is known.
+    """
+
+    paths: list[str] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    weights: dict[Place, Array] = field(default_factory=dict)
+
+
+def explain_by_clip_of_groups(context: Context) -> Iterator[Hypothesis]:
+    """Σ_r g_r min(1, c/‖g_r‖) with the norm of some variables' gradients together.
+
+    Which variables these are is read off the sums: in those of a group each replica
+    counts alike. c is fitted for each group, and has to leave nothing of it.
+    """
+    if context.phase != "reduced_gradient" or context.replicas == 1:
+        return
+    groups = _find_groups(context, list_sources(context))
+    if not any(len(group.paths) >= _FEWEST for group in groups):
+        return
+    n = context.replicas
+    for mean, of_rows in itertools.product((1.0, 1.0 / n), (False, True)):
+        predicted: dict[int, Array] = {}
+        told: list[str] = []
+        for group in groups:
+            norm = GlobalNorm(
+                context, of_call=False, of_rows=of_rows, of=frozenset(group.paths)
+            )
+            limit = fit_limit(group.sources, norm, mean)
+            if limit is None:
+                break
+            made = {s.number: sum_clipped(s, norm, limit, mean) for s in group.sources}
+            if not all(context.matches(context.cases[k], v) for k, v in made.items()):
+                break
+            predicted |= made
+            told.append(_describe(group.paths, limit))
+        if len(told) == len(groups):
+            yield Hypothesis(
+                code="clip-before-reduction",
+                predicted=predicted,
+                detail=f"every replica clips {' and '.join(told)} before the replicas' "
+                f"gradients are {'added up' if mean == 1 else 'averaged'}",
+                of_due=True,
+            )
+
+
+def _find_groups(context: Context, sources: Sequence[Source]) -> list[_Group]:
+    """Variables whose sums tell what the replicas count, and then the smaller ones."""
+    of_paths: dict[str, list[Source]] = {}
+    for source in sources:
+        of_paths.setdefault(source.case.key.variable, []).append(source)
+    weights = {path: _fit_places(found) for path, found in of_paths.items()}
+    groups: list[_Group] = []
+    for path in sorted(of_paths, key=lambda path: -len(weights[path])):
+        found = of_paths[path]
+        group = next((g for g in groups if _belongs(context, g, found)), None)
+        if group is None:
+            group = _Group()
+            groups.append(group)
+        group.paths.append(path)
+        group.sources += found
+        group.weights = {**weights[path], **group.weights}
+    return groups
+
+
+def _fit_places(sources: Sequence[Source]) -> Mapping[Place, Array]:
+    """What each replica counts in the sums of a variable that have enough elements."""
+    found = {}
+    for source in sources:
+        if source.case.observed.size >= 2 * len(source.terms):
+            matrix = np.stack([term.ravel() for term in source.terms], axis=1)
+            weights = solve_least_squares(matrix, source.case.observed.ravel())
+            if weights is not None:
+                found[_name_place(source)] = weights
+    return found
+
+
+def _belongs(context: Context, group: _Group, sources: Sequence[Source]) -> bool:
+    """Whether replicas count alike in a variable's sums as in those of a group."""
+    shared = [s for s in sources if _name_place(s) in group.weights]
+    return bool(shared) and all(
+        context.are_near(
+            source.case,
+            source.case.observed,
+            add_weighted(group.weights[_name_place(source)], source.terms),
+        )
+        for source in shared
+    )
+
+
+def _name_place(source: Source) -> Place:
+    return source.case.key.step, source.case.key.replica
+
+
+def _describe(paths: Sequence[str], limit: float) -> str:
+    names = ", ".join(f"'{path}'" for path in sorted(paths)[:3])
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    joint = "joint norm" if len(paths) > 1 else "norm"
+    return f"the {joint} of {names}{more} to {limit:.6g}"
