@@ -15,6 +15,7 @@ from distbench.diagnose.averaged import AVERAGED, read_averaged, tells_more
 from distbench.diagnose.examples import count_examples
 from distbench.diagnose.exchange import exchanges, is_joined
 from distbench.diagnose.explain import is_vague
+from distbench.diagnose.formed import find_formed
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.misplaced import find_misplaced
 from distbench.diagnose.notes import (
@@ -51,7 +52,10 @@ def judge(evidence: Evidence) -> Judgement:
         noise = measure_noise(evidence)
         judgement = _read_averaged(evidence, noise, _judge_best(evidence, noise))
         rows, cut = find_row_sensitive(evidence), find_cut_sensitive(evidence)
+        formed = find_formed(evidence, noise, judgement)
         found = (find_misplaced(evidence), find_shared_randomness(evidence, noise))
+    if formed is not None:
+        judgement = _add_last(judgement, formed)
     judgement = _add(judgement, *count_examples(evidence.examples))
     for finding in filter(None, found):
         judgement = _add(judgement, finding)
@@ -76,6 +80,13 @@ def _add(judgement: Judgement, *findings: Finding) -> Judgement:
         status=Status.FAIL if faults else judgement.status,
         findings=(*faults, *judgement.findings, *warnings),
     )
+
+
+def _add_last(judgement: Judgement, finding: Finding) -> Judgement:
+    """With what follows from gradients that nothing is wrong with."""
+    findings = (*judgement.findings, finding)
+    ordered = sorted(findings, key=lambda found: found.warning)
+    return replace(judgement, status=Status.FAIL, findings=tuple(ordered))
 
 
 def _read_averaged(evidence: Evidence, noise: Noise, found: Judgement) -> Judgement:

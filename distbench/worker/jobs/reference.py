@@ -20,6 +20,7 @@ from distbench.worker.one_device.anew import find_drawn_anew
 from distbench.worker.one_device.by_hand import find_unsummed, try_sums
 from distbench.worker.one_device.earlier import rerun_earlier
 from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.formed import feed_formed
 from distbench.worker.one_device.guards import leaves_out_overflow
 from distbench.worker.one_device.larger import limits_larger
 from distbench.worker.one_device.late import Late, find_late
@@ -203,6 +204,7 @@ class ReferenceJobs:
         if led:
             put_in: Phase = "reduced_gradient" if undetermined else "local_gradient"
             moved = Twins(reference).record_led(tier, feeder, recorded, put_in, led)
+        formed = feed_formed(feeder, tier, recorded, observed, followed.fed)
         written: dict[str, Any] = {
             "replays": list(followed.fed),
             "undetermined": led,
@@ -225,6 +227,7 @@ class ReferenceJobs:
             "moved": moved,
             "op_by_op": [followed.op_by_op],
             "resumed": [resumed],
+            "formed": [formed],
             "reruns": reruns,
             "earlier": rerun_earlier(reference, tier, observed, recorded),
             "terms": split_loss(feeder, tier, observed, recorded),
