@@ -7,6 +7,7 @@ from pathlib import Path
 
 from distbench.checking.origin import Control, plan_control
 from distbench.cluster import ClusterSpec
+from distbench.compare.sensitive import find_row_sensitive
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.errors import BadInputError, ClusterError
@@ -91,4 +92,9 @@ def _judge(seen: Observation) -> Control:
     if seen.flight is not None:
         findings[seen.flight.tier] = judge_flight(seen.flight).findings
         torn = seen.flight.torn
-    return Control(failure=seen.failure, findings=findings, torn=torn)
+    return Control(
+        failure=seen.failure,
+        findings=findings,
+        torn=torn,
+        minds_rows=any(map(find_row_sensitive, seen.evidence.values())),
+    )

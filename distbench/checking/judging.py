@@ -249,7 +249,11 @@ class Judging:
         if control.failure is not None:
             name = item.scenario.id
             self._launch.log(f"The control of {name} failed: {control.failure}")
-        return find_origins(findings, control.findings.get(tier, ()))
+        return find_origins(
+            findings,
+            control.findings.get(tier, ()),
+            minds_rows=control.minds_rows,
+        )
 
     def _confirm(
         self, item: Planned, seen: Observation, tier: Tier, findings: Sequence[Finding]

@@ -18,7 +18,7 @@ from distbench.launch.failure import TaskFailedError
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE, PROGRAM
 from distbench.target import TargetRef
-from distbench.trace import COMPUTED, SparseRows
+from distbench.trace import COMPUTED, UPDATED, SparseRows
 from distbench.verdict import Finding
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -65,11 +65,15 @@ class Control:
         findings: By tier, where the run got to its end.
         torn: Roles of the state that its update reads by one op, to write by another,
             known of steps in flight: there these may lose, or double, what others did.
+        minds_rows: Whether its rule gives something else if the repeated rows of a
+            sparse gradient are added up before. Its own gradients have them as often
+            on one device, so that no number tells.
     """
 
     failure: TaskFailedError | None = None
     findings: Mapping[Tier, tuple[Finding, ...]] = field(default_factory=dict)
     torn: frozenset[str] = frozenset()
+    minds_rows: bool = False
 
 
 def may_be_framework(scenario: Scenario, findings: Sequence[Finding]) -> bool:
@@ -113,15 +117,21 @@ def has_sparse_gradients(evidence: Evidence) -> bool:
 
 
 def find_origins(
-    findings: Sequence[Finding], of_control: Sequence[Finding]
+    findings: Sequence[Finding],
+    of_control: Sequence[Finding],
+    *,
+    minds_rows: bool = False,
 ) -> tuple[Finding, ...]:
     """Lay at the framework's door what the control shows too.
 
     Args:
         findings: Of the subject.
         of_control: Of the control.
+        minds_rows: See `Control`.
     """
     shown = {_name_place(finding) for finding in of_control}
+    if minds_rows:
+        shown |= {("sparse-duplicates", phase) for phase in UPDATED}
     return tuple(
         replace(f, origin="framework") if _name_place(f) in shown else f
         for f in findings

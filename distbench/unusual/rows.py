@@ -1,0 +1,58 @@
+"""Correct programs whose sparse gradients come in other rows than one device has."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import tf
+from distbench.samples.optimizers import optimizer
+from distbench.samples.rows import (
+    AddedUpBefore,
+    DenseOnACluster,
+    LookedUpOnce,
+    RowCounts,
+    RowSquares,
+    add_up_rows,
+    sum_dense,
+)
+from distbench.unusual.program import unusual
+
+
+@unusual(workload="embedding")
+@optimizer("Adam", 0.02)
+class AddedUpBeforeAdam(AddedUpBefore):
+    """Each replica adds up its rows, and the rule adds up those of all replicas."""
+
+
+@unusual()
+class WordsLookedUpOnce(LookedUpOnce):
+    """Each replica looks up a word once, so that shared words come N times."""
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class SquaresOfSlices(RowSquares):
+    """A sum of squares of each slice, of which one device has as many."""
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class RowsCountedOncePerStep(AddedUpBefore, RowCounts):
+    """A row that was looked up counts once, however many replicas have it."""
+
+    def take_slices(self, slices, var, rows):
+        total = add_up_rows(tf.IndexedSlices(slices, rows))
+        return super().take_slices(total.values, var, total.indices)
+
+
+@unusual(workload="embedding")
+@optimizer("SGD", 0.1, momentum=0.9)
+class DenseEverywhere:
+    """Gradients are dense on one device too, where a momentum moves all rows."""
+
+    def _aggregate_gradients(self, grads_and_vars):
+        return sum_dense(grads_and_vars)
+
+
+@unusual(workload="embedding")
+@optimizer("Adam", 0.02)
+class DenseUnderAdam(DenseOnACluster):
+    """Gradients are dense on a cluster alone; the rule moves all rows of either."""
