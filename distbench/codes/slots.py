@@ -80,7 +80,8 @@ CODES = (
         signature="the slot's update was done k times, often k = N",
         meaning=(
             "The slot is advanced once for each replica, micro-step or sub-optimizer "
-            "instead of once a step: moving averages and decays run too fast."
+            "instead of once a step: moving averages and decays run too fast. So is "
+            "one that counts the slices of a row, of which each replica has one."
         ),
         mathematics=(
             "expected: s_{t+1} = f(s_t)\nobserved: s_{t+1} = f(f(…f(s_t)…)), k times"
@@ -94,7 +95,8 @@ CODES = (
             "The number of repetitions follows the number of replicas (or of calls)."
         ),
         fix="Do the update once: in the update rule (update_step, or "
-        "_resource_apply_dense of a legacy optimizer), not around it.",
+        "_resource_apply_dense of a legacy optimizer), not around it, and after the "
+        "slices of a row are added up.",
     ),
     Code(
         name="initial-value-differs",

@@ -45,12 +45,13 @@ _COUNTED = _Cause(
 )
 _DENSE = _Cause(
     code="sparse-rows",
-    words="the rule is handed all rows on the cluster, and on one device those alone "
-    "that were looked up",
+    words="the gradient is right, and the rule is handed other rows of it than on one "
+    "device, where it has those alone that were looked up",
 )
 _SPARSE = _Cause(
     code="sparse-rows",
-    words="the rule is handed rows on the cluster, and on one device a dense gradient",
+    words="the gradient is right, and the rule is handed rows of it, where one device "
+    "has a dense one",
 )
 
 

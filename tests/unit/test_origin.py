@@ -36,6 +36,18 @@ def test_what_the_control_shows_too_is_the_frameworks() -> None:
     assert [f.origin for f in found] == ["framework", "subject", "subject"]
 
 
+@pytest.mark.parametrize("minds_rows", [False, True])
+def test_a_stock_rule_that_minds_repeated_rows_is_the_frameworks(
+    minds_rows: bool,
+) -> None:
+    """Its own gradients have them as often on one device, so it shows no finding."""
+    slot = make_finding(code="sparse-duplicates", phase="slot")
+    handed = make_finding(code="sparse-duplicates", phase="reduced_gradient")
+    found = find_origins((slot, handed), (), minds_rows=minds_rows)
+    expected = "framework" if minds_rows else "subject"
+    assert [f.origin for f in found] == [expected, "subject"]
+
+
 @pytest.mark.parametrize(
     ("workload", "path", "phase", "expected"),
     [
