@@ -78,7 +78,8 @@ class Fed:
         formed: The update fed with observed gradients in the form that one device has
             them in, its rows as often as there, at the `phase` that a note names: what
             follows (applied gradients and state), of the steps and replicas that have
-            some in another form. None where all have the same.
+            some in another form. Empty where all have the same. Where the step draws,
+            a second trace has sums that were moved by as much as they may round.
         resumed: Loss and local gradients of the reference's shards in steps that update
             several times, where each update takes what the cluster reduced: a later
             gradient follows from the updates before it. None of other steps.
@@ -94,7 +95,7 @@ class Fed:
     again: Trace | None = None
     due: Trace | None = None
     op_by_op: Trace | None = None
-    formed: Trace | None = None
+    formed: tuple[Trace, ...] = ()
     resumed: Trace | None = None
 
     def change_traces(self, change: Callable[[Trace], Trace]) -> Fed:
@@ -110,7 +111,7 @@ class Fed:
             sums=tuple(map(change, self.sums)),
             again=None if self.again is None else change(self.again),
             due=None if self.due is None else change(self.due),
-            formed=None if self.formed is None else change(self.formed),
+            formed=tuple(map(change, self.formed)),
             resumed=None if self.resumed is None else change(self.resumed),
         )
 

@@ -39,6 +39,10 @@ _ROUNDINGS = 16
 """Of the largest element: dense and sparse kernels of one rule write it in other ops,
 and a rule that takes a row's slices one by one rounds after each of them."""
 
+_SURE = 4
+"""How much farther a sum of slices may lead than one that was moved at random by its
+largest error."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Apart:
@@ -78,9 +82,9 @@ def find_apart(
         noise: Of the single-device run.
         compared: What a judgement compared: it tells which gradients are right.
     """
-    formed = evidence.fed.formed
-    if formed is None:
+    if not evidence.fed.formed:
         return ()
+    formed = evidence.fed.formed[0]
     [source] = (phase for phase in SUMMED if phase == formed.notes["phase"])
     comparing = _Comparing(evidence, noise, source)
     right: dict[tuple[int, int], bool] = {}
@@ -149,7 +153,7 @@ class _Comparing:
         if key.phase not in UPDATED or info is None or not info.synchronised:
             return None
         fed, observed = self._evidence.fed, self._evidence.observed.get(key)
-        traces = (fed.replays.get(self._source), fed.formed)
+        traces = (fed.replays.get(self._source), fed.formed[0])
         came, due = (None if t is None else t.get(key) for t in traces)
         if observed is None or came is None or due is None:
             return None
@@ -177,13 +181,22 @@ class _Comparing:
     def _find_bound(self, key: TraceKey, due: Array, dtype: str) -> float:
         """How far apart sums of the same slices in another order may lead.
 
-        Where no sum rounds, the update does all the same, and in other ops.
+        Where no sum rounds, the update does all the same, and in other ops. Twins that
+        draw scatter, and the same gradient does not.
         """
         forms = list_other_forms(self._evidence, self._source, key.step, key.replica)
         most = max((_count_most(v) for _, *pair in forms for v in pair), default=1)
         u = find_roundoff(dtype)
         least = (_ROUNDINGS + most - 1) * u * measure_finite(due)
-        return max(self._noise.find_margin(key, due).widest, least)
+        moved = [trace.get(key) for trace in self._evidence.fed.formed[1:]]
+        if not moved:
+            return max(self._noise.find_margin(key, due).widest, least)
+        far = [
+            measure_size(measure_errors(densify(m), due))
+            for m in moved
+            if m is not None
+        ]
+        return max(_SURE * max(far, default=0.0), least)
 
 
 def _count_most(value: Value) -> int:

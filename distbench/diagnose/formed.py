@@ -141,10 +141,19 @@ def _name_cause(evidence: Evidence, apart: Apart, owners: dict[str, str]) -> _Ca
     more = times != 1
     column = times[more].reshape(-1, *(1 for _ in moved.shape[1:]))
     if _are_near(apart.dtype, moved[more] * column, due[more]):
-        return _AVERAGED
+        # Of k equal shares of a slice the squares add up to a k-th as well.
+        return _AS_CAME if _are_copies(seen) else _AVERAGED
     if key.phase == "slot" and _are_near(apart.dtype, moved[more], due[more] * column):
         return _COUNTED
     return _AS_CAME
+
+
+def _are_copies(slices: SparseRows) -> bool:
+    """Whether there is another one of each slice, in the same row."""
+    rows = slices.indices[:, np.newaxis].astype(np.float64)
+    numbers = np.asarray(slices.values, np.float64).reshape(len(rows), -1)
+    told = np.concatenate([rows, numbers], axis=1)
+    return bool(np.all(np.unique(told, axis=0, return_counts=True)[1] > 1))
 
 
 def _are_near(dtype: str, left: Array, right: Array) -> bool:

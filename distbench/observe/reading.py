@@ -82,7 +82,7 @@ def read_evidence(
             again=read_any("again"),
             due=read_any("due"),
             op_by_op=read_any("op_by_op"),
-            formed=read_any("formed"),
+            formed=read_all("formed"),
             resumed=read_any("resumed"),
         ),
         measure=Measure(shards_known=answer["shards_known"]),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gradient_values import scale, to_array
+from gradient_values import add_up, add_values, scale, to_array
 from simulated_rule import Rule
 from training_simulator import TABLE, Fault, Gradients, observe
 from wrong_steps import add_rows
@@ -73,7 +73,7 @@ def make_evidence(
         fed=replace(
             evidence.fed,
             replays=replays,
-            formed=replace(evidence.observed, values=formed, notes=notes),
+            formed=(replace(evidence.observed, values=formed, notes=notes),),
         ),
     )
 
@@ -153,3 +153,34 @@ def test_state_that_does_not_follow_as_it_came_has_another_cause() -> None:
     judgement = judge(replace(evidence, observed=observed))
     assert all("own rows" not in found.explanation for found in judgement.findings)
     assert judgement.status is Status.FAIL
+
+
+@pytest.mark.parametrize(
+    ("far", "status"), [(1e-6, Status.FAIL), (1.0, Status.PASS)], ids=["near", "far"]
+)
+def test_where_twins_scatter_moved_sums_say_what_is_rounding(
+    far: float, status: Status
+) -> None:
+    evidence = make_evidence(square)
+    [formed] = evidence.fed.formed
+    values = {key: value + np.float32(far) for key, value in formed.values.items()}
+    fed = replace(evidence.fed, formed=(formed, replace(formed, values=values)))
+    assert judge(replace(evidence, fed=fed)).status is status
+
+
+def test_squares_of_shares_are_no_mean() -> None:
+    """The replicas average a sum once more, so that each has all slices, an Nth."""
+
+    def share(reduced: Gradients, replica: int, step: int) -> Gradients:
+        parts = [scale(reduced[TABLE], 0.5)] * 2
+        return {**reduced, TABLE: add_values(parts)}
+
+    def halve(before: np.ndarray, due: np.ndarray, times: np.ndarray) -> np.ndarray:
+        return before + (due - before) / times
+
+    fault = Fault(
+        local=add_own,
+        reduce=lambda parts, step: [share(add_up(parts), r, step) for r in (0, 1)],
+    )
+    [found] = judge(make_evidence(halve, fault=fault)).findings
+    assert found.code == "sparse-duplicates", found.explanation

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from distbench.compare.values import densify
 from distbench.trace import SparseRows, Value
-from distbench.worker.state.form import take_form
+from distbench.worker.state.form import move_sums, take_form
 
 ROWS = 5
 
@@ -81,3 +82,14 @@ def test_a_gradient_is_left_as_it_is(
     own: Value, seen: Value, handed: tuple[Value, ...]
 ) -> None:
     assert take_form(own, seen, handed) is None
+
+
+@pytest.mark.parametrize("is_dense", [False, True])
+def test_sums_move_by_no_more_than_their_slices_may_round(is_dense: bool) -> None:
+    seen = make([1, 1, 3], [1000, -999, 2])
+    due = make_dense(0, 1, 0, 2, 0) if is_dense else make([3, 1], [2, 1])
+    moved = move_sums(due, seen, np.random.default_rng(0))
+    errors = np.abs(densify(moved) - densify(due)).ravel()
+    # Of a row with slices that cancel by far more than of one that is but large.
+    assert 0 < errors[3] <= 1e-6 < 1e-4 < errors[1] < 1e-3
+    assert not np.any(errors[[0, 2, 4]])

@@ -227,7 +227,7 @@ class ReferenceJobs:
             "moved": moved,
             "op_by_op": [followed.op_by_op],
             "resumed": [resumed],
-            "formed": [formed],
+            "formed": formed,
             "reruns": reruns,
             "earlier": rerun_earlier(reference, tier, observed, recorded),
             "terms": split_loss(feeder, tier, observed, recorded),

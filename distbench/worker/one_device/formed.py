@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+import numpy as np
+
 from distbench.evidence import Tier
 from distbench.trace import SUMMED, WHOLE, Phase, Trace, TraceKey, Value
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.form import take_form
+from distbench.worker.state.form import move_sums, take_form
 
 
 def feed_formed(
@@ -23,11 +25,14 @@ def feed_formed(
     reference: Trace,
     observed: Trace,
     fed: Mapping[Phase, Trace],
-) -> Trace | None:
+) -> tuple[Trace, ...]:
     """The update of observed gradients in the reference's form.
 
     Of the steps and replicas that have some in another form, and fed at the first
-    `phase`, as a note has it, where they have. None where all forms are alike.
+    `phase`, as a note has it, where they have. Empty where all forms are alike.
+
+    Where twins tell nothing of the noise, as they draw, the update is fed once more
+    with sums that are moved by as much as they may round.
 
     Args:
         feeder: Runs the reference's steps.
@@ -41,12 +46,30 @@ def feed_formed(
             continue
         formed = _form_all(reference, observed, phase)
         if formed:
+            given = [formed]
+            if not reference.notes.get("repeats", True):
+                given.append(_move_all(formed, observed))
             with suppress(SubjectError):
-                given = replace(observed, values=formed)
-                [trace] = feeder.feed(tier, given, phase)
-                return replace(trace, notes={**trace.notes, "phase": phase})
-            return None
-    return None
+                return tuple(
+                    replace(trace, notes={**trace.notes, "phase": phase})
+                    for values in given
+                    for trace in feeder.feed(
+                        tier, replace(observed, values=values), phase
+                    )
+                )
+            return ()
+    return ()
+
+
+def _move_all(
+    formed: Mapping[TraceKey, Value], observed: Trace
+) -> dict[TraceKey, Value]:
+    rng = np.random.default_rng(0)
+    return {
+        key: value if seen is value or seen is None else move_sums(value, seen, rng)
+        for key, value in formed.items()
+        for seen in [observed.get(key)]
+    }
 
 
 def _form_all(reference: Trace, observed: Trace, phase: Phase) -> dict[TraceKey, Value]:

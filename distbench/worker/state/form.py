@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from distbench.trace import SparseRows, Value
-from distbench.worker.state.values import are_near, widen
+from distbench.trace import SparseRows, Value, change_numbers
+from distbench.worker.state.values import are_near, count_digits, widen
 
 Rows = npt.NDArray[np.int64]
 
@@ -42,6 +43,30 @@ def take_form(own: Value, seen: Value, handed: tuple[Value, ...]) -> Value | Non
     most = np.maximum(counts, 1).reshape(-1, *(1 for _ in own.shape[1:]))
     values = own.values.astype(np.float64) + ((wide - due) / most)[own.indices]
     return replace(own, values=values.astype(own.values.dtype))
+
+
+def move_sums(formed: Value, seen: Value, rng: np.random.Generator) -> Value:
+    """A gradient whose rows are moved by as much as a sum of their slices may round.
+
+    Args:
+        formed: In the form of another one.
+        seen: As it came.
+        rng: Chooses the way of each number.
+    """
+    slices, most = 0, np.zeros(seen.shape)
+    for value in (formed, seen):
+        if isinstance(value, SparseRows):
+            size = replace(value, values=np.abs(value.values))
+            most = np.maximum(most, widen(size))
+            slices += int(value.count_rows().max(initial=0))
+
+    def move(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        far = most[formed.indices] if isinstance(formed, SparseRows) else most
+        far = far * slices * 2.0 ** -count_digits(numbers.dtype.name)
+        signs = rng.choice([-1.0, 1.0], size=far.shape)
+        return (numbers + signs * far).astype(numbers.dtype)
+
+    return change_numbers(formed, move)
 
 
 def _are_inside(*values: Value) -> bool:
