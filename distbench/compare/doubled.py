@@ -82,19 +82,14 @@ def _doubles(once: Places, twice: Places, margins: Margins) -> bool | None:
 
 
 def find_terms(
-    evidence: Evidence, margins: Margins, shards: list[Places], step: int = 0
+    evidence: Evidence, margins: Margins, shards: list[Places]
 ) -> Kind | None:
     """Whether terms that are sums, and others that are means, make up the gradients.
 
     A shard with its examples k times then gives k s + m, the same again for each k.
     """
-    found = _list_repeated(evidence, shards, step)
-    if not found:
-        return None
-    once, twice, thrice = found
-    rests = {p: once[p] - 2 * twice[p] + thrice[p] for p in once}
-    fits = all(measure_size(rests[p]) <= 8 * margins[p] for p in once)
-    return "terms" if fits else None
+    found = _list_repeated(evidence, shards)
+    return "terms" if found and _are_terms(found, margins) else None
 
 
 def find_limit(
@@ -123,6 +118,14 @@ def find_limit(
     return "mean" if rests and is_mean else None
 
 
+def _are_terms(repeated: Sequence[Places], margins: Margins) -> bool:
+    """Whether gradients grow alike with each repetition of their examples."""
+    once, twice, thrice = repeated
+    return all(
+        measure_size(once[p] - 2 * twice[p] + thrice[p]) <= 8 * margins[p] for p in once
+    )
+
+
 def find_later_terms(
     evidence: Evidence, margins: Margins, shards: list[Places], step: int, kind: Kind
 ) -> bool:
@@ -138,7 +141,7 @@ def find_later_terms(
         kind: What the first step is: a sum, or a mean.
     """
     found = _list_repeated(evidence, shards, step)
-    if not found or not find_terms(evidence, margins, shards, step):
+    if not found or not _are_terms(found, margins):
         return False
     once, twice, _ = found
     times = 2 if kind == "sum" else 1

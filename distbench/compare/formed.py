@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
+from distbench.compare.copies import have_same_rows
 from distbench.compare.expected import Expected
 from distbench.compare.noise import Noise
 from distbench.compare.values import (
@@ -104,14 +105,8 @@ def list_other_forms(
     """Gradients in other rows than one device's, and these, of a step and replica."""
     for key, seen in evidence.observed.select(step=step, phase=source, replica=replica):
         own = evidence.reference.get(key.at(WHOLE))
-        if own is not None and not _have_same_form(seen, own):
+        if own is not None and not have_same_rows(seen, own):
             yield key, seen, own
-
-
-def _have_same_form(left: Value, right: Value) -> bool:
-    if isinstance(left, SparseRows) and isinstance(right, SparseRows):
-        return bool(np.array_equal(np.sort(left.indices), np.sort(right.indices)))
-    return not isinstance(left, SparseRows) and not isinstance(right, SparseRows)
 
 
 def _are_right(

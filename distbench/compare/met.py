@@ -16,6 +16,11 @@ from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, INITIAL, WHOLE, Trace, TraceKey, Values
 
 
+def goes_on_from_gradients(evidence: Evidence) -> bool:
+    """Whether losses hold features of other replicas by way of gradients alone."""
+    return bool(evidence.observed.notes.get("exchange_by_gradients", False))
+
+
 def take_met(evidence: Evidence, nature: Nature) -> Evidence | None:
     """With what shards come to that meet in the place of all that one device recorded.
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from distbench.compare.given import makes_whole_exchanged
+from distbench.compare.met import goes_on_from_gradients
 from distbench.compare.nature import Nature, find_nature
 from distbench.compare.noise import Noise
 from distbench.diagnose.context import Context
@@ -49,8 +50,8 @@ def follows_updates(evidence: Evidence) -> bool:
     made of what the sum of all gradients has left of the first one. Where a variable
     has several gradients, as in a climb before the step, the first ones are not seen.
     """
-    notes = evidence.observed.notes
-    return bool(notes.get("exchange_by_gradients")) and notes.get("micro_steps", 1) == 1
+    is_seen = evidence.observed.notes.get("micro_steps", 1) == 1
+    return is_seen and goes_on_from_gradients(evidence)
 
 
 def is_joined(evidence: Evidence, noise: Noise) -> bool:

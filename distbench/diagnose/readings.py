@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from distbench.compare.given import give_exchanged, makes_whole_exchanged
 from distbench.compare.led import find_own_statistic
 from distbench.compare.measured_noise import measure_noise, measure_rounded
-from distbench.compare.met import take_met
+from distbench.compare.met import goes_on_from_gradients, take_met
 from distbench.compare.nature import Nature, find_nature, is_grouped_throughout
 from distbench.compare.noise import Noise
 from distbench.compare.own_losses import has_own_losses
@@ -142,9 +142,9 @@ def _let_meet(evidence: Evidence) -> Iterator[Reading]:
     global batch is no measure: one device says what shards come to that meet, if they
     start where the replicas do.
     """
-    given = give_exchanged(evidence)
-    is_led = evidence.observed.notes.get("exchange_by_gradients", False)
-    if given is None or not is_led or evidence.reference.notes.get("draws"):
+    is_led = "met-sum" in evidence.probes and goes_on_from_gradients(evidence)
+    given = give_exchanged(evidence) if is_led else None
+    if given is None or evidence.reference.notes.get("draws"):
         return
     # Shards that go on from their own sums alone may have no nature at all.
     noise = measure_noise(given)

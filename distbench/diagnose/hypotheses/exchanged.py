@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from distbench.compare.met import goes_on_from_gradients
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.trace import COMPUTED, WHOLE
@@ -32,7 +33,7 @@ def explain_by_scaled_exchange(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in COMPUTED or not is_sum:
         return
     evidence, n = context.evidence, context.replicas
-    is_summed = evidence.observed.notes.get("exchange_by_gradients", False)
+    is_summed = goes_on_from_gradients(evidence)
     what = "what replicas take of each other before the gradient is"
     if is_summed:
         what = "the gradients of all, from which the step goes on to its loss, are"
