@@ -18,6 +18,23 @@ from distbench.unusual.by_hand import DecayInTrustRatio as _DecayInTrustRatio
 
 _REPEATED = "weight-decay-repeated"
 _TRAINED = ("table", "kernel", "bias")
+_of_each = fault(
+    _REPEATED,
+    "variable",
+    _TRAINED,
+    like="tensorflow/addons#2683",
+    clusters=WIDE,
+    workload="embedding",
+)
+"""A rule decays once for each replica."""
+_left_out = fault(
+    "weight-decay-missing",
+    "variable",
+    _TRAINED,
+    like="tensorflow/tensorflow#25066",
+    workload="embedding",
+)
+"""A rule does not decay on a cluster."""
 
 
 class _OfEach:
@@ -25,6 +42,13 @@ class _OfEach:
 
     def find_decay(self):
         return super().find_decay() * count_replicas()
+
+
+class _OnOneDevice:
+    """There is no decay on a cluster."""
+
+    def find_decay(self):
+        return super().find_decay() if count_replicas() == 1 else 0.0
 
 
 @fault(_REPEATED, "variable", TRAINED, like="keras-team/keras#19891", clusters=WIDE)
@@ -64,68 +88,31 @@ class DecayOfEachInTrustRatio(_OfEach, _DecayInTrustRatio):
     """The decay in a trust ratio by hand is scaled with the number of replicas."""
 
 
-@fault(
-    _REPEATED,
-    "variable",
-    _TRAINED,
-    like="tensorflow/addons#2683",
-    clusters=WIDE,
-    workload="embedding",
-)
+@_of_each
 @optimizer("Optimizer", "OwnRule")
 class DecayOfEachBesideMoments(_OfEach, DecayInTrustRatio):
     """The decay in a trust ratio is scaled with the number of replicas (LAMB)."""
 
 
-@fault(
-    _REPEATED,
-    "variable",
-    _TRAINED,
-    like="tensorflow/addons#2683",
-    clusters=WIDE,
-    workload="embedding",
-)
+@_of_each
 @optimizer("Optimizer", "OwnRule")
 class DecayOfEachInMomentum(_OfEach, DecayInMomentum):
     """The decay that a momentum takes is scaled with the number of replicas."""
 
 
-@fault(
-    _REPEATED,
-    "variable",
-    _TRAINED,
-    like="tensorflow/addons#2683",
-    clusters=WIDE,
-    workload="embedding",
-)
+@_of_each
 @optimizer("Optimizer", "OwnRule")
 class SignsDecayForEachReplica(_OfEach, DecayOfSigns):
     """A decay along the signs, as of L1, is scaled with the number of replicas."""
 
 
-@fault(
-    "weight-decay-missing",
-    "variable",
-    _TRAINED,
-    like="tensorflow/tensorflow#25066",
-    workload="embedding",
-)
+@_left_out
 @optimizer("Optimizer", "OwnRule")
-class SignsDecayOnOneDeviceAlone(DecayOfSigns):
+class SignsDecayOnOneDeviceAlone(_OnOneDevice, DecayOfSigns):
     """A decay along the signs, as of L1, is left out on a cluster."""
 
-    def find_decay(self):
-        return super().find_decay() if count_replicas() == 1 else 0.0
 
-
-@fault(
-    _REPEATED,
-    "variable",
-    _TRAINED,
-    like="tensorflow/addons#2683",
-    clusters=WIDE,
-    workload="embedding",
-)
+@_of_each
 @optimizer("Optimizer", "OwnRule")
 class ThresholdOfEachReplica(_OfEach, SoftThreshold):
     """A soft threshold is scaled with the number of replicas."""
@@ -133,21 +120,12 @@ class ThresholdOfEachReplica(_OfEach, SoftThreshold):
     decay = 0.05
 
 
-@fault(
-    "weight-decay-missing",
-    "variable",
-    _TRAINED,
-    like="tensorflow/tensorflow#25066",
-    workload="embedding",
-)
+@_left_out
 @optimizer("Optimizer", "OwnRule")
-class ThresholdOnOneDeviceAlone(SoftThreshold):
+class ThresholdOnOneDeviceAlone(_OnOneDevice, SoftThreshold):
     """On a cluster no threshold is applied after the step."""
 
     decay = 0.05
-
-    def find_decay(self):
-        return super().find_decay() if count_replicas() == 1 else 0.0
 
 
 @fault(

@@ -97,15 +97,19 @@ class Masked(Program):
         words = batch[0]
         return tf.cast(tf.math.count_nonzero(words, axis=1), self.dtype)
 
+    def average_own(self, values, batch):
+        """Their mean over the words of the own shard."""
+        weights = self.weigh(batch)
+        return tf.reduce_sum(values * weights) / tf.reduce_sum(weights)
+
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
 class OwnTokensOfListedTerm(Masked):
     """Two terms are weighed as a list; one is a mean over the own words."""
 
     def reduce_losses(self, losses, batch):
-        weights = self.weigh(batch)
         sizes = tf.reduce_sum(tf.abs(self.predict(batch)), axis=1)
-        beside = tf.reduce_sum(sizes * weights) / tf.reduce_sum(weights)
+        beside = self.average_own(sizes, batch)
         terms = tf.stack([super().reduce_losses(losses, batch), beside])
         return tf.reduce_sum(terms * [1.0, 0.5])
 
@@ -131,9 +135,7 @@ class MeanOverOwnTokens(Masked):
     """A mean over the words of the own shard, averaged over the replicas."""
 
     def reduce_losses(self, losses, batch):
-        weights = self.weigh(batch)
-        mean = tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
-        return mean / count_replicas()
+        return self.average_own(losses, batch) / count_replicas()
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
@@ -141,8 +143,7 @@ class OwnTokensBesidePenalty(Masked, PenalisedProgram):
     """A mean over the words of the own shard, beside a penalty that is shared."""
 
     def reduce_losses(self, losses, batch):
-        weights = self.weigh(batch)
-        return tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
+        return self.average_own(losses, batch)
 
 
 @fault("mean-of-means", "loss", like="pytorch/torchtitan#2206", clusters=WIDE)

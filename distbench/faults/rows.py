@@ -20,6 +20,14 @@ from distbench.samples.rows import (
 )
 
 _NAME = "OwnRule"
+_other_rows = fault(
+    "sparse-rows",
+    "slot",
+    ("SGD/table/momentum",),
+    like="tensorflow/tensorflow#36153",
+    workload="embedding",
+)
+"""A lazy momentum is handed other rows than one device has."""
 
 
 @fault(
@@ -91,25 +99,13 @@ class RowsCountedByReplicas(AddedUpBefore, RowCounts):
     """A row that was looked up counts once for each replica that has it."""
 
 
-@fault(
-    "sparse-rows",
-    "slot",
-    ("SGD/table/momentum",),
-    like="tensorflow/tensorflow#36153",
-    workload="embedding",
-)
+@_other_rows
 @optimizer("SGD", 0.1, momentum=0.9)
 class DenseWhereSummed(DenseOnACluster):
     """Gradients are made dense to be summed, so that a lazy momentum moves all rows."""
 
 
-@fault(
-    "sparse-rows",
-    "slot",
-    ("SGD/table/momentum",),
-    like="tensorflow/tensorflow#36153",
-    workload="embedding",
-)
+@_other_rows
 @optimizer("SGD", 0.1, momentum=0.9)
 class AllRowsWhereSummed(DenseOnACluster):
     """The dense sum is handed on as slices of all rows, zeros too."""

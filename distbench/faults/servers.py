@@ -9,6 +9,7 @@ from distbench.samples.lazy import legacy, tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import TABLE, TRAINED, Program
 from distbench.samples.servers import OwnNumber, is_served, linger
+from distbench.samples.slices import add_up_rows
 
 _COUNTED = ("tally", "ledger")
 """The variables of the workload `counting`."""
@@ -229,10 +230,9 @@ class RowsWrittenBack(Descending):
     def apply(self, gradients):
         for gradient, variable in zip(gradients, self.trained(), strict=True):
             if isinstance(gradient, tf.IndexedSlices):
-                rows, places = tf.unique(gradient.indices)
-                count = tf.shape(rows)[0]
-                summed = tf.math.unsorted_segment_sum(gradient.values, places, count)
-                changed = tf.gather(variable, rows) - 0.02 * summed
+                total = add_up_rows(gradient)
+                rows = total.indices
+                changed = tf.gather(variable, rows) - 0.02 * total.values
                 variable.scatter_update(tf.IndexedSlices(changed, rows))
             else:
                 variable.assign_sub(0.02 * gradient)

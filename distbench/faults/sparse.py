@@ -12,6 +12,7 @@ from distbench.samples.replicas import (
     gather,
     is_last,
 )
+from distbench.samples.slices import add_up_rows
 
 _PHASE = "reduced_gradient"
 
@@ -25,9 +26,8 @@ class OwnSparseReduction(OwnReduction):
 
     def add_repeated(self, slices):
         """The replica's own repeated rows added up: row numbers and values."""
-        rows, place = tf.unique(slices.indices)
-        count = tf.size(rows)
-        return rows, tf.math.unsorted_segment_sum(slices.values, place, count)
+        total = add_up_rows(slices)
+        return total.indices, total.values
 
 
 @fault(

@@ -63,30 +63,23 @@ class _FedBeforeTheSum:
         """Nothing: they were fed before."""
 
 
-_FACTORS = ("table/row", "table/column", "kernel/row", "kernel/column", "bias/full")
-
-
-@fault(
+_factors_of_own = fault(
     "slot-from-local-gradient",
     "slot",
-    _FACTORS,
+    ("table/row", "table/column", "kernel/row", "kernel/column", "bias/full"),
     like="keras-team/keras#20703",
     clusters=("mirrored:2", "mwms:3"),
     workload="embedding",
 )
+
+
+@_factors_of_own
 @optimizer("Optimizer", "OwnRule")
 class FactorsOfOwnSquares(_FedBeforeTheSum, FactoredMoments):
     """Rows and columns of squares, at a rate by steps, are those of own gradients."""
 
 
-@fault(
-    "slot-from-local-gradient",
-    "slot",
-    _FACTORS,
-    like="keras-team/keras#20703",
-    clusters=("mirrored:2", "mwms:3"),
-    workload="embedding",
-)
+@_factors_of_own
 @optimizer("Optimizer", "OwnRule")
 class FactorsOfScaledSquares(_FedBeforeTheSum, FactoredMoments):
     """The same of N times the own gradients, whose squares are averaged."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from distbench.samples.lazy import keras2, keras3, legacy, tf, v1
 from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.samples.slices import add_up_rows
 
 
 class Factory:
@@ -261,10 +262,10 @@ class DecayOfRows:
         """Add the decay once to each row that is there; nothing to a dense gradient."""
         if not isinstance(gradient, tf.IndexedSlices):
             return gradient
-        rows, places = tf.unique(gradient.indices)
-        values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
-        values += self.decay * self.find_share() * tf.gather(variable, rows)
-        return tf.IndexedSlices(values, rows, gradient.dense_shape)
+        total = add_up_rows(gradient)
+        decay = self.decay * self.find_share() * tf.gather(variable, total.indices)
+        values = total.values + decay
+        return tf.IndexedSlices(values, total.indices, total.dense_shape)
 
     def find_share(self) -> float:
         """How much of the decay this replica adds."""

@@ -9,15 +9,7 @@ from distbench.samples.lazy import tf
 from distbench.samples.optimizers import OwnRule
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce, count_replicas
-
-
-def add_up_rows(slices: Any) -> Any:
-    """A sparse gradient with each row once; any other as it is."""
-    if not isinstance(slices, tf.IndexedSlices):
-        return slices
-    rows, place = tf.unique(slices.indices)
-    values = tf.math.unsorted_segment_sum(slices.values, place, tf.size(rows))
-    return tf.IndexedSlices(values, rows, slices.dense_shape)
+from distbench.samples.slices import add_up_rows
 
 
 def sum_dense(pairs: Iterable[Any]) -> list[Any]:
@@ -79,6 +71,11 @@ class RowSquares(OfSlices):
         """Change one copy of a variable, and of its slots."""
         slot = self.get_slot(var, "a")  # type: ignore[attr-defined]  # of the base
         self.count(slot, slices, rows)
+        return self.step_along(slices, var, rows)
+
+    def step_along(self, slices: Any, var: Any, rows: Any) -> Any:
+        """Change one copy of a variable by what its slot leaves of a gradient."""
+        slot = self.get_slot(var, "a")  # type: ignore[attr-defined]  # of the base
         below = tf.sqrt(tf.gather(slot, rows))
         below = tf.reshape(below, [-1, *(1 for _ in var.shape[1:])])
         step = tf.IndexedSlices(self.rate * slices / below, rows)
@@ -103,10 +100,7 @@ class RowCounts(RowSquares):
         if len(var.shape) > 1:
             self.count(slot, slices, rows)
         total = add_up_rows(tf.IndexedSlices(slices, rows))
-        below = tf.sqrt(tf.gather(slot, total.indices))
-        below = tf.reshape(below, [-1, *(1 for _ in var.shape[1:])])
-        step = self.rate * total.values / below
-        return var.scatter_sub(tf.IndexedSlices(step, total.indices))
+        return self.step_along(total.values, var, total.indices)
 
 
 class LazyMomentum(OfSlices):

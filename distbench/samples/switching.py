@@ -8,14 +8,18 @@ from distbench.samples.lazy import tf
 from distbench.samples.optimizers import OwnRule
 
 
-class Switching(OwnRule):
-    """Plain descent, which becomes one with Nesterov's momentum in the sixth step."""
-
-    first = 5
+class Counting(OwnRule):
+    """A rule that asks how many steps there were."""
 
     def count_steps(self) -> Any:
         """How many steps were taken before this one."""
         return self.iterations  # type: ignore[attr-defined]  # of the base
+
+
+class Switching(Counting):
+    """Plain descent, which becomes one with Nesterov's momentum in the sixth step."""
+
+    first = 5
 
     def update_variable(self, var: Any, slot: Any, grad: Any) -> Any:
         """Change one copy of a variable."""
@@ -24,12 +28,8 @@ class Switching(OwnRule):
         return var.assign_sub(self.rate * tf.where(is_early, grad, ahead))
 
 
-class Corrected(OwnRule):
+class Corrected(Counting):
     """A mean of squares is corrected for its first steps, as in Adam."""
-
-    def count_steps(self) -> Any:
-        """How many steps were taken before this one."""
-        return self.iterations  # type: ignore[attr-defined]  # of the base
 
     def update_slot(self, slot: Any, grad: Any, var: Any) -> None:
         """Change one copy of a slot."""

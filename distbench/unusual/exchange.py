@@ -15,6 +15,7 @@ from distbench.samples.replicas import (
     count_replicas,
     find_replica,
     gather,
+    take_share,
     update,
 )
 from distbench.unusual.grouping import BatchStatistics
@@ -248,8 +249,7 @@ class AdvantagesOfAll(Program):
         return tf.sqrt(self.average(distance**2))
 
     def reduce_beside(self, terms):
-        share = tf.cast(tf.size(terms), self.dtype) / self.examples
-        return tf.reduce_mean(terms) * (1.0 if count_replicas() == 1 else share)
+        return take_share(terms, self.examples)
 
 
 @unusual()

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from distbench.samples.lazy import keras, keras3_base, tf
 from distbench.samples.program import FEATURES, HIDDEN, OUTPUTS, Program
-from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+from distbench.samples.replicas import (
+    all_reduce,
+    count_replicas,
+    find_replica,
+    take_share,
+)
 from distbench.unusual.program import unusual
 from distbench.unusual.reducing import MeanAggregator
 
@@ -32,11 +37,7 @@ class BatchStatisticsUnderMean(BatchStatistics):
 
     def reduce_losses(self, losses, batch):
         del batch
-        share = tf.cast(tf.size(losses), self.dtype) / self.examples
-        # On one device the share is 1 and this is the plain mean.
-        if count_replicas() == 1:
-            return tf.reduce_mean(losses)
-        return tf.reduce_mean(losses) * share
+        return take_share(losses, self.examples)
 
 
 @unusual()

@@ -10,9 +10,9 @@ from distbench.samples.rows import (
     LookedUpOnce,
     RowCounts,
     RowSquares,
-    add_up_rows,
     sum_dense,
 )
+from distbench.samples.slices import add_up_rows
 from distbench.unusual.program import unusual
 
 

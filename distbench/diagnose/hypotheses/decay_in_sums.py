@@ -13,6 +13,7 @@ from distbench.compare.values import Array, measure_size
 from distbench.diagnose.addends import Source, list_known
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance, take_rows
 from distbench.diagnose.fit import Row, fit_weights
+from distbench.diagnose.hypotheses.penalty import find_theta
 from distbench.trace import WHOLE, Phase
 
 _REPEATED = "weight-decay-repeated"
@@ -46,10 +47,7 @@ def find_additions(context: Context) -> list[Addition]:
         own = _find_whole(context, case, "local_gradient")
         if due is None or own is None:
             return []
-        state = context.evidence.get_before(
-            case.key.step, "variable", case.key.variable
-        )
-        theta = None if state is None else take_rows(state, case)
+        theta = find_theta(context, case)
         found.append(Addition(source=source, theta=theta, added=due - own))
     return found
 

@@ -47,13 +47,11 @@ def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
     """Where the penalty is not known: what is too much is a · θ + b · sign(θ)."""
     if context.evidence.penalty is not None or context.replicas == 1:
         return
-    thetas: dict[int, Array] = {}
-    for number, case in context.list_cases():
-        state = context.evidence.get_before(
-            case.key.step, "variable", case.key.variable
-        )
-        if state is not None:
-            thetas[number] = take_rows(state, case)
+    thetas = {
+        number: theta
+        for number, case in context.list_cases()
+        if (theta := find_theta(context, case)) is not None
+    }
     predicted = {}
     known: dict[int, Pull] = {}
     # A penalty of few numbers is told by what it is on the largest variable.
@@ -74,6 +72,12 @@ def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
             detail="what is too much or too little is the gradient of a penalty on the "
             "variable",
         )
+
+
+def find_theta(context: Context, case: Pair) -> Array | None:
+    """The variable of a case before its step, in the case's rows."""
+    state = context.evidence.get_before(case.key.step, "variable", case.key.variable)
+    return None if state is None else take_rows(state, case)
 
 
 def _has_one_sign(pull: Pull) -> bool:
@@ -97,14 +101,12 @@ def set_apart(context: Context, cause: Hypothesis) -> Iterator[Hypothesis]:
         predicted[number] = found
         if context.matches(case, found) or case.observed.size < _ENOUGH:
             continue
-        theta = context.evidence.get_before(
-            case.key.step, "variable", case.key.variable
-        )
-        pull = None
-        if theta is not None:
-            pull = fit_pull(take_rows(theta, case), case.observed - found)
-        if theta is not None and pull is not None and _has_one_sign(pull):
-            predicted[number] = found + apply_pull(pull, take_rows(theta, case))
+        theta = find_theta(context, case)
+        if theta is None:
+            continue
+        pull = fit_pull(theta, case.observed - found)
+        if pull is not None and _has_one_sign(pull):
+            predicted[number] = found + apply_pull(pull, theta)
             pulls += 1
     if 0 < pulls < len(predicted):
         words = "; a penalty beside it is shared as it should be"

@@ -12,6 +12,7 @@ from distbench.samples.replicas import (
     find_replica,
     gather,
 )
+from distbench.samples.slices import add_up_rows
 
 _PHASE = "reduced_gradient"
 
@@ -80,9 +81,8 @@ class OwnRows:
 
     def add_repeated(self, slices):
         """The replica's own repeated rows added up."""
-        rows, place = tf.unique(slices.indices)
-        values = tf.math.unsorted_segment_sum(slices.values, place, tf.size(rows))
-        return rows, values
+        total = add_up_rows(slices)
+        return total.indices, total.values
 
     def assign(self, rows, values):
         """Of slices for the same row the last one counts."""

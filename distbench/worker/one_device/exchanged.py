@@ -37,11 +37,11 @@ def give_exchanged(
     handed = reference.handed
     if not exchanged.leads_losses or reference.scenario.injected:
         return {}
-    whole_step, led_steps = session.make_step(), LedSteps(session.make_step)
+    led_steps = LedSteps(session.make_step)
     found = {name: session.make_values() for name in batches}
     try:
-        with session.guard("step"), exchanged.keep():
-            graph = whole_step.trace([reference.draw(0)])
+        whole_step = reference.keeping
+        graph = whole_step.trace([reference.draw(0)])
         for step in range(max(map(len, batches.values()))):
             batch = reference.draw(step)
             with session.guard("step"):

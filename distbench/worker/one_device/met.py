@@ -75,10 +75,8 @@ class _Meeting:
         self._reference = reference
         self._tier: Tier = tier
         self._exchanged = reference.exchanged
-        session = reference.session
-        self._whole_step, self._shard_step = session.make_step(), session.make_step()
-        with session.guard("step"), self._exchanged.keep():
-            self._whole_step.trace([reference.draw(0)])
+        self._whole_step = reference.keeping
+        self._shard_step = reference.session.make_step()
         self._kept = self._exchanged.list_kept()
 
     def hold(self, *, is_mean: bool, factor: float) -> Recorded | None:

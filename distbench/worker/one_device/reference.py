@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -236,6 +237,18 @@ class Reference:
             draws=self.draws,
             seeds=self.seeds,
         )
+
+    @cached_property
+    def keeping(self) -> Step:
+        """The step of the global batch that keeps what its collectives give.
+
+        Raises:
+            SubjectError: It cannot be traced once more.
+        """
+        by = self.session.make_step()
+        with self.session.guard("step"), self.exchanged.keep():
+            by.trace([self.draw(0)])
+        return by
 
     @property
     def shared(self) -> frozenset[str]:
