@@ -175,3 +175,28 @@ class ClipsEachShard(legacy.SGD):
 
 def make_clipping_each():
     return ClipsEachShard(0.1)
+
+
+class DrawnByLayers(Sharded):
+    """A layer of Keras draws its kernel, and draws each shard by itself."""
+
+    def build(self, strategy):
+        self.layer = tf_keras.layers.Dense(4)
+        self.layer.build((None, 3))
+        self._optimizer = self.make_optimizer()
+
+    def variables(self):
+        return [self.layer.kernel, self.layer.bias]
+
+    def data(self, step):
+        rng = np.random.default_rng(step + 1)
+        inputs = rng.normal(size=(self.examples, 3)).astype("float32")
+        return inputs, rng.normal(size=(self.examples, 4)).astype("float32")
+
+    def replica_step(self, batch):
+        inputs, targets = batch
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((self.layer(inputs) - targets) ** 2) / self.examples
+        gradients = tape.gradient(loss, self.shards())
+        self._optimizer.apply_gradients(zip(gradients, self.shards(), strict=True))
+        return loss

@@ -25,6 +25,7 @@ def _check(name: str, partitioner: str, **options):
         ("Sharded", "fixed:2", {}),
         pytest.param("Sharded", "min:8:3", {}, marks=pytest.mark.nightly),
         ("NamedAsShards", "fixed:2", {"tier": "bounded"}),
+        ("DrawnByLayers", "fixed:2", {"tier": "bounded"}),
         ("SlotsOfKeras2", "fixed:2", {"tier": "bounded"}),
         ("make_adam", "max:8", {"workload": "linear"}),
         pytest.param(

@@ -48,18 +48,21 @@ def shard_variables(text: str) -> Iterator[None]:
         is_beside = options.pop("colocate_with", None) is not None
         if is_beside or initial is None:
             return next_creator(**options)
-        value = tf.convert_to_tensor(
-            initial() if callable(initial) else initial, options.get("dtype")
-        )
-        count = 1
-        if value.shape.rank:
-            count = min(partitioner(value.shape, value.dtype)[0], value.shape[0])
+        shape, dtype = options.get("shape"), options.get("dtype")
+        if not callable(initial) or shape is None or dtype is None:
+            whole = initial() if callable(initial) else initial
+            initial = tf.convert_to_tensor(whole, dtype)
+            shape, dtype = initial.shape, initial.dtype
+        shape = tf.TensorShape(shape)
+        count = min(partitioner(shape, dtype)[0], shape[0]) if shape.rank else 1
         if count == 1:
-            return next_creator(**{**options, "initial_value": value})
-        rows, more = divmod(int(value.shape[0]), int(count))
-        sizes = [rows + (number < more) for number in range(count)]
-        shards = []
-        for number, part in enumerate(tf.split(value, sizes)):
+            return next_creator(**{**options, "initial_value": initial})
+        rows, more = divmod(int(shape[0]), int(count))
+        shards, offset = [], 0
+        for number in range(count):
+            size = rows + (number < more)
+            part = _make_part(initial, offset, (size, *shape[1:]))
+            offset += size
             chosen = {**options, "initial_value": part, "shape": part.shape}
             chosen["name"] = f"{options.get('name') or 'Variable'}/part_{number}"
             shards.append(next_creator(**chosen))
@@ -73,6 +76,23 @@ def shard_variables(text: str) -> Iterator[None]:
             yield
     finally:
         del extended.colocate_vars_with
+
+
+def _make_part(initial: Any, offset: int, shape: tuple[int, ...]) -> Any:
+    """What a shard starts with, of a value or of what makes one.
+
+    An initializer may make each shard by itself, and a random one then draws other
+    numbers than for a whole: so it does where a strategy asks it.
+    """
+    rows = slice(offset, offset + shape[0])
+    if not callable(initial):
+        return initial[rows]
+    offsets = (offset, *(0 for _ in shape[1:]))
+    try:
+        value = initial(partition_shape=shape, partition_offset=offsets)
+    except (TypeError, ValueError):
+        value = initial()
+    return value if tuple(value.shape) == shape else value[rows]
 
 
 @contextmanager
