@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+
 from distbench.compare.copies import are_same
+from distbench.compare.values import densify
 from distbench.evidence import Evidence
-from distbench.trace import SUMMED, WHOLE, Phase, TraceKey, Value
+from distbench.trace import SUMMED, WHOLE, Phase, Trace, TraceKey, Value
 
 
 class Expected:
@@ -22,6 +27,7 @@ class Expected:
             for key in evidence.observed.values
             if key.phase in SUMMED
         }
+        self._left_out = frozenset(_list_left_out(evidence))
 
     def find_reference(self, key: TraceKey) -> Value | None:
         """The single-device run's value, where the cluster has to arrive at it."""
@@ -39,6 +45,8 @@ class Expected:
         """What follows from the gradients that were observed at a phase."""
         if self._evidence.tier == "free" and key.step > 0:
             return None  # the replay started from another state than the cluster
+        if key.step in self._left_out:
+            return None  # what follows from a gradient says nothing of a step without
         replay = self._evidence.fed.replays.get(source)
         return None if replay is None else replay.get(key)
 
@@ -85,3 +93,21 @@ class Expected:
         if len(values) < 2 or self._evidence.observed.replicas == 1:
             return True
         return not all(are_same(value, whole) for value in values)
+
+
+def _list_left_out(evidence: Evidence) -> Iterator[int]:
+    """Steps that one device leaves out, as its gradients overflow, and replicas take.
+
+    One device hands no gradient to its update then, though it does in other steps.
+    """
+
+    def list_steps(trace: Trace) -> set[int]:
+        return {key.step for key in trace.values if key.phase == "reduced_gradient"}
+
+    taken, due = list_steps(evidence.observed), list_steps(evidence.reference)
+    for step in taken - due if due else ():
+        found = evidence.reference.select(
+            step=step, phase="local_gradient", replica=WHOLE
+        )
+        if not all(np.isfinite(densify(value)).all() for _, value in found):
+            yield step

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from one_run import check_one
+
+SCALED = Path(__file__).with_name("scaled_keras3.py")
 
 
 @pytest.mark.parametrize(
@@ -33,3 +37,16 @@ def test_faults_that_were_asked_for_are_those_that_befall() -> None:
     subject = "distbench.unusual.loss_scale:OverflowOfSumLeftOut"
     run = check_one(subject, workload="linear", faults=fault)
     assert (run.status, run.setup["faults"]) == ("pass", [fault])
+
+
+def test_a_step_that_replicas_take_and_one_device_leaves_out_is_wrong() -> None:
+    """What follows from the gradient that they took is no excuse for taking it.
+
+    Keras 3 looks for overflow in the first replica's gradients alone.
+    """
+    run = check_one(
+        f"{SCALED}:make_scaled", workload="linear", faults="nan:replica:1@1"
+    )
+    assert run.status == "fail"
+    assert run.findings[0].code == "nonfinite"
+    assert run.findings[0].step == 1
