@@ -7,9 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from evidence_changes import change_evidence
+from exchanging import note
 from gradient_values import add_up, map_values, to_array
+from grouped_losses import by_statistics
+from grouped_training import Simulator
 from training_simulator import Fault, observe
 
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypotheses import reduction
+from distbench.diagnose.hypotheses.means_in_terms import explain_by_means_in_terms
 from distbench.diagnose.judge import judge
 from distbench.evidence import Fed
 
@@ -147,3 +153,26 @@ def test_who_hands_nan_where_a_tape_gave_it_is_not_named_for_that():
     observed = replace(evidence.observed, notes=notes)
     findings = judge(replace(evidence, observed=observed)).findings
     assert all("hands to it" not in finding.explanation for finding in findings)
+
+
+def make_empty_context(phase):
+    """Wrong values of which none is finite, as a hypothesis sees them."""
+    evidence = note(Simulator(by_statistics).make_evidence(), "features")
+    terms = tuple(replace(evidence.reference, name=f"term {n}") for n in range(2))
+    return Context(
+        evidence=replace(evidence, terms=terms),
+        phase=phase,
+        cases=(),
+        right=frozenset(),
+        root=True,
+    )
+
+
+def test_terms_are_not_asked_where_nothing_that_is_wrong_is_finite() -> None:
+    assert list(explain_by_means_in_terms(make_empty_context("local_gradient"))) == []
+
+
+def test_a_sum_without_any_replica_lacks_none(monkeypatch) -> None:
+    monkeypatch.setattr(reduction, "fit_told_weights", lambda _: np.zeros(3))
+    found = reduction.explain_by_weights(make_empty_context("reduced_gradient"))
+    assert "replica-dropped" not in [hypothesis.code for hypothesis in found]

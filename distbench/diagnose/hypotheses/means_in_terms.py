@@ -43,6 +43,8 @@ def explain_by_means_in_terms(context: Context) -> Iterator[Hypothesis]:
         seen_in.append(seen.reshape(terms, n))
         due_in.append(wanted.reshape(terms, n))
         rows_of.append(rows)
+    if not rows_of:
+        return  # nothing that is wrong is finite
     wrong = _find_wrong(seen_in, due_in)
     if not 0 < len(wrong) < terms or not _are_shares(due_in, wrong):
         return

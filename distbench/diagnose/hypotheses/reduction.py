@@ -188,7 +188,7 @@ def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
         off = np.abs(fitted - 1)
         is_lost = np.abs(fitted) <= SAME * np.max(np.abs(fitted))
         kept = fitted[~is_lost]
-        if np.any(is_lost) and are_alike(kept):
+        if np.any(is_lost) and np.any(kept) and are_alike(kept):
             lost = tuple(int(r) for r in np.flatnonzero(is_lost))
             yield Hypothesis(
                 code="replica-dropped",
