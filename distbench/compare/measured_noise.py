@@ -129,20 +129,30 @@ def _measure_rounding(
 def measure_rounded(evidence: Evidence) -> Noise | None:
     """The noise of losses and gradients in a narrower dtype, where it was asked for.
 
-    None where it is not known, or where something overflowed: whether the replicas'
-    parts do as well follows from no rounding.
+    Steps in which something overflows tell nothing of it. None where it is not known,
+    or where one device overflows in other steps than the cluster: whether the replicas'
+    parts do follows from no rounding.
     """
     moved = _list_moved(evidence, ("loss", *GRADIENTS))
-    traces = (evidence.reference, evidence.observed, *moved)
-    if not moved or not all(
-        np.all(np.isfinite(densify(value)))
-        for trace in traces
-        for key, value in trace.values.items()
-        if key.phase in COMPUTED
-    ):
+    spoilt = [_list_spoilt(t) for t in (evidence.reference, evidence.observed, *moved)]
+    if not moved or spoilt[0] != spoilt[1]:
         return None
-    noise = measure_noise(replace(evidence, twins=(*moved, *evidence.twins)))
+    steps = frozenset().union(*spoilt)
+    finite = [
+        replace(t, values=Values(t.values).keep(lambda key: key.step not in steps))
+        for t in moved
+    ]
+    noise = measure_noise(replace(evidence, twins=(*finite, *evidence.twins)))
     return None if noise.ordered else noise
+
+
+def _list_spoilt(trace: Trace) -> frozenset[int]:
+    """Steps of which some loss or local gradient is not finite."""
+    return frozenset(
+        key.step
+        for key, value in trace.values.items()
+        if key.phase in COMPUTED and not np.all(np.isfinite(densify(value)))
+    )
 
 
 def _list_moved(evidence: Evidence, phases: Collection[Phase]) -> list[Trace]:
