@@ -14,24 +14,26 @@ optimizer has made the update, it is none: a shard alone is given that of all re
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import tensorflow as tf
 
 from distbench.worker.state.variables import VariableTable
+from distbench.worker.taps.backwards import (
+    Backwards,
+    Place,
+    Writes,
+    find_place,
+    is_communicated,
+    is_eager,
+)
 from distbench.worker.taps.seen import Seen
 
 Exchange = Literal["", "data", "features"]
 """`data` follows from the examples alone, as a count does; `features` from what is
 trained as well."""
-
-_ASSIGN = re.compile(r"^Assign(Add|Sub)?VariableOp$")
-_COLLECTIVE = re.compile(r"^(Collective(Reduce|Gather|Bcast|AllToAll)|Nccl)")
-
-_Place = tuple[int, str]
 
 
 def find_exchange(
@@ -45,9 +47,9 @@ def find_exchange(
         after_gradients: Whether to follow what the step makes of gradients.
     """
     trained = find_trained(table)
-    reduced = {_place(t) for tensors in seen.reduced.values() for t in tensors}
+    reduced = {find_place(t) for tensors in seen.reduced.values() for t in tensors}
     if not after_gradients:
-        reduced |= set(map(_place, seen.list_results()))
+        reduced |= set(map(find_place, seen.list_results()))
     found = {
         _find_of_replica(replica, targets, seen.given, trained, reduced)
         for replica, targets in seen.list_differentiated().items()
@@ -66,26 +68,26 @@ def list_shared_state(seen: Seen, table: VariableTable) -> tuple[str, ...]:
         seen: See `find_exchange`.
         table: The subject's variables: those of the model that are not trained.
     """
-    reduced = {_place(t) for tensors in seen.reduced.values() for t in tensors}
+    reduced = {find_place(t) for tensors in seen.reduced.values() for t in tensors}
     found: dict[str, None] = {}
     for replica, targets in seen.list_differentiated().items():
-        traced = [t for t in targets if not _is_eager(t)]
+        traced = [t for t in targets if not is_eager(t)]
         if not traced:
             continue
-        own = {_place(tensor) for tensor in seen.given[replica]}
-        others = {_place(t) for n in seen.given for t in seen.given[n]} - own
+        own = {find_place(tensor) for tensor in seen.given[replica]}
+        others = {find_place(t) for n in seen.given for t in seen.given[n]} - own
         ends = own | others | reduced
         flow = _Flow(trained=set(), ends=ends)
         flow.add(traced)
         led = flow.spread(own)
         joined = led & (flow.spread(others) | flow.collectives)
-        writes = _Writes(traced[0].graph)
+        writes = Writes(traced[0].graph)
         for variable in table.state:
             if variable.info.role == "variable" and not variable.info.trainable:
                 taken = _Flow(trained=set(), ends=ends)
                 values = writes.list_written(variable.components)
                 taken.add(values)
-                if joined & (taken.places | {_place(value) for value in values}):
+                if joined & (taken.places | {find_place(value) for value in values}):
                     found[variable.info.path] = None
     return tuple(found)
 
@@ -113,12 +115,12 @@ def list_made_of(
         sources: The tensors.
         ends: Where not to look any further back, beside these.
     """
-    traced = [source for source in sources if not _is_eager(source)]
-    wanted = {_place(source) for source in traced}
-    ended = wanted | {_place(end) for end in ends}
+    traced = [source for source in sources if not is_eager(source)]
+    wanted = {find_place(source) for source in traced}
+    ended = wanted | {find_place(end) for end in ends}
     found: dict[str, None] = {}
     for graph in {id(t.graph): t.graph for t in traced}.values():
-        writes = _Writes(graph)
+        writes = Writes(graph)
         written = {
             variable.info.path: writes.list_written(variable.components)
             for variable in table.state
@@ -129,7 +131,7 @@ def list_made_of(
         flow.add([value for values in written.values() for value in values])
         made = wanted | flow.spread(wanted)
         for path, values in written.items():
-            if any(_place(value) in made for value in values):
+            if any(find_place(value) in made for value in values):
                 found[path] = None
     return tuple(found)
 
@@ -149,11 +151,11 @@ def is_made_of(
         ends: Where not to look any further back, beside these.
         unread: Variables of which not to follow what is assigned; see `find_trained`.
     """
-    found, wanted = list(tensors), {_place(source) for source in sources}
-    ended = wanted | {_place(end) for end in ends}
+    found, wanted = list(tensors), {find_place(source) for source in sources}
+    ended = wanted | {find_place(end) for end in ends}
     flow = _Flow(trained=set(), ends=ended, unread=unread)
     flow.add(found)
-    return bool(flow.spread(wanted)) or any(_place(t) in wanted for t in found)
+    return bool(flow.spread(wanted)) or any(find_place(t) in wanted for t in found)
 
 
 def _find_of_replica(
@@ -161,12 +163,12 @@ def _find_of_replica(
     targets: Iterable[Any],
     given: Mapping[int, list[Any]],
     trained: set[int],
-    reduced: set[_Place],
+    reduced: set[Place],
 ) -> Exchange:
-    own = {_place(tensor) for tensor in given[replica]}
-    others = {_place(t) for number in given for t in given[number]} - own
+    own = {find_place(tensor) for tensor in given[replica]}
+    others = {find_place(t) for number in given for t in given[number]} - own
     flow = _Flow(trained=trained, ends=own | others | reduced)
-    flow.add([t for t in targets if not _is_eager(t)])
+    flow.add([t for t in targets if not is_eager(t)])
     learned = flow.spread(flow.learned, smoothly=True)
     led = flow.spread(own)
     # What other replicas alone have computed, where all are traced in one graph.
@@ -189,40 +191,44 @@ class _Flow:
     """
 
     trained: set[int]
-    ends: set[_Place]
-    learned: set[_Place] = field(default_factory=set)
-    collectives: set[_Place] = field(default_factory=set)
+    ends: set[Place]
+    learned: set[Place] = field(default_factory=set)
+    collectives: set[Place] = field(default_factory=set)
     unread: frozenset[int] = frozenset()
-    _used: dict[_Place, list[_Place]] = field(default_factory=dict)
-    _rounded: set[_Place] = field(default_factory=set)
-    _captured: dict[int, dict[str, Any]] = field(default_factory=dict)
-    _writes: dict[int, _Writes] = field(default_factory=dict)
+    _used: dict[Place, list[Place]] = field(default_factory=dict)
+    _rounded: set[Place] = field(default_factory=set)
+    _backwards: Backwards = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._backwards = Backwards(self.unread)
 
     def add(self, tensors: Iterable[Any]) -> None:
         """Follow tensors back to where they come from."""
         waiting = list(tensors)
-        seen = {_place(tensor) for tensor in waiting}
+        seen = {find_place(tensor) for tensor in waiting}
         while waiting:
             tensor = waiting.pop()
-            place = _place(tensor)
+            place = find_place(tensor)
             if id(tensor) in self.trained:
                 self.learned.add(place)
             if not (tensor.dtype.is_floating or tensor.dtype == tf.resource):
                 self._rounded.add(place)
-            if place in self.ends or _is_eager(tensor):
+            if place in self.ends or is_eager(tensor):
                 continue
-            for source in self._list_sources(tensor):
-                self._used.setdefault(_place(source), []).append(place)
-                if _place(source) not in seen:
-                    seen.add(_place(source))
+            if is_communicated(tensor):
+                self.collectives.add(place)
+            for source in self._backwards.list_sources(tensor):
+                self._used.setdefault(find_place(source), []).append(place)
+                if find_place(source) not in seen:
+                    seen.add(find_place(source))
                     waiting.append(source)
 
     @property
-    def places(self) -> set[_Place]:
+    def places(self) -> set[Place]:
         """All that something else is computed of."""
         return set(self._used)
 
-    def spread(self, start: Iterable[_Place], *, smoothly: bool = False) -> set[_Place]:
+    def spread(self, start: Iterable[Place], *, smoothly: bool = False) -> set[Place]:
         """All that is computed of some places, these included.
 
         Args:
@@ -238,88 +244,3 @@ class _Flow:
                     found.add(place)
                     waiting.append(place)
         return found
-
-    def _list_sources(self, tensor: Any) -> list[Any]:
-        op = tensor.op
-        graph = op.graph
-        captured = self._captured.get(id(graph))
-        if captured is None:
-            captured = {i.name: o for o, i in getattr(graph, "captures", ())}
-            self._captured[id(graph)] = captured
-        if tensor.name in captured:
-            return [captured[tensor.name]]
-        if op.type == "IdentityN":
-            # What a function with a gradient of its own gave, beside its arguments.
-            return [op.inputs[tensor.value_index]]
-        joined = _find_joined(op)
-        if joined is not None:
-            self.collectives.add(_place(tensor))
-            return [joined[tensor.value_index]]
-        if _COLLECTIVE.match(op.type):
-            self.collectives.add(_place(tensor))
-        if id(graph) not in self._writes:
-            self._writes[id(graph)] = _Writes(graph, self.unread)
-        return [*op.inputs, *self._writes[id(graph)].list_read(op)]
-
-
-class _Writes:
-    """What a graph assigns to variables.
-
-    Args:
-        graph: The graph.
-        unread: Variables of which `list_read` leaves out what is assigned, by identity
-            of their handles.
-    """
-
-    def __init__(self, graph: Any, unread: Collection[int] = ()) -> None:
-        self._captures = [(o, i.name) for o, i in getattr(graph, "captures", ())]
-        self._unread = {name for o, name in self._captures if id(o) in unread}
-        self._ops: dict[str, list[Any]] = {}
-        self._order: dict[str, int] = {}
-        for place, op in enumerate(graph.get_operations()):
-            self._order[op.name] = place
-            if _ASSIGN.match(op.type):
-                self._ops.setdefault(op.inputs[0].name, []).append(op)
-
-    def list_written(self, components: Iterable[Any]) -> list[Any]:
-        """What is assigned to components of a variable."""
-        handles = [getattr(component, "handle", None) for component in components]
-        names = [n for o, n in self._captures if any(o is h for h in handles)]
-        return [op.inputs[1] for name in names for op in self._ops.get(name, ())]
-
-    def list_read(self, op: Any) -> list[Any]:
-        """What was assigned to the variables that an op is given, before it ran.
-
-        Ops that use the same variable run in the order in which they were made.
-        """
-        found = []
-        for handle in op.inputs:
-            if handle.name in self._unread:
-                continue
-            for write in reversed(self._ops.get(handle.name, ())):
-                if self._order[write.name] < self._order[op.name]:
-                    found.append(write.inputs[1])
-                    if write.type == "AssignVariableOp":
-                        break
-        return found
-
-
-def _find_joined(op: Any) -> list[Any] | None:
-    """What a strategy joined to reduce it at once, where an op takes that apart."""
-    if op.type != "SplitV" or not _COLLECTIVE.match(op.inputs[0].op.type):
-        return None
-    joint = op.inputs[0].op.inputs[0].op
-    parts = list(joint.inputs)[:-1]
-    is_joint = joint.type == "ConcatV2" and len(parts) == len(op.outputs)
-    return parts if is_joint else None
-
-
-def _is_eager(tensor: Any) -> bool:
-    return not hasattr(tensor, "graph")
-
-
-def _place(tensor: Any) -> _Place:
-    """A tensor by its graph and name; what has neither, by itself."""
-    if _is_eager(tensor):
-        return id(tensor), ""
-    return id(tensor.graph), tensor.name
