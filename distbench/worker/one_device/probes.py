@@ -16,6 +16,7 @@ from distbench.worker.one_device.met import let_meet
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import are_equal
 from distbench.worker.stepping.program import count_batch, take_examples
+from distbench.worker.taps.draws import find_seeding
 
 _DRAWS = 48
 """Runs of a step with other random numbers each time, to see what they average to."""
@@ -70,10 +71,12 @@ class Probes:
                 for step in range(reference.scenario.steps)
             ],
             "exchanged-regrouped": [self._regroup(0)],
-            "exchanged-doubled": [{r: _repeat(own, 2) for r, own in shards.items()}],
+            "exchanged-doubled": [
+                {r: repeat_examples(own, 2) for r, own in shards.items()}
+            ],
         }
         thrice = (
-            {largest: _repeat(found[largest], 3)}
+            {largest: repeat_examples(found[largest], 3)}
             for step in range(reference.scenario.steps)
             for found in [self._cut(step, reference.draw(step))]
         )
@@ -83,7 +86,9 @@ class Probes:
                 "doubled", self._list_doubled(), tier, keeps_led=True
             ),
             "tripled": self._probe("tripled", thrice, tier),
-            **self._draw_again(largest, {"once": shard, "twice": _repeat(shard, 2)}),
+            **self._draw_again(
+                largest, {"once": shard, "twice": repeat_examples(shard, 2)}
+            ),
             **give_exchanged(reference, tier, given),
             **scale_exchanged(reference, tier),
             **let_meet(reference, tier),
@@ -104,7 +109,9 @@ class Probes:
     def _list_doubled(self) -> Iterator[dict[int, Any]]:
         for step in range(self._reference.scenario.steps):
             shards = self._cut(step, self._reference.draw(step))
-            yield {replica: _repeat(shard, 2) for replica, shard in shards.items()}
+            yield {
+                replica: repeat_examples(shard, 2) for replica, shard in shards.items()
+            }
 
     def _probe(
         self,
@@ -159,12 +166,21 @@ class Probes:
         }
 
     def _find_moves(self, batch: Any) -> dict[tuple[str, int], Any]:
-        """What a step adds to variables that are whole numbers, but count no steps."""
+        """What a step adds to whole numbers among the variables.
+
+        Not to a count of steps, by which a loss may be annealed, unless draws have
+        their seeds from it.
+        """
         self._session.restore_state(self._reference.initial)
         if not self._reference.runs_shard(0, batch):
             return {}
         after = self._session.read_state()
-        whole = {v.path for v in self._session.variables if v.role != "iterations"}
+        seeding = self._list_seeding()
+        whole = {
+            v.path
+            for v in self._session.variables
+            if v.role != "iterations" or v.path in seeding
+        }
         numbers: dict[tuple[str, int], Any] = {
             key: start
             for key, start in self._reference.initial.items()
@@ -173,8 +189,19 @@ class Probes:
         moves = {key: after[key] - start for key, start in numbers.items()}
         return {key: move for key, move in moves.items() if np.any(move)}
 
+    def _list_seeding(self) -> set[str]:
+        """Paths of the variables that have a part in the seeds of draws."""
+        handles = find_seeding(self._reference.graph)
+        return {
+            variable.info.path
+            for variable in self._session.table.state
+            for component in variable.components
+            if id(getattr(component, "handle", None)) in handles
+        }
 
-def _repeat(shard: Any, times: int) -> Any:
+
+def repeat_examples(shard: Any, times: int) -> Any:
+    """A shard with every example so many times."""
     return tf.nest.map_structure(lambda a: np.concatenate([a] * times), shard)
 
 

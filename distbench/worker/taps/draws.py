@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -33,6 +34,12 @@ def find_draws(graph: Any) -> dict[str, str]:
     return found
 
 
+def list_drawn(graph: Any) -> list[Any]:
+    """The random numbers of a graph."""
+    drawing = (op for op in graph.get_operations() if _DRAWS.search(op.type))
+    return [tensor for op in drawing for tensor in op.outputs]
+
+
 def find_seeds(graph: Any) -> dict[str, list[str]]:
     """The constants of which each line makes the seeds of its draws, or `OF_BATCH`.
 
@@ -55,30 +62,51 @@ def _find_place(op: Any) -> tuple[str, str]:
     return ("", "") if caller is None else (name_line(caller), caller.filename)
 
 
+def find_seeding(graph: Any) -> frozenset[int]:
+    """The variables that have a part in the seeds of draws, by identity of handles."""
+    return frozenset(
+        id(outer)
+        for op in list_ops(graph)
+        if _DRAWS.search(op.type)
+        for source in _list_seeds(op)
+        for outer in _list_outside(source)
+        if outer.dtype == tf.resource
+    )
+
+
 def _join_constants(op: Any) -> str:
-    """The constants that what an op draws is computed of, as one line, or `OF_BATCH`.
+    """The constants of which an op's seeds are computed, as one line, or `OF_BATCH`."""
+    constants: list[str] = []
+    for source in _list_seeds(op):
+        if source.type == "Const":
+            value = tf.get_static_value(source.outputs[0])
+            if value is not None and value.size <= _FEW:
+                constants.append(str(value.tolist()))
+        if source.type == "Placeholder" and not _list_outside(source):
+            constants.append(OF_BATCH)
+    return " ".join(sorted(constants))
+
+
+def _list_seeds(op: Any) -> Iterator[Any]:
+    """The ops that what an op draws is computed by.
 
     Not those of its first input, which says what is drawn.
     """
     waiting = [tensor.op for tensor in list(op.inputs)[1:]]
     seen = {id(source) for source in waiting}
-    constants: list[str] = []
     while waiting:
         source = waiting.pop()
+        yield source
         # How many numbers are drawn is no part of what they are.
         givers = [] if source.type in _SIZES else [t.op for t in source.inputs]
-        if source.type == "Const":
-            value = tf.get_static_value(source.outputs[0])
-            if value is not None and value.size <= _FEW:
-                constants.append(str(value.tolist()))
-        if source.type == "Placeholder":
-            captures = getattr(source.graph, "captures", ())
-            outside = [outer for outer, inner in captures if inner.op is source]
-            givers += [outer.op for outer in outside if hasattr(outer, "graph")]
-            if not outside:
-                constants.append(OF_BATCH)
+        givers += [o.op for o in _list_outside(source) if hasattr(o, "graph")]
         for giver in givers:
             if id(giver) not in seen:
                 seen.add(id(giver))
                 waiting.append(giver)
-    return " ".join(sorted(constants))
+
+
+def _list_outside(op: Any) -> list[Any]:
+    """What a placeholder of an inner function stands for; of others nothing."""
+    captures = getattr(op.graph, "captures", ()) if op.type == "Placeholder" else ()
+    return [outer for outer, inner in captures if inner.op is op]
