@@ -202,6 +202,19 @@ class Traits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """Intermediate values of the first steps, from a run of their own.
+
+    Attributes:
+        reference: One device, with each shard alone as well.
+        observed: The cluster.
+    """
+
+    reference: Trace
+    observed: Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """One tier of one scenario, observed and expected.
 
@@ -261,12 +274,17 @@ class Evidence:
             with a 1/N or N times as much of gradients as `met-sum-divided` and so on;
             `exchanged-divided` and `exchanged-multiplied`, each step of the global
             batch with what is exchanged ÷ N and × N;
+            `term-0`, …, each term of a loss alone, of the global batch and each shard
+            (loss and local gradients), and `term-0-doubled`, `term-0-tripled`, the
+            largest shard of the first step so often;
             `uncut`, each step from the reference's state, where no variable is cut into
             shards (state).
         fed: What follows on one device from the cluster's own gradients.
         measure: How far the reference says what the cluster has to arrive at.
         subject: What is known of the subject and of its run besides numbers.
         examples: What the input pipeline gave, where the subject brings one.
+        inside: What losses are computed of. None unless somebody looked there, as where
+            no cause was found without.
     """
 
     tier: Tier
@@ -284,6 +302,7 @@ class Evidence:
     measure: Measure = field(default_factory=Measure)
     subject: Traits = field(default_factory=Traits)
     examples: Examples | None = None
+    inside: Inside | None = None
 
     def change_traces(self, change: Callable[[Trace], Trace]) -> Evidence:
         """This evidence with every trace that has all steps of the run changed."""

@@ -14,6 +14,7 @@ from distbench.checking.drift import is_rounding, may_drift, tell_drift
 from distbench.checking.failing import Failing
 from distbench.checking.flights import Flights
 from distbench.checking.kept import keep_traces
+from distbench.checking.locating import look_inside
 from distbench.checking.origin import (
     find_origins,
     has_sparse_gradients,
@@ -116,6 +117,8 @@ class Judging:
                 if steady is not None:
                     yield steady
                     continue
+            if is_wrong:
+                judgement = self._judge_inside(item, evidence, judgement)
             findings = judgement.findings
             if is_wrong:
                 findings = self._find_origins(item, seen, tier, findings)
@@ -197,6 +200,13 @@ class Judging:
             seconds=seen.seconds / len(seen.evidence),
             small=is_rounding(found.compared, seen.evidence[tier].observed),
         )
+
+    def _judge_inside(
+        self, item: Planned, evidence: Evidence, found: Judgement
+    ) -> Judgement:
+        """With the place in the program where it begins, if no cause was named."""
+        inside = look_inside(self._target, item, evidence, found.findings, self._launch)
+        return found if inside is None else judge(inside)
 
     def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:
         judgement = judge_flight(flight)

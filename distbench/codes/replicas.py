@@ -32,12 +32,14 @@ CODES = (
     ),
     Code(
         name="statistics-not-synchronized",
-        phases=("variable",),
-        signature="moving statistics belong to one replica's shard",
+        phases=("loss", "variable"),
+        signature="statistics, moving or those of a loss, are of the own shard",
         meaning=(
             "Statistics such as those of batch normalisation come from one replica "
             "though the program means them to come from all. Evaluation then depends "
-            "on the replica that is read."
+            "on the replica that is read. So does a loss that is made of what other "
+            "replicas computed as well: the line is named from which it goes another "
+            "way than on one device."
         ),
         mathematics=(
             "expected: mean and variance over the global batch\n"

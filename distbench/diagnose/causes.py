@@ -10,6 +10,7 @@ from distbench.codes import CODES
 from distbench.compare.leading import find_counts
 from distbench.compare.pair import Pair
 from distbench.diagnose.addends import describe_untouched
+from distbench.diagnose.astray import describe_astray
 from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context
 from distbench.diagnose.drift import name_apart, name_drift, name_sums_apart
@@ -273,6 +274,7 @@ def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
         )
     told = (
         describe_constraint(context)
+        or describe_astray(context)
         or describe_alone(context)
         or describe_exchange(context)
         or describe_untouched(context)

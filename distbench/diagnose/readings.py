@@ -20,6 +20,8 @@ from distbench.diagnose.exchange import (
     exchanges,
     follows_updates,
     hides_gradients,
+    is_joined,
+    is_of_all,
     means_whole,
 )
 from distbench.diagnose.seeds import find_own_draws
@@ -65,6 +67,14 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     none at all where these depend on statistics of the own examples.
     """
     yield from tuple(_let_meet(evidence)) or _list_others(evidence, noise)
+
+
+def takes_shards(evidence: Evidence) -> bool:
+    """Whether a shard alone, and not the global batch, says what a replica has."""
+    noise = measure_noise(evidence)
+    if is_of_all(evidence) or is_joined(evidence, noise):
+        return False
+    return find_nature(evidence, noise).grouped
 
 
 def _list_others(evidence: Evidence, noise: Noise) -> Iterator[Reading]:

@@ -16,10 +16,10 @@ from distbench.unusual.exchange import ALIKE
 
 
 @fault(
-    "unexplained",
+    "scale-error",
     "loss",
     like="sql-machine-learning/elasticdl#89",
-    clusters=ALIKE,
+    clusters=WIDE,
 )
 class ClimbsFurtherWithReplicas(AscendsFirst):
     """Sharpness-aware: how far it goes up is scaled with the number of replicas."""
@@ -29,9 +29,8 @@ class ClimbsFurtherWithReplicas(AscendsFirst):
 
 
 @fault(
-    "unexplained",
-    "local_gradient",
-    TRAINED,
+    "statistics-not-synchronized",
+    "loss",
     like="deepspeedai/DeepSpeed#490",
     clusters=ALIKE,
 )

@@ -7,7 +7,6 @@ from distbench.samples.lazy import tf
 from distbench.samples.program import (
     BIAS,
     FIRST,
-    HEAD,
     OUTPUTS,
     SECOND,
     TABLE,
@@ -37,7 +36,7 @@ NORMALISED = (TABLE, FIRST, SECOND, BIAS)
 """What lies before the normalisation."""
 
 
-@fault("unexplained", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
+@fault("statistics-not-synchronized", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
 class VariancesAveraged(StatisticsOfAll):
     """The replicas' variances are averaged, which leaves out how their means differ."""
 
@@ -45,7 +44,7 @@ class VariancesAveraged(StatisticsOfAll):
         return all_reduce("mean", list(tf.nn.moments(x, axes=[0])))
 
 
-@fault("unexplained", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
+@fault("mean-of-means", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
 class MovingStatisticsAveraged(MovingStatisticsOfAll):
     """What the replicas normalise by is averaged, and moving statistics take that."""
 
@@ -55,9 +54,8 @@ class MovingStatisticsAveraged(MovingStatisticsOfAll):
 
 
 @fault(
-    "unexplained",
-    "local_gradient",
-    (TABLE, FIRST, SECOND, HEAD),
+    "statistics-not-synchronized",
+    "loss",
     like="tensorflow/tpu#321",
     clusters=ALIKE,
 )
@@ -73,7 +71,7 @@ class BalanceOfAllInFull(BalanceOfAll):
         return balance
 
 
-@fault("unexplained", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
+@fault("statistics-not-synchronized", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
 class VariancesAveragedInSingle(StatisticsSentInSingle):
     """The replicas' variances are averaged in float32, where all else is float64."""
 
@@ -131,7 +129,12 @@ class PlacesInTheOwnShard(NegativesOfAll):
         return 0
 
 
-@fault("unexplained", "loss", like="tensorflow/tensorflow#18222", clusters=ALIKE)
+@fault(
+    "statistics-not-synchronized",
+    "loss",
+    like="tensorflow/tensorflow#18222",
+    clusters=ALIKE,
+)
 class NegativesBehindOwnStatistics(NegativesOfAll, BatchStatistics):
     """Negatives of all replicas, each normalised by statistics of its own examples."""
 
@@ -209,7 +212,7 @@ class GatheredWithoutGradient(NegativesOfAll):
         return tf.nn.sparse_softmax_cross_entropy_with_logits(answers, scores)
 
 
-@fault("unexplained", "loss", like="huggingface/transformers#34242", clusters=ALIKE)
+@fault("mean-of-means", "loss", like="huggingface/transformers#34242", clusters=ALIKE)
 class TargetsDrawnToMeanOfMeans(TargetsDrawnToTheMeanOfAll):
     """Targets go half of the way to the mean of the replicas' means."""
 
@@ -217,7 +220,9 @@ class TargetsDrawnToMeanOfMeans(TargetsDrawnToTheMeanOfAll):
         return all_reduce("mean", tf.reduce_mean(targets, axis=0))
 
 
-@fault("unexplained", "loss", like="horovod/horovod#2279", clusters=ALIKE)
+@fault(
+    "statistics-not-synchronized", "loss", like="horovod/horovod#2279", clusters=ALIKE
+)
 class TargetsDrawnToSumOfMeans(TargetsDrawnToTheMeanOfAll):
     """Targets go half of the way to the replicas' means, added up."""
 
@@ -244,7 +249,9 @@ class StatisticsOfAllCountedTwice(StatisticsOfAll):
         return mean, squares / self.examples
 
 
-@fault("unexplained", "loss", like="verl-project/verl#7493", clusters=ALIKE)
+@fault(
+    "statistics-not-synchronized", "loss", like="verl-project/verl#7493", clusters=ALIKE
+)
 class WeightsOfMeanOfTheLargest(WeightsOfTheLargestOfAll):
     """Weights are limited by the largest ones of the replicas, averaged."""
 
@@ -260,7 +267,7 @@ class OwnMeanOfHeads(HeadsSharedOut):
         return tf.reduce_sum(own * losses) / tf.reduce_sum(own) / count_replicas()
 
 
-@fault("scale-error", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
+@fault("statistics-not-synchronized", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
 class DeviationsAveraged(AdvantagesOfAll):
     """The replicas' own deviations are averaged; a term beside does not need them."""
 
@@ -268,7 +275,7 @@ class DeviationsAveraged(AdvantagesOfAll):
         return all_reduce("mean", tf.sqrt(tf.reduce_mean(distance**2)))
 
 
-@fault("scale-error", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
+@fault("statistics-not-synchronized", "loss", like="tensorflow/tpu#321", clusters=ALIKE)
 class LargestAveraged(SizesOverTheLargestOfAll):
     """The replicas' largest sizes are averaged; the penalty does not depend on them."""
 

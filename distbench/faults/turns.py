@@ -69,7 +69,7 @@ class SecondTurnNotScaledUnderStatistics(InTurnUnderStatistics):
         return loss
 
 
-@fault("unexplained", "loss", like="huggingface/transformers#34242", clusters=ALIKE)
+@fault("mean-of-means", "loss", like="huggingface/transformers#34242", clusters=ALIKE)
 class DrawnToMeanOfMeansTwice(DrawnToTheMeanOfAllTwice):
     """Two updates on a batch, whose targets go to the mean of the replicas' means."""
 

@@ -25,6 +25,7 @@ _TRACE = {"trace.files", "trace.folder", "trace.naming"}
 _LOOKING = {"worker.process", "worker.state", "worker.taps"}
 _EXPLAINING = {
     "diagnose.addends",
+    "diagnose.astray",
     "diagnose.context",
     "diagnose.fit",
     "diagnose.names",
@@ -163,6 +164,7 @@ ALLOWED: dict[str, set[str]] = {
     "diagnose.fit": {"compare"},
     "diagnose.context": {"evidence", "trace", "compare"},
     "diagnose.addends": {"compare", "diagnose.context", "trace"},
+    "diagnose.astray": {"compare", "diagnose.context", "trace"},
     "diagnose.shown_sums": {"compare", "diagnose.context", "diagnose.fit", "trace"},
     "diagnose.hypotheses": {"compare", "trace", *_EXPLAINING},
     "diagnose": {
@@ -227,6 +229,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.runs",
         "checking.stuck",
     },
+    "checking.locating": {*_TOP, "checking.plan", "evidence"},
     "checking.races": {"checking.origin", "verdict"},
     "checking.flights": {
         *_TOP,
@@ -255,6 +258,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.failing",
         "checking.flights",
         "checking.kept",
+        "checking.locating",
         "checking.origin",
         "checking.plan",
         "checking.runs",

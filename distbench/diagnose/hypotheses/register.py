@@ -11,6 +11,7 @@ from distbench.diagnose.hypotheses import (
     added,
     alone,
     assigned,
+    astray,
     buffers,
     by_hand,
     clip_of_groups,
@@ -151,6 +152,7 @@ CAUSES: tuple[Explain, ...] = (
     nonlinear.explain_by_own_change,
     masks.explain_by_own_draws,
     sparse.explain_by_moved_rows,
+    astray.explain_by_own_value,
     # From here on something is fitted to each value, or several numbers to all.
     alone.explain_by_own_part,
     generic.explain_by_micro_steps,

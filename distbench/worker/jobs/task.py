@@ -150,6 +150,8 @@ class Task:
                 alone=payload.get("alone", False),
             )
         session.shelf = Shelf(Path(payload["folder"]))
+        if payload.get("inside"):
+            session.look_inside()
         return session
 
     def read_data(

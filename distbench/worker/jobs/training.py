@@ -194,6 +194,7 @@ class TrainingJobs:
                 "tier": tier,
                 "micro_steps": session.board.seen.gradients.count(),
                 **self._traced,
+                **session.board.note_intermediates(),
                 **{f"spoilt-{r}": steps for r, steps in self._spoilt.items()},
             },
             metrics=session.metrics,

@@ -236,6 +236,7 @@ class Reference:
             narrowest=self.narrowest,
             draws=self.draws,
             seeds=self.seeds,
+            **session.board.note_intermediates(),
         )
 
     @cached_property

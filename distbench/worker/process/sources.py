@@ -13,6 +13,7 @@ from distbench.pickling import is_cell, is_installed
 
 PACKAGES = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 """The folders of installed packages."""
+_LIBRARY = os.path.join(sysconfig.get_path("stdlib"), "")  # noqa: PTH118  # likewise
 _FRAMEWORKS = {
     name: tuple(
         os.path.join(folder, "")  # noqa: PTH118  # a Path has no separator at its end
@@ -21,12 +22,26 @@ _FRAMEWORKS = {
     for name in ("tensorflow", "tf_keras", "keras", "distbench")
     if (spec := importlib.util.find_spec(name)) is not None
 }
+_RUNNING = tuple(
+    os.path.join(folder, part, "")  # noqa: PTH118  # likewise
+    for folder in _FRAMEWORKS.get("distbench", ())
+    for part in ("launch", "worker", "agent")
+)
 _GENERATED = "__autograph_generated_file"
 
 
 def is_of(file: str, *names: str) -> bool:
     """Whether a file belongs to one of these frameworks."""
     return any(file.startswith(_FRAMEWORKS.get(name, ())) for name in names)
+
+
+def is_of_caller(file: str) -> bool:
+    """Whether a file belongs to who runs a subject's step: the bench, or Python itself.
+
+    The bench's own samples and faults are subjects.
+    """
+    is_python = file.startswith(_LIBRARY) and not file.startswith(PACKAGES)
+    return is_python or file.startswith(("<frozen ", *_RUNNING))
 
 
 def is_foreign(file: str) -> bool:

@@ -42,6 +42,7 @@ from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.collect import State, collect_state, collect_taps, read_state
 from distbench.worker.taps.handed import Handed
+from distbench.worker.taps.intermediates import Intermediates
 from distbench.worker.taps.tapes import watch_tapes
 
 
@@ -110,6 +111,12 @@ class Session:
             watch_tapes(self.board, self.table)
             self.handed.watch()
 
+    def look_inside(self) -> None:
+        """Record also, under their own names, what losses are computed of."""
+        is_apart = self.spec.kind in ("one", "ps")
+        devices = () if is_apart else self.strategy.extended.worker_devices
+        self.board.intermediates = Intermediates(devices)
+
     @contextmanager
     def guard(self, place: str) -> Iterator[None]:
         """Mark what is raised inside as the subject's doing."""
@@ -163,7 +170,7 @@ class Session:
 
     def tap_loss(self, loss: Any) -> tf.Tensor:
         """Record a replica's loss."""
-        loss = tf.convert_to_tensor(loss)
+        loss = tf.convert_to_tensor(self.board.take_loss(loss))
         return self.board.tap("loss", "", loss) if self.tapped else loss
 
     def prepare(self, step: Step, shards: Sequence[Any]) -> tf.Graph:

@@ -15,7 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.trace import Phase, SparseRows, Value
+from distbench.trace.intermediates import INTERMEDIATES, made_to_json
 from distbench.worker.taps.feeds import Fed, Feeds, Place
+from distbench.worker.taps.intermediates import Intermediates
 from distbench.worker.taps.sinks import (
     create_sink,
     empty_sink,
@@ -61,6 +63,7 @@ class TapBoard(TracedStep):
         watch: Told of each value as it comes by.
         corruption: What changes gradients as tapes give them, if anything does.
         term: The number of the term of a loss that tapes differentiate in its place.
+        intermediates: What is looked at of what losses are computed of, if anything.
     """
 
     def __init__(
@@ -77,6 +80,8 @@ class TapBoard(TracedStep):
         self.watch: Callable[[TapPoint, Any], None] = _look_away
         self.corruption: Corruption | None = None
         self.term: int | None = None
+        self._terms: dict[int, Any] = {}
+        self.intermediates: Intermediates | None = None
 
     # --- gradients from the tape --------------------------------------------------
 
@@ -146,6 +151,34 @@ class TapBoard(TracedStep):
         self.watch(point, value)
         return value
 
+    def note_intermediates(self) -> dict[str, object]:
+        """A note for a trace of where these are made, if they were looked at."""
+        made = {} if self.intermediates is None else self.intermediates.made
+        return {INTERMEDIATES: made_to_json(made.values())} if made else {}
+
+    def remember_term(self, value: Any) -> None:
+        """Keep what the term comes to that a tape of this replica differentiated."""
+        self._terms[self.find_replica()] = value
+
+    def take_loss(self, loss: Any) -> Any:
+        """The loss of this replica, or the term in its place that is differentiated."""
+        return loss if self.term is None else self._terms[self.find_replica()]
+
+    def remember_target(self, target: Any, *, trains: bool) -> None:
+        """Keep what a tape differentiated, and record what it is made of, if wanted."""
+        super().remember_target(target, trains=trains)
+        if self.intermediates is None or self._is_between:
+            return
+        replica = self.find_replica()
+        targets = self.list_targets()
+        number = next(n for n, known in enumerate(targets) if known is target)
+
+        def keep(name: str, tensor: Any) -> None:
+            self._write(TapPoint(0, "loss", name, replica), (tensor,))
+
+        local = replica - self._first_replica
+        self.intermediates.look_at(target, number, local, keep, trains=trains)
+
     def clear_loss(self) -> None:
         """Leave no loss of the replica, whatever was recorded in this step."""
         point = TapPoint(0, "loss", "", self.find_replica())
@@ -180,6 +213,16 @@ class TapBoard(TracedStep):
     def set_feeds(self) -> None:
         """Have the next step take what is `fed`."""
         self._feeds.write(self.fed)
+
+    @contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """Inside, what is traced has taps of its own; those of before come back."""
+        kept = self._sinks, self._shapes
+        self._sinks, self._shapes = {}, {}
+        try:
+            yield
+        finally:
+            self._sinks, self._shapes = kept
 
     def forget(self) -> None:
         """Drop all taps: what was traced with them is not used any more."""

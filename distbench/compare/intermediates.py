@@ -1,0 +1,207 @@
+"""Where in a program replicas first go another way than one device.
+
+What is no part of one device's value may be put right later, as a largest score that is
+subtracted and added again. So the way back from a wrong loss leads through such values
+alone, and begins where all that a value is made of is still right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from distbench.compare.paired import Array, Paired
+from distbench.evidence import Inside
+from distbench.trace.intermediates import Made
+
+_ADDING = frozenset({"Add", "AddN", "AddV2", "ConcatV2", "Pack", "Sub"})
+"""Ops that put several terms together."""
+_SCALING = frozenset(
+    {"Cast", "ExpandDims", "Identity", "IdentityN", "Mean", "Mul", "Neg", "RealDiv"}
+    | {"Reshape", "Squeeze", "StridedSlice", "Sum"}
+)
+"""Ops that make a multiple of a term, if all else that they take is alike on all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Astray:
+    """A value with which replicas go astray.
+
+    Attributes:
+        made: Where it is made.
+        whole: What one device has.
+        parts: What each replica has.
+        is_own: Whether each replica has what its own examples alone give.
+        is_alike: Whether all replicas have the same.
+        of_share: Whether it is made of each replica's addend of a sum, as if that were
+            the sum.
+        is_mean: Whether one device has the mean of theirs, by the number of examples.
+        is_averaged: Whether all replicas go on with the plain mean of what they have.
+        term: Of a term of the loss, what all replicas add up to, times what one device
+            has; None of what is no term, or one that is 0.
+    """
+
+    made: Made
+    whole: Array
+    parts: tuple[Array, ...]
+    is_own: bool
+    is_alike: bool
+    of_share: bool
+    is_mean: bool
+    is_averaged: bool
+    term: float | None
+
+    @property
+    def is_statistic(self) -> bool:
+        """Whether replicas have of their own examples what one device has of all."""
+        is_one = all(part.shape == self.whole.shape for part in self.parts)
+        is_own = self.is_mean or (self.is_own and is_one)
+        # Whole numbers by rows are where something is, and no statistic.
+        is_one |= np.issubdtype(self.whole.dtype, np.inexact)
+        return not self.is_alike and (is_own or (self.of_share and is_one))
+
+
+def find_astray(inside: Inside, step: int) -> tuple[Astray, ...]:
+    """The values with which replicas go astray, in the order of the program.
+
+    Args:
+        inside: What was seen of the intermediate values.
+        step: Of which step.
+
+    Returns:
+        None where the losses of all replicas are right, or nobody has looked.
+    """
+    graph = Paired(inside, step)
+    terms = _find_terms(graph)
+    found: dict[str, None] = {}
+    waiting = [name for name in graph.list_losses() if graph.is_astray(name)]
+    seen = set(waiting)
+    while waiting:
+        name = waiting.pop()
+        before = [p for p in graph.list_parents(name) if graph.is_astray(p)]
+        if not before and not graph.is_read(name):
+            found[name] = None
+        for parent in before:
+            if parent not in seen:
+                seen.add(parent)
+                waiting.append(parent)
+    # A mean of the own examples that is a term of the loss may be meant, and averaged.
+    bent = [name for name in found if terms[name] is None]
+    kept = set(bent or found)
+    return tuple(
+        _describe(graph, name, terms[name]) for name in graph.made if name in kept
+    )
+
+
+def starts_right(inside: Inside, step: int) -> bool:
+    """Whether the first loss that a step differentiates is right.
+
+    Where it is, statistics of the own examples have no part in it.
+    """
+    graph = Paired(inside, step)
+    first = next((one.name for one in graph.made.values() if one.is_loss), None)
+    return first is not None and not graph.is_astray(first)
+
+
+def _find_terms(graph: Paired) -> Mapping[str, str | None]:
+    """For each value, the last multiple of it, if a loss is made of it as of a term."""
+    found: dict[str, str | None] = {}
+    for name in reversed(graph.made):
+        children = [graph.made[child] for child in graph.children[name]]
+        is_added = children and all(
+            child.op in _ADDING and found.get(child.name) is not None
+            for child in children
+        )
+        found[name] = None
+        if graph.made[name].is_loss or is_added:
+            found[name] = name
+        elif len(children) == 1 and _is_scaled(graph, children[0], name):
+            found[name] = found.get(children[0].name)
+    return found
+
+
+def _is_scaled(graph: Paired, child: Made, name: str) -> bool:
+    """Whether a product has a value once, beside what is alike on all replicas."""
+    if child.op not in _SCALING:
+        return False
+    is_divisor = child.op == "RealDiv" and child.parents[-1:] == (name,)
+    others = [p for p in child.parents if p in graph.made and p != name]
+    is_alike = all(graph.relate(other) == "same" for other in others)
+    return is_alike and child.parents.count(name) == 1 and not is_divisor
+
+
+def _describe(graph: Paired, name: str, term: str | None) -> Astray:
+    """A value, with what is known of it."""
+    whole, parts = cast(tuple[Array, list[Array]], graph.find(name))
+    near, alone = graph.make_near(name, whole, parts), graph.list_alone(name)
+    pairs = zip(parts, alone, strict=True)
+    return Astray(
+        made=_find_placed(graph, name),
+        whole=whole,
+        parts=tuple(parts),
+        is_own=all(own is not None and near(part, own) for part, own in pairs),
+        is_alike=all(near(part, parts[0]) for part in parts),
+        of_share=any(graph.relate(p) == "sum" for p in graph.list_parents(name)),
+        is_mean=_is_mean(graph, name, whole, parts),
+        is_averaged=_is_averaged(graph, name, parts),
+        term=None if term is None else _measure_term(graph, term),
+    )
+
+
+def _find_placed(graph: Paired, name: str) -> Made:
+    """An op, or the first that takes what it made of which the line is known.
+
+    What a strategy does for all of its replicas together has no line of theirs.
+    """
+    waiting, place = [name], 0
+    while place < len(waiting):
+        made = graph.made[waiting[place]]
+        if made.place:
+            return made
+        waiting += [c for c in graph.children[made.name] if c not in waiting]
+        place += 1
+    return graph.made[name]
+
+
+def _is_mean(graph: Paired, name: str, whole: Array, parts: Sequence[Array]) -> bool:
+    """Whether one device has the mean of replicas' values, by their examples."""
+    if any(part.shape != whole.shape for part in parts) or not sum(graph.sizes):
+        return False
+    mean = np.average(np.stack(parts), axis=0, weights=graph.sizes)
+    return graph.make_near(name, whole, parts)(np.asarray(mean), whole)
+
+
+def _is_averaged(graph: Paired, name: str, parts: Sequence[Array]) -> bool:
+    """Whether something that is made of it is the plain mean of all replicas'."""
+    if any(part.shape != parts[0].shape for part in parts):
+        return False
+    mean = np.asarray(np.mean(parts, axis=0, dtype=np.float64))
+    near = graph.make_near(name, mean, parts)
+    if near(parts[0], mean):
+        return False
+    waiting, seen = [name], {name}
+    while waiting:
+        for child in graph.children[waiting.pop()]:
+            if child in seen:
+                continue
+            seen.add(child)
+            waiting.append(child)
+            found = graph.list_parts(child)
+            if found and all(near(part, mean) for part in found):
+                return True
+    return False
+
+
+def _measure_term(graph: Paired, name: str) -> float | None:
+    """What all replicas add up to, times what one device has."""
+    found = graph.find(name)
+    if found is None or not np.any(found[0]):
+        return None
+    whole, parts = np.asarray(found[0], np.float64), found[1]
+    if any(part.shape != whole.shape for part in parts):
+        return None
+    total = np.sum(parts, axis=0, dtype=np.float64)
+    return float(np.vdot(total, whole) / np.vdot(whole, whole))

@@ -1,0 +1,203 @@
+"""Intermediate values of replicas, each beside one device's.
+
+It is their part of that if it is the same, if all of theirs add up to it, or if they
+are its rows, one replica's after the other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from distbench.compare.bounds import find_roundoff
+from distbench.compare.values import measure_size
+from distbench.evidence import Inside
+from distbench.trace import WHOLE, Trace, TraceKey
+from distbench.trace.intermediates import INTERMEDIATES, Made, made_from_json
+
+Array = npt.NDArray[Any]
+Near = Callable[[Array, Array], bool]
+Part = Literal["same", "sum", "rows", "none"]
+"""Which part of one device's value replicas have; `none` is no part of it."""
+
+_READS = ("ReadVariableOp", "ResourceGather")
+"""Ops that read what earlier updates of the step have left."""
+_DIGITS = 0.75
+"""Share of a dtype's digits to which values have to agree that are the same."""
+
+
+class Paired:
+    """The intermediate values of a step.
+
+    Args:
+        inside: What was seen of them.
+        step: Which step.
+
+    Attributes:
+        made: Where each is made, by its name, in the order of the program: what others
+            are made of comes before them.
+        children: Names of what is made of each.
+    """
+
+    def __init__(self, inside: Inside, step: int) -> None:
+        self._reference, self._observed = inside.reference, inside.observed
+        self._step = step
+        self.made = {one.name: one for one in _list_made(inside.observed)}
+        self.children: dict[str, list[str]] = {name: [] for name in self.made}
+        for name, one in self.made.items():
+            for parent in filter(self.made.__contains__, one.parents):
+                self.children[parent].append(name)
+        self._known: dict[str, str] = {}
+        for one in _list_made(inside.reference):
+            for alias in (one.name, *one.aliases):
+                self._known.setdefault(alias, one.name)
+        self._parts: dict[str, Part | None] = {}
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Examples of each replica."""
+        return self._reference.get_shards(self._step)
+
+    def list_losses(self) -> list[str]:
+        """What is differentiated by variables; if nothing is, by what is made of them.
+
+        As where weights are moved up the slope first.
+        """
+        losses = [one for one in self.made.values() if one.is_loss]
+        trained = [one for one in losses if one.trains]
+        return [one.name for one in trained or losses]
+
+    def is_astray(self, name: str) -> bool:
+        """Whether replicas have no part of what one device has there."""
+        return self.relate(name) == "none"
+
+    def is_read(self, name: str) -> bool:
+        """Whether a value may be what an earlier update of the step has left.
+
+        It is read from a variable, or made of something that is, which one device has
+        not: a lookup of rows is another op there.
+        """
+        return name in self._read_ones
+
+    def list_parents(self, name: str) -> tuple[str, ...]:
+        """The nearest values before one that one device has as well."""
+        return self._parents[name]
+
+    def relate(self, name: str) -> Part | None:
+        """Which part of one device's value replicas have.
+
+        None where one device has no such value, or it is not finite.
+        """
+        if name not in self._parts:
+            found = self.find(name)
+            told = None if found is None else self._tell(name, *found)
+            self._parts[name] = told
+        return self._parts[name]
+
+    def find(self, name: str) -> tuple[Array, list[Array]] | None:
+        """What one device has and what each replica has; None where one has nothing."""
+        known = self._pair(name)
+        whole = self._read(self._reference, known, WHOLE) if known else None
+        parts = self.list_parts(name)
+        return None if whole is None or not parts else (whole, parts)
+
+    def list_parts(self, name: str) -> list[Array]:
+        """What each replica has; empty where one has nothing."""
+        replicas = range(self._observed.replicas)
+        found = [self._read(self._observed, name, r) for r in replicas]
+        parts = [part for part in found if part is not None]
+        return parts if len(parts) == len(found) else []
+
+    def list_alone(self, name: str) -> list[Array | None]:
+        """What one device has of each shard by itself."""
+        known, replicas = self._pair(name), range(self._observed.replicas)
+        return [self._read(self._reference, known, r) for r in replicas]
+
+    def make_near(self, name: str, whole: Array, parts: Sequence[Array]) -> Near:
+        """Says of two values at a place whether they are equal but for rounding."""
+        size = max(map(measure_size, (whole, *parts)))
+        limit = self._lost[name] * size
+
+        def near(one: Array, other: Array) -> bool:
+            if one.shape != other.shape:
+                return False
+            difference = np.asarray(one, np.float64) - np.asarray(other, np.float64)
+            return bool(np.all(np.abs(difference) <= limit))
+
+        return near
+
+    @cached_property
+    def _lost(self) -> Mapping[str, float]:
+        """Share of a value that rounding may be: that of all that it is made of."""
+        lost: dict[str, float] = {}
+        for name, made in self.made.items():
+            parts = self.list_parts(name)
+            own = find_roundoff(str(parts[0].dtype)) ** _DIGITS if parts else 0.0
+            lost[name] = max([own, *(lost.get(p, 0.0) for p in made.parents)])
+        return lost
+
+    @cached_property
+    def _parents(self) -> Mapping[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for name, made in self.made.items():
+            nearest: dict[str, None] = {}
+            for parent in made.parents:
+                if parent in found and self.relate(parent) is None:
+                    nearest.update(dict.fromkeys(found[parent]))
+                elif parent in self.made:
+                    nearest[parent] = None
+            found[name] = tuple(nearest)
+        return found
+
+    @cached_property
+    def _read_ones(self) -> frozenset[str]:
+        found: set[str] = set()
+        for name, made in self.made.items():
+            unknown = (p for p in made.parents if p in found)
+            if made.op in _READS or any(self.relate(p) is None for p in unknown):
+                found.add(name)
+        return frozenset(found)
+
+    def _tell(self, name: str, whole: Array, parts: Sequence[Array]) -> Part | None:
+        if not np.all(np.isfinite(whole)):
+            return None
+        near = self.make_near(name, whole, parts)
+        if all(near(part, whole) for part in parts):
+            return "same"
+        same = all(part.shape == whole.shape for part in parts)
+        if same and near(np.sum(parts, axis=0), whole):
+            return "sum"
+        is_rows = any(near(joined, whole) for joined in join_rows(whole, parts))
+        return "rows" if is_rows else "none"
+
+    def _pair(self, name: str) -> str:
+        """What one device calls a value; empty where it has none."""
+        aliases = (name, *self.made[name].aliases)
+        return next((self._known[a] for a in aliases if a in self._known), "")
+
+    def _read(self, trace: Trace, name: str, replica: int) -> Array | None:
+        value = trace.get(
+            TraceKey(step=self._step, phase="loss", variable=name, replica=replica)
+        )
+        # Such values are never sparse, and their dtype says how they may round.
+        return value if isinstance(value, np.ndarray) else None
+
+
+def _list_made(trace: Trace) -> list[Made]:
+    return made_from_json(cast(Any, trace.notes.get(INTERMEDIATES, ())))
+
+
+def join_rows(whole: Array, parts: Sequence[Array]) -> Iterator[Array]:
+    """The parts one after the other, along each axis along which that has the size."""
+    for axis in range(whole.ndim):
+        shapes = {(*p.shape[:axis], *p.shape[axis + 1 :]) for p in parts}
+        if shapes != {(*whole.shape[:axis], *whole.shape[axis + 1 :])}:
+            continue
+        # Those of another rank may have the same shape without the axis.
+        same = all(part.ndim == whole.ndim for part in parts)
+        if same and sum(part.shape[axis] for part in parts) == whole.shape[axis]:
+            yield np.concatenate(parts, axis)

@@ -1,0 +1,91 @@
+"""Says where in a program a wrong loss begins, where somebody has looked inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from distbench.compare.intermediates import Astray, find_astray
+from distbench.compare.paired import Array, join_rows
+from distbench.compare.ratio import SAME, fit_common_ratio
+from distbench.diagnose.context import Context
+from distbench.trace import COMPUTED
+
+_MOST = 3
+"""So many places are named."""
+
+
+def list_astray(context: Context) -> Sequence[Astray]:
+    """The values with which the wrong losses or local gradients begin."""
+    inside = context.evidence.inside
+    if inside is None or context.phase not in COMPUTED:
+        return ()
+    step = min(case.key.step for case in context.cases)
+    return context.work_out(("astray", step), lambda: find_astray(inside, step))
+
+
+def describe_astray(context: Context) -> str:
+    """Where they begin, in words; empty where that is not known."""
+    found = list_astray(context)
+    if not found:
+        return ""
+    first = found[0]
+    others = list(dict.fromkeys(one.made.place for one in found[1:]))
+    others = [place for place in others if place != first.made.place]
+    words = (
+        "what the loss is made of first goes another way than on one device at "
+        f"{first.made.place}, `{first.made.line}`: {_tell_values(first)}"
+    )
+    if others:
+        more = len(others) - _MOST
+        named = ", ".join(others[:_MOST]) + (f" and {more} more" if more > 0 else "")
+        words += f"; so it does, by itself, at {named}"
+    return words
+
+
+def _tell_values(one: Astray) -> str:
+    whole, parts = one.whole, one.parts
+    rows = next(join_rows(whole, parts), None)
+    if rows is not None:
+        place = _find_worst(whole, [rows])
+        told = (
+            f"in element {list(map(int, place))} of all rows replicas have "
+            f"{float(rows[place]):.6g} there, one device {float(whole[place]):.6g}"
+        )
+    elif any(part.shape != whole.shape for part in parts):
+        sizes = ", ".join(str(part.shape) for part in parts)
+        told = f"replicas have arrays of shape {sizes} there, one device {whole.shape}"
+    else:
+        place = _find_worst(whole, parts)
+        at = "" if whole.ndim == 0 else f"in element {list(map(int, place))} "
+        own = ", ".join(f"{float(part[place]):.6g}" for part in parts)
+        told = f"{at}replicas have {own} there, one device {float(whole[place]):.6g}"
+    if one.is_alike:
+        times = find_times([one])
+        ratio = "" if times is None else f", {times:.6g} times as much"
+        return f"{told}{ratio}; all have the same, so look at what they exchange"
+    ending = ", and they go on with the plain mean of that" if one.is_averaged else ""
+    if one.is_own:
+        return f"{told}: each has what its own examples alone give{ending}"
+    if one.of_share:
+        return (
+            f"{told}: each takes its own addend of a sum over all for the whole of it"
+        )
+    return told
+
+
+def _find_worst(whole: Array, parts: Sequence[Array]) -> tuple[np.intp, ...]:
+    errors = [np.abs(np.asarray(part, np.float64) - whole) for part in parts]
+    return np.unravel_index(int(np.argmax(np.max(errors, axis=0))), whole.shape)
+
+
+def find_times(found: Sequence[Astray]) -> float | None:
+    """How many times what one device has all replicas have, if that is all there is."""
+    pairs = [(one.parts[0].astype(np.float64), one.whole) for one in found]
+    if not all(one.is_alike for one in found):
+        return None
+    if any(part.shape != whole.shape for part, whole in pairs):
+        return None
+    fit = fit_common_ratio(pairs)
+    return None if fit is None or fit.residual_share > SAME else fit.ratio

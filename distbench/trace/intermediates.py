@@ -1,0 +1,56 @@
+"""Where each value is made that a loss is computed of: what goes with their trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+INTERMEDIATES = "intermediates"
+"""The note of a trace that has them: each is a value of the loss, by its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """An intermediate value of a step.
+
+    Attributes:
+        name: Its own; the same on one device if the same lines made it by an op of the
+            same type.
+        aliases: What it is called by the ops that take it: where its own op is another
+            one on a cluster, as one that communicates is, these may be the same.
+        op: Type of the op that made it.
+        place: File and line of the program.
+        line: What stands there.
+        parents: Names of what the op took.
+        is_loss: Whether it is differentiated.
+        trains: Whether it is by a variable of the subject.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    op: str
+    place: str
+    line: str
+    parents: tuple[str, ...]
+    is_loss: bool
+    trains: bool
+
+
+def made_to_json(made: Iterable[Made]) -> list[Mapping[str, Any]]:
+    """As the note of a trace."""
+    return [asdict(one) for one in made]
+
+
+def made_from_json(note: Iterable[Mapping[str, Any]]) -> list[Made]:
+    """See `made_to_json`."""
+    return [
+        Made(
+            **{
+                **item,
+                "aliases": tuple(item["aliases"]),
+                "parents": tuple(item["parents"]),
+            }
+        )
+        for item in note
+    ]

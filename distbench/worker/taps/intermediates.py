@@ -1,0 +1,211 @@
+"""Intermediate values: what a loss is computed of, op by op, from the examples on.
+
+They tell where in a program replicas begin to go another way than one device, and are
+looked at in a run of their own: they are many, and each takes a sink.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.trace.intermediates import Made
+from distbench.worker.process.sources import is_of, is_of_caller
+from distbench.worker.taps.backwards import Backwards, is_eager
+from distbench.worker.taps.callers import name_line
+
+_MOST = 10_000
+"""Nobody looks at a loss if there are more values: each takes a sink, and they tell
+where it begins to be wrong only if none is left out."""
+_LARGEST = 1 << 22
+"""A value with more numbers is not kept."""
+
+_SCOPE = re.compile(r"(?:^|/)replica_(\d+)/")
+"""The scope of names in which a strategy traces a replica that is not the first one."""
+
+Keep = Callable[[str, Any], None]
+
+
+class Intermediates:
+    """What was found of the losses of a traced step.
+
+    Args:
+        devices: Those of this task's replicas, in their order.
+
+    Attributes:
+        made: Where each value is made, in the order in which they are.
+    """
+
+    def __init__(self, devices: Sequence[str] = ()) -> None:
+        self._devices = [_find_place(name) for name in devices]
+        self.made: dict[str, Made] = {}
+
+    def look_at(
+        self, target: Any, number: int, local: int, keep: Keep, *, trains: bool
+    ) -> None:
+        """Keep what a loss is computed of.
+
+        Args:
+            target: The loss, in the graph that is traced.
+            number: Which of those that the replica differentiates.
+            local: Number of the replica in this task.
+            keep: Told the name and the tensor of each value.
+            trains: Whether by a variable of the subject.
+        """
+        traced = [t for t in tf.nest.flatten(target) if not is_eager(t)]
+        if not traced:
+            return
+        found = _find_sources(traced, partial(self._is_of_replica, local))
+        if len(self.made) + len(found) > _MOST:
+            return
+        names = _name_tensors(found, number)
+        aliases: dict[str, list[str]] = {}
+        for one in found:
+            for slot, source in enumerate(one.sources):
+                alias = f"{names[one.tensor.name]}<{slot}"
+                aliases.setdefault(source.name, []).append(alias)
+        for one in found:
+            tensor = one.tensor
+            if not _can_be_kept(tensor):
+                continue
+            name = names[tensor.name]
+            if name not in self.made:
+                self.made[name] = Made(
+                    name=name,
+                    aliases=tuple(aliases.get(tensor.name, ())),
+                    op=tensor.op.type,
+                    **_tell_place(tensor.op),
+                    parents=tuple(
+                        names[source.name]
+                        for source in one.sources
+                        if source.name in names
+                    ),
+                    is_loss=any(tensor is target for target in traced),
+                    trains=trains,
+                )
+            keep(name, tensor)
+
+    def _is_of_replica(self, local: int, op: Any) -> bool | None:
+        """Whether a replica of this task has an op; None of what is given to any.
+
+        All are traced in one graph: those that are not the first one in a scope of
+        names. What is outside of it is the first one's, or what a strategy does on the
+        devices of others, where they meet.
+        """
+        if len(self._devices) < 2:
+            return True
+        if op.type == "Placeholder":
+            return None
+        scope = _SCOPE.search(op.name)
+        if scope is not None:
+            return int(scope[1]) == local
+        return local == 0 or _find_place(op.device) == self._devices[local]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A tensor on the way to a loss, and what it is computed of."""
+
+    tensor: Any
+    sources: list[Any]
+
+
+def _find_sources(
+    targets: Sequence[Any], is_own: Callable[[Any], bool | None]
+) -> list[_Found]:
+    """What some tensors of a graph are computed of, in the order of the graph.
+
+    What others compute is left out, and followed to what it is made of in turn.
+
+    Args:
+        targets: The tensors.
+        is_own: Whether an op is one of those to look at; None if that depends on who
+            takes what it makes.
+    """
+    graph, backwards = targets[0].graph, Backwards()
+    found: dict[str, _Found] = {}
+    foreign: set[str] = set()
+    waiting = [(target, True) for target in targets]
+    while waiting:
+        tensor, is_taken = waiting.pop()
+        own = is_own(tensor.op)
+        own = is_taken if own is None else own
+        if tensor.name in found or (not own and tensor.name in foreign):
+            continue
+        sources = [
+            source
+            for source in backwards.list_sources(tensor)
+            if not is_eager(source) and source.graph is graph
+        ]
+        waiting += [(source, own) for source in sources]
+        if own:
+            found[tensor.name] = _Found(tensor, sources)
+        else:
+            foreign.add(tensor.name)
+    order = {op.name: place for place, op in enumerate(graph.get_operations())}
+    return sorted(
+        found.values(),
+        key=lambda one: (order[one.tensor.op.name], one.tensor.value_index),
+    )
+
+
+def _name_tensors(found: Iterable[_Found], number: int) -> dict[str, str]:
+    """Names that the same program gives its tensors, whatever graph they are in.
+
+    By the lines that made an op, which are the same on one device: its type, and its
+    number among those of the same lines.
+    """
+    numbers: dict[tuple[str, str], dict[str, int]] = {}
+    names = {}
+    for one in found:
+        op = one.tensor.op
+        lines = ">".join(name_line(frame) for frame in _list_own_frames(op))
+        alike = numbers.setdefault((lines, op.type), {})
+        count = alike.setdefault(op.name, len(alike) + 1)
+        place = one.tensor.value_index
+        names[one.tensor.name] = f"{number}|{lines}|{op.type}|{count}:{place}"
+    return names
+
+
+def _list_own_frames(op: Any) -> list[Any]:
+    """Calls on the way to an op, outside of TensorFlow, the bench and Python itself."""
+    return [
+        frame
+        for frame in op.traceback
+        if not is_of(frame.filename, "tensorflow") and not is_of_caller(frame.filename)
+    ]
+
+
+def _find_own_frame(op: Any) -> Any:
+    """The line to name: the innermost of the user's, else that of a Keras layer."""
+    frames = _list_own_frames(op)
+    own = [f for f in frames if not is_of(f.filename, "keras", "tf_keras")]
+    return next(reversed(own or frames), None)
+
+
+def _tell_place(op: Any) -> dict[str, str]:
+    """Where it is made: file and number of the line, and what stands there."""
+    frame = _find_own_frame(op)
+    if frame is None:
+        return {"place": "", "line": ""}
+    line = linecache.getline(frame.filename, frame.lineno).strip()
+    return {"place": name_line(frame), "line": line}
+
+
+def _can_be_kept(tensor: Any) -> bool:
+    is_number = tensor.dtype.is_floating or tensor.dtype.is_integer
+    count = tensor.shape.num_elements()
+    is_known = tensor.op.type == "Const"
+    return is_number and not is_known and (count is None or count <= _LARGEST)
+
+
+def _find_place(device: str) -> tuple[Any, Any, Any]:
+    """What tells one device from another."""
+    spec = tf.DeviceSpec.from_string(device or "")
+    return spec.task, spec.device_type, spec.device_index

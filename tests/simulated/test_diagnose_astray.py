@@ -1,0 +1,116 @@
+"""What a wrong loss is called that somebody has looked inside of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from exchanging import note
+from grouped_losses import by_statistics
+from grouped_training import Simulator
+from inside_runs import ROWS, Program
+
+from distbench.diagnose.judge import judge
+from distbench.evidence import Inside
+from distbench.verdict import Finding
+
+
+def find(inside: Inside | None) -> Finding:
+    """The finding of replicas that exchange features and go wrong."""
+    evidence = note(Simulator(by_statistics).make_evidence(), "features")
+    (finding,) = judge(replace(evidence, inside=inside)).findings
+    return finding
+
+
+def share(values: Any) -> Any:
+    return np.sum(values) / np.float32(len(ROWS))
+
+
+def look(made: str = "Mean", join: Any = None) -> Inside:
+    """What a program shows that weighs its examples by something of the own ones."""
+    program = Program()
+    program.give()
+    function = {"Mean": np.mean, "Max": np.max, "Sum": np.sum}[made]
+    name = program.compute("middle", made, ["rows"], lambda v: np.float32(function(v)))
+    if join is not None:
+        name = program.exchange("joined", name, join)
+        program.whole[name] = program.whole["middle"]
+        program.alone[name] = program.alone["middle"]
+    program.compute("bent", "Hypot", ["rows", name], np.hypot)
+    program.compute("loss", "Sum", ["bent"], share)
+    return program.end("loss")
+
+
+def average(parts: Sequence[Any]) -> list[Any]:
+    return [sum(parts) / len(parts)] * len(parts)
+
+
+def double(parts: Sequence[Any]) -> list[Any]:
+    return [2 * sum(parts)] * len(parts)
+
+
+def test_without_a_look_no_line_is_known() -> None:
+    finding = find(None)
+    assert finding.code == "unexplained"
+    assert "model.py" not in finding.explanation
+
+
+@pytest.mark.parametrize(
+    ("inside", "code"),
+    [
+        (look("Mean"), "statistics-not-synchronized"),
+        (look("Max"), "statistics-not-synchronized"),
+        (look("Mean", average), "mean-of-means"),
+        (look("Max", average), "statistics-not-synchronized"),
+        (look("Sum", double), "scale-error"),
+    ],
+    ids=["mean", "largest", "mean-of-means", "mean-of-largest", "sum-counted-twice"],
+)
+def test_a_look_names_the_line_and_what_is_wrong_there(
+    inside: Inside, code: str
+) -> None:
+    finding = find(inside)
+    assert (finding.code, finding.phase, finding.step) == (code, "loss", 0)
+    place = "joined" if code == "scale-error" else "middle"
+    assert f"model.py:{place}, `{place} = ...`" in finding.explanation
+    assert finding.confidence == 1.0
+
+
+def test_the_ratio_of_what_all_have_alike_is_told() -> None:
+    finding = find(look("Sum", double))
+    assert finding.ratio == pytest.approx(2, rel=1e-6)
+    assert "2 times as much" in finding.explanation
+
+
+def test_terms_that_are_own_means_are_not_scaled() -> None:
+    for divisor, code in ((1.0, "loss-not-scaled"), (2.0, "mean-of-means")):
+        program = Program()
+        program.give()
+        program.compute("loss", "Sum", ["rows"], share)
+        program.compute("mean", "Mean", ["rows"], lambda v: np.float32(5 + np.mean(v)))
+        program.compute(
+            "term",
+            "Mul",
+            ["mean"],
+            lambda v: v,
+            replica=lambda v, divisor=divisor: v / divisor,
+        )
+        program.compute("both", "AddV2", ["loss", "term"], lambda a, b: a + b)
+        assert find(program.end("both")).code == code
+
+
+def test_what_no_code_is_about_is_told_with_its_place() -> None:
+    program = Program()
+    program.give()
+    program.compute("places", "Range", ["rows"], lambda v: np.arange(len(v)))
+    program.compute("bent", "Mul", ["rows", "places"], lambda v, p: v * p[:, None])
+    program.compute("loss", "Sum", ["bent"], share)
+    finding = find(program.end("loss"))
+    assert finding.code == "unexplained"
+    assert "model.py:places" in finding.explanation
+    assert "in element [5] of all rows replicas have 0 there, one device 5" in (
+        finding.explanation
+    )

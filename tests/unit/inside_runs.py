@@ -1,0 +1,140 @@
+"""Intermediate values of a program of NumPy, on one device and on replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from distbench.evidence import Inside
+from distbench.trace import WHOLE, Trace, TraceKey, Value
+from distbench.trace.intermediates import INTERMEDIATES, Made, made_to_json
+
+SIZES = (5, 3)
+ROWS = np.random.default_rng(3).normal(size=(sum(SIZES), 2)).astype(np.float32)
+
+Exchange = Callable[[list[Any]], list[Any]]
+
+
+@dataclass
+class Program:
+    """Ops one after the other; each computes what all replicas have of it.
+
+    Attributes:
+        made: The ops.
+        whole: What one device has.
+        alone: What one device has of each shard by itself.
+        parts: What each replica has.
+    """
+
+    made: list[Made] = field(default_factory=list)
+    whole: dict[str, Any] = field(default_factory=dict)
+    alone: dict[str, list[Any]] = field(default_factory=dict)
+    parts: dict[str, list[Any]] = field(default_factory=dict)
+
+    def give(self, name: str = "rows") -> str:
+        """The examples."""
+        cuts = np.split(ROWS, np.cumsum(SIZES)[:-1])
+        return self._add(name, "Placeholder", (), ROWS, list(cuts), list(cuts))
+
+    def read(self, name: str, whole: Any, part: Any) -> str:
+        """A variable: what one device and all replicas have of it."""
+        parts = [np.float32(part)] * len(SIZES)
+        alone = [np.float32(whole)] * len(SIZES)
+        return self._add(name, "ReadVariableOp", (), np.float32(whole), alone, parts)
+
+    def compute(
+        self,
+        name: str,
+        op: str,
+        parents: Sequence[str],
+        function: Callable[..., Any],
+        *,
+        replica: Callable[..., Any] | None = None,
+    ) -> str:
+        """What an op makes of others, and replicas by a function of their own."""
+        own = replica or function
+        whole = function(*(self.whole[p] for p in parents))
+        alone = [function(*(self.alone[p][r] for p in parents)) for r in range(2)]
+        parts = [own(*(self.parts[p][r] for p in parents)) for r in range(2)]
+        return self._add(name, op, parents, whole, alone, parts)
+
+    def exchange(self, name: str, parent: str, join: Exchange) -> str:
+        """What replicas make together of a value that one device keeps."""
+        joined = join(self.parts[parent])
+        self.parts[name] = [np.asarray(value, np.float32) for value in joined]
+        self.made.append(_make(name, "CollectiveReduceV2", [parent]))
+        return name
+
+    def end(self, name: str) -> Inside:
+        """What was seen of it, with a value as the loss."""
+        self.made = [
+            Made(
+                name=one.name,
+                aliases=one.aliases,
+                op=one.op,
+                place=one.place,
+                line=one.line,
+                parents=one.parents,
+                is_loss=one.name == name,
+                trains=one.name == name,
+            )
+            for one in self.made
+        ]
+        known = [one for one in self.made if one.name in self.whole]
+        reference = {
+            **{_key(n, WHOLE): v for n, v in self.whole.items()},
+            **{_key(n, r): v[r] for n, v in self.alone.items() for r in range(2)},
+        }
+        observed = {_key(n, r): v[r] for n, v in self.parts.items() for r in range(2)}
+        return Inside(
+            reference=_make_trace("reference", known, reference),
+            observed=_make_trace("cluster", self.made, observed),
+        )
+
+    def _add(
+        self,
+        name: str,
+        op: str,
+        parents: Sequence[str],
+        whole: Any,
+        alone: list[Any],
+        parts: list[Any],
+    ) -> str:
+        self.made.append(_make(name, op, parents))
+        self.whole[name] = np.asarray(whole)
+        self.alone[name] = list(map(np.asarray, alone))
+        self.parts[name] = list(map(np.asarray, parts))
+        return name
+
+
+def _make(name: str, op: str, parents: Sequence[str]) -> Made:
+    return Made(
+        name=name,
+        aliases=(),
+        op=op,
+        place=f"model.py:{name}",
+        line=f"{name} = ...",
+        parents=tuple(parents),
+        is_loss=False,
+        trains=False,
+    )
+
+
+def _key(name: str, replica: int) -> TraceKey:
+    return TraceKey(step=0, phase="loss", variable=name, replica=replica)
+
+
+def _make_trace(
+    name: str, made: Sequence[Made], values: Mapping[TraceKey, Value]
+) -> Trace:
+    return Trace(
+        name=name,
+        replicas=len(SIZES),
+        shards=SIZES,
+        variables=(),
+        values=dict(values),
+        notes={INTERMEDIATES: made_to_json(made)},
+    )
