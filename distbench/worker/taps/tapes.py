@@ -31,7 +31,7 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
         flat = tf.nest.flatten(sources)
         trains = any(map(table.has, flat))
         term = board.term if trains else None
-        result = _differentiate(original, term, target, sources, *a, **k)
+        result = _differentiate(board, original, term, target, sources, *a, **k)
         if tf.distribute.get_replica_context() is None:
             return result
         board.remember_target(target, trains=trains)
@@ -51,7 +51,7 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
                 for source, value in zip(flat, tf.nest.flatten(result), strict=True)
             ]
             result = tf.nest.pack_sequence_as(result, given)
-        board.remember_result(result)
+        board.remember_result(result, sources, trains=trains)
         for source, value in zip(flat, tf.nest.flatten(result), strict=False):
             if table.has(source):
                 board.remember_gradient(table.find_path(source), value)
@@ -73,13 +73,20 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
 
 
 def _differentiate(
-    original: Any, number: int | None, target: Any, sources: Any, *a: Any, **k: Any
+    board: TapBoard,
+    original: Any,
+    number: int | None,
+    target: Any,
+    sources: Any,
+    *a: Any,
+    **k: Any,
 ) -> Any:
     """Ask a tape; of one term of a loss alone, where its number is given."""
     if number is None or "output_gradients" in k:
         return original(target, sources, *a, **k)
     term, factor = next(islice(find_terms(target), number, None))
     k["output_gradients"] = tf.cast(factor, term.dtype)
+    board.remember_term(tf.reduce_sum(term * k["output_gradients"]))
     return _fill_in(original(term, sources, *a, **k), sources)
 
 

@@ -11,6 +11,8 @@ import tensorflow as tf
 from tensorflow.python.distribute import distribute_lib
 
 from distbench.trace import Phase
+from distbench.worker.taps.draws import list_drawn
+from distbench.worker.taps.exchange import is_made_of
 from distbench.worker.taps.seen import Seen
 
 
@@ -153,10 +155,29 @@ class TracedStep:
         if not self._is_between:
             self.seen.add_target(self.find_replica(), target, trains=trains)
 
-    def remember_result(self, result: Any) -> None:
-        """Keep what a tape of this replica gave; see `Seen.add_result`."""
-        if not self._is_between:
-            self.seen.add_result(self.find_replica(), result)
+    def remember_result(self, result: Any, sources: Any, *, trains: bool) -> None:
+        """Keep what a tape of this replica gave; see `Seen.add_result`.
+
+        Not how a loss changes with its examples, or with what was drawn: that is a
+        feature as any other, and no gradient that trains.
+
+        Args:
+            result: What it gave.
+            sources: By what it differentiated.
+            trains: Whether a variable of the subject is among these.
+        """
+        if self._is_between:
+            return
+        replica = self.find_replica()
+        if trains or not self._is_of_examples(replica, sources):
+            self.seen.add_result(replica, result)
+
+    def _is_of_examples(self, replica: int, sources: Any) -> bool:
+        found = [s for s in tf.nest.flatten(sources) if hasattr(s, "graph")]
+        if not found:
+            return False
+        given = [*self.seen.given.get(replica, ()), *list_drawn(found[0].graph)]
+        return is_made_of(found, given, ends=self.seen.list_results())
 
     def list_targets(self) -> list[Any]:
         """What the tapes of this replica's step differentiated."""
