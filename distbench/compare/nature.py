@@ -81,7 +81,7 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     regrouped = evidence.probes.get("regrouped")
     if evidence.measure.shards_known or regrouped is None:
         return Nature()
-    lost = _measure_lost(evidence)
+    lost = measure_lost(evidence)
     found = _take_parts(evidence.reference, regrouped, 0)
     if found is None:
         return Nature(lost=lost)
@@ -198,7 +198,7 @@ def is_grouped_throughout(evidence: Evidence, noise: Noise) -> bool:
     return True
 
 
-def _measure_lost(evidence: Evidence) -> float:
+def measure_lost(evidence: Evidence) -> float:
     """What a step that computes in a narrower dtype than its variables may lose.
 
     Half of that dtype's digits: twins that move the variables by one rounding of their

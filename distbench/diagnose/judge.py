@@ -10,6 +10,7 @@ import numpy as np
 from distbench.compare.absent import add_absent
 from distbench.compare.measured_noise import measure_noise
 from distbench.compare.noise import Noise
+from distbench.compare.odd_terms import settle_terms
 from distbench.compare.sensitive import find_cut_sensitive, find_row_sensitive
 from distbench.diagnose.averaged import AVERAGED, read_averaged, tells_more
 from distbench.diagnose.examples import count_examples
@@ -50,6 +51,7 @@ def judge(evidence: Evidence) -> Judgement:
     with np.errstate(all="ignore"):
         evidence = add_absent(name_owners(evidence))
         noise = measure_noise(evidence)
+        evidence = settle_terms(evidence, noise)
         judgement = _read_averaged(evidence, noise, _judge_best(evidence, noise))
         rows, cut = find_row_sensitive(evidence), find_cut_sensitive(evidence)
         formed = find_formed(evidence, noise, judgement)

@@ -24,6 +24,7 @@ from distbench.worker.one_device.formed import feed_formed
 from distbench.worker.one_device.guards import leaves_out_overflow
 from distbench.worker.one_device.larger import limits_larger
 from distbench.worker.one_device.late import Late, find_late
+from distbench.worker.one_device.odd_terms import split_odd
 from distbench.worker.one_device.probes import Probes
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.replay import (
@@ -124,6 +125,7 @@ class ReferenceJobs:
         limits = goes_on and limits_larger(reference, recorded)
         guards = goes_on and leaves_out_overflow(reference, recorded)
         probes = dict(Probes(reference).record(tier))
+        probes.update(split_odd(reference, tier, recorded, probes))
         for number, moved in enumerate(copying.record_rounded(tier)):
             probes[f"rounded-{number}"] = moved
         distinct = add_repeated_rows(feeder, tier, recorded)

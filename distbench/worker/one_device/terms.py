@@ -12,6 +12,7 @@ from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import fit_part, widen
+from distbench.worker.stepping.session import Session
 from distbench.worker.taps.terms import find_terms
 
 _TOLD: tuple[Phase, ...] = ("local_gradient",)
@@ -41,20 +42,29 @@ def split_loss(
         return ()
     if not _is_open(observed, recorded):
         return ()
-    targets = session.board.seen.trained_by.get(0, [])
-    terms = find_terms(targets[0]) if len(targets) == 1 else ()
-    count = len(list(islice(terms, _MOST + 1)))
-    if not 1 < count <= _MOST:
+    count = count_terms(session)
+    if not count:
         return ()
     try:
-        found = [_run(reference, tier, number) for number in range(count)]
+        # What a term has no part in is dense, and traced steps may have it sparse.
+        with session.board.set_aside():
+            found = [_run(reference, tier, number) for number in range(count)]
     except SubjectError:
         return ()  # a program may make use of what its whole loss gives
     finally:
         session.board.term = None
-        # What a term has no part in is dense, and traced steps may have it sparse.
-        feeder.forget_steps()
     return tuple(found) if _add_up(found, recorded) else ()
+
+
+def count_terms(session: Session) -> int:
+    """How many terms the loss of a traced step has; 0 of one, of many, or of several.
+
+    Where a step differentiates more than one loss nobody says whose terms they are.
+    """
+    targets = session.board.seen.trained_by.get(0, [])
+    terms = find_terms(targets[0]) if len(targets) == 1 else ()
+    count = len(list(islice(terms, _MOST + 1)))
+    return count if 1 < count <= _MOST else 0
 
 
 def _run(reference: Reference, tier: Tier, number: int) -> Trace:

@@ -1,0 +1,154 @@
+"""A loss whose terms grow each in a way of its own as examples are repeated.
+
+One device has differentiated each of them alone. What is a mean over the examples, or
+comes to rest as they are repeated, is told from what is a sum. Of a term of which
+nobody can tell, as a norm of all outputs, it is observed what it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.doubled import (
+    Kind,
+    Places,
+    find_kind,
+    find_limit,
+    take_gradients,
+)
+from distbench.compare.nature import measure_lost
+from distbench.compare.noise import Noise
+from distbench.compare.values import Array, densify, measure_size
+from distbench.evidence import Evidence
+from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey, Values
+
+_SAME = 1e-3
+"""Share of a value that its terms may leave: it only says that they are its terms."""
+_REPEATED = {"doubled": 2, "tripled": 3}
+
+
+def settle_terms(evidence: Evidence, noise: Noise) -> Evidence:
+    """With what repeated shards would give if each term were plainly a sum, or a mean.
+
+    Unchanged where nobody asked for the terms, or no share of any of them is known; nor
+    is it where a narrow dtype hides how gradients grow, or replicas count together.
+    """
+    terms = _list_terms(evidence.probes)
+    if not terms or measure_lost(evidence) or evidence.observed.notes.get("exchange"):
+        return evidence
+    kinds = [_find_kind(evidence, noise, number) for number in range(len(terms))]
+    if not any(kinds):
+        return evidence
+    counts = _count_unknown(evidence, terms, kinds)
+    if counts is None:
+        return evidence
+    reference = Values(dict(evidence.reference.values))
+    repeated = {name: Values(dict(evidence.probes[name].values)) for name in _REPEATED}
+    for key in [key for key in reference if key.phase in COMPUTED]:
+        if key.replica == WHOLE:
+            continue
+        found = [term.get(key) for term in terms]
+        parts = [densify(value) for value in found if value is not None]
+        due = densify(reference[key])
+        if len(parts) < len(terms) or not _are_near(due, np.asarray(sum(parts))):
+            # What is made of something else, as a loss that is returned, stays open.
+            for values in repeated.values():
+                values.pop(key, None)
+            continue
+        pairs = zip(counts[key.step, key.replica], parts, strict=True)
+        own = [n * part for n, part in pairs]
+        sums = [p for p, kind in zip(own, kinds, strict=True) if kind != "mean"]
+        reference[key] = np.asarray(sum(own))
+        for name, times in _REPEATED.items():
+            if key in repeated[name]:
+                more = np.zeros_like(due) + sum(sums)
+                repeated[name][key] = np.asarray(sum(own) + (times - 1) * more)
+    probes = {
+        name: replace(evidence.probes[name], values=values)
+        for name, values in repeated.items()
+    }
+    return replace(
+        evidence,
+        reference=replace(evidence.reference, values=reference),
+        probes={**evidence.probes, **probes},
+    )
+
+
+def _count_unknown(
+    evidence: Evidence, terms: Sequence[Trace], kinds: Sequence[Kind | None]
+) -> Mapping[tuple[int, int], Sequence[float]] | None:
+    """How often each replica has each term of its shard, where that is not known.
+
+    By step and replica; 1 of what is known. Of the others it is fitted to what was
+    observed, of which the terms must leave nothing: what they should count nobody says.
+    None where they do not fit.
+    """
+    counts: dict[tuple[int, int], Sequence[float]] = {}
+    for step in range(evidence.reference.steps):
+        for replica in range(evidence.reference.replicas):
+            counts[step, replica] = [1.0] * len(kinds)
+            if all(kinds):
+                continue
+            seen = take_gradients(evidence.observed, replica, step)
+            own = [take_gradients(term, replica, step) for term in terms]
+            if not seen or any(set(part) != set(seen) for part in own):
+                return None
+            fitted = _fit(seen, own)
+            if fitted is None:
+                return None
+            counts[step, replica] = [
+                1.0 if kind else n for kind, n in zip(kinds, fitted, strict=True)
+            ]
+    return counts
+
+
+def _fit(seen: Places, parts: Sequence[Places]) -> list[float] | None:
+    """How often gradients have each part; None where that leaves something."""
+    columns = [np.concatenate([p[place].ravel() for place in seen]) for p in parts]
+    matrix, target = (
+        np.stack(columns, axis=1),
+        np.concatenate([value.ravel() for value in seen.values()]),
+    )
+    if len(target) < 4 * len(parts) or not np.all(np.isfinite(matrix)):
+        return None
+    fitted, _, rank, _ = np.linalg.lstsq(matrix, target, rcond=None)
+    rest = np.linalg.norm(target - matrix @ fitted)
+    if rank < len(parts) or rest > _SAME * np.linalg.norm(target):
+        return None
+    return [float(n) for n in fitted]
+
+
+def _list_terms(probes: Mapping[str, Trace]) -> list[Trace]:
+    names = [name for name in probes if name.startswith("term-")]
+    return [probes[f"term-{n}"] for n in range(len(names)) if f"term-{n}" in probes]
+
+
+def _find_kind(evidence: Evidence, noise: Noise, number: int) -> Kind | None:
+    """What a term is by itself, as `find_kind` and `find_limit` have it of a loss."""
+    term = evidence.probes[f"term-{number}"]
+    alone = replace(
+        evidence,
+        reference=term,
+        probes={name: evidence.probes[f"term-{number}-{name}"] for name in _REPEATED},
+    )
+    whole = take_gradients(term, WHOLE)
+    shards = [take_gradients(term, r) for r in range(term.replicas)]
+    if not whole or any(set(shard) != set(whole) for shard in shards):
+        return None
+    margins = {}
+    for variable, call in whole:
+        key = TraceKey(step=0, phase="local_gradient", variable=variable, call=call)
+        due = evidence.reference.get(key)
+        value = whole[variable, call] if due is None else densify(due)
+        margins[variable, call] = noise.find_margin(key, value).widest
+    kind = find_kind(alone, noise, margins, shards)
+    return kind or find_limit(alone, margins, whole, shards)
+
+
+def _are_near(value: Array, other: Array) -> bool:
+    if value.shape != other.shape:
+        return False
+    return measure_size(value - other) <= _SAME * measure_size(value)
