@@ -154,8 +154,14 @@ def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
 
 
 def _list_shared(evidence: Evidence) -> set[str]:
-    """State that nobody leads: it takes what the losses take of all replicas."""
-    return set(cast(Sequence[str], evidence.observed.notes.get("shared_state", ())))
+    """State that nobody leads: it takes what the losses take of all replicas.
+
+    Only where the global batch is the measure of these, as of features: else nothing
+    would tell what either has to be.
+    """
+    notes = evidence.observed.notes
+    is_told = notes.get("exchange") == "features"
+    return set(cast(Sequence[str], notes.get("shared_state", ()))) if is_told else set()
 
 
 def _is_read_first(info: VariableInfo) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.samples.lazy import tf
 from distbench.unusual.exchange import ALIKE
-from distbench.unusual.queue import QueueOfAll
+from distbench.unusual.queue import QueueOfAll, TargetsLessRunningMean
 
 
 @fault(
@@ -20,3 +20,11 @@ class QueueOfOwn(QueueOfAll):
 
     def push(self, keys):
         return tf.concat([self.queue, keys], axis=0)[tf.shape(keys)[0] :]
+
+
+@fault("mean-instead-of-sum", "variable", ("mean",), like="keras-team/keras#20541")
+class RunningMeanOfShares(TargetsLessRunningMean):
+    """Each replica's share of a mean is averaged, which leaves an N-th of the mean."""
+
+    def find_mean(self, targets):
+        return tf.reduce_sum(targets, axis=0) / self.examples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import tf
 from distbench.samples.program import OUTPUTS, Program
-from distbench.samples.replicas import gather
+from distbench.samples.replicas import all_reduce, gather
 from distbench.unusual.exchange import ALIKE
 from distbench.unusual.program import unusual
 
@@ -59,3 +59,29 @@ class DrawsByCount(Program):
     def apply(self, gradients):
         super().apply(gradients)
         self.taken.assign_add(1.0)
+
+
+@unusual()
+class TargetsLessRunningMean(Program):
+    """Targets are taken less a running mean, which takes those of the step first."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.mean = tf.Variable(
+            tf.zeros(OUTPUTS),
+            name="mean",
+            trainable=False,
+            aggregation=tf.VariableAggregation.MEAN,
+        )
+
+    def variables(self):
+        return [*super().variables(), self.mean]
+
+    def compute_losses(self, batch):
+        self.mean.assign(0.5 * self.mean + 0.5 * self.find_mean(batch[2]))
+        targets = batch[2] - self.mean
+        return tf.reduce_sum((self.predict(batch) - targets) ** 2, axis=1)
+
+    def find_mean(self, targets):
+        """The mean of all replicas' targets."""
+        return all_reduce("sum", tf.reduce_sum(targets, axis=0)) / self.examples
