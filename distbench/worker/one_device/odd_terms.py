@@ -7,17 +7,17 @@ a sum or a mean over the examples.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from distbench.evidence import Tier
-from distbench.trace import COMPUTED, WHOLE, Trace
+from distbench.trace import COMPUTED, Trace
 from distbench.worker.one_device.probes import repeat_examples
 from distbench.worker.one_device.reference import Reference
-from distbench.worker.one_device.terms import count_terms
-from distbench.worker.process.failures import SubjectError
+from distbench.worker.one_device.terms import ask_terms, run_term
 from distbench.worker.state.values import widen
 from distbench.worker.stepping.steps import Step
 
@@ -44,17 +44,16 @@ def split_odd(
     """
     if "once" in probes or not _is_odd(recorded, probes):
         return {}
-    board, found = reference.session.board, dict[str, Trace]()
-    try:
-        # What a term has no part in is dense, and traced steps may have it sparse.
-        with board.set_aside():
-            for number in range(count_terms(reference.session)):
-                found.update(_run(reference, tier, number))
-    except SubjectError:
-        return {}  # a program may make use of what its whole loss gives
-    finally:
-        board.term = None
-    return found
+
+    def ask(number: int) -> dict[str, Trace]:
+        trace, by = run_term(reference, tier, number, COMPUTED)
+        return {
+            f"term-{number}": trace,
+            f"term-{number}-doubled": _repeat(reference, tier, by, 2),
+            f"term-{number}-tripled": _repeat(reference, tier, by, 3),
+        }
+
+    return dict(ChainMap(*ask_terms(reference.session, ask)))
 
 
 def _is_odd(recorded: Trace, probes: Mapping[str, Trace]) -> bool:
@@ -76,28 +75,6 @@ def _is_odd(recorded: Trace, probes: Mapping[str, Trace]) -> bool:
         if rest > _SAME * np.linalg.norm(thrice):
             return True
     return False
-
-
-def _run(reference: Reference, tier: Tier, number: int) -> dict[str, Trace]:
-    session = reference.session
-    session.board.term = number
-    by = session.make_step(any_size=reference.shard_step.any_size)
-    values = session.make_values()
-    for step, batch, before in reference.list_steps(tier):
-        session.restore_state(before)
-        reference.run_whole(step, batch, by)
-        session.collect_taps(step, values, replica=WHOLE, phases=COMPUTED)
-        for replica, shard in enumerate(reference.sizes.cut(step, batch)):
-            reference.restore_shard(tier, step, replica)
-            if reference.runs_shard(step, shard, by):
-                session.collect_taps(step, values, replica=replica, phases=COMPUTED)
-    return {
-        f"term-{number}": reference.make_trace(f"term {number}", tier, values),
-        **{
-            f"term-{number}-{name}": _repeat(reference, tier, by, times)
-            for name, times in (("doubled", 2), ("tripled", 3))
-        },
-    }
 
 
 def _repeat(reference: Reference, tier: Tier, by: Step, times: int) -> Trace:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,7 +15,10 @@ from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import fit_part, widen
 from distbench.worker.stepping.session import Session
+from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.terms import find_terms
+
+T = TypeVar("T")
 
 _TOLD: tuple[Phase, ...] = ("local_gradient",)
 _MOST = 6
@@ -42,45 +47,70 @@ def split_loss(
         return ()
     if not _is_open(observed, recorded):
         return ()
-    count = count_terms(session)
-    if not count:
-        return ()
+
+    def ask(number: int) -> Trace:
+        return run_term(reference, tier, number, _TOLD)[0]
+
+    found = ask_terms(session, ask)
+    return tuple(found) if found and _add_up(found, recorded) else ()
+
+
+def ask_terms(session: Session, ask: Callable[[int], T]) -> list[T]:
+    """What a function gives for each term of the loss, by its number.
+
+    Steps that it has traced differentiate the term in place of the loss. Empty where
+    the loss is one term, or many; where a step differentiates more than one, of which
+    nobody says whose terms they are; and where a program makes use of what its whole
+    loss gives.
+    """
+    board = session.board
     try:
         # What a term has no part in is dense, and traced steps may have it sparse.
-        with session.board.set_aside():
-            found = [_run(reference, tier, number) for number in range(count)]
+        with board.set_aside():
+            found = []
+            for number in range(_count_terms(session)):
+                board.term = number
+                found.append(ask(number))
+            return found
     except SubjectError:
-        return ()  # a program may make use of what its whole loss gives
+        return []
     finally:
-        session.board.term = None
-    return tuple(found) if _add_up(found, recorded) else ()
+        board.term = None
 
 
-def count_terms(session: Session) -> int:
-    """How many terms the loss of a traced step has; 0 of one, of many, or of several.
-
-    Where a step differentiates more than one loss nobody says whose terms they are.
-    """
+def _count_terms(session: Session) -> int:
     targets = session.board.seen.trained_by.get(0, [])
     terms = find_terms(targets[0]) if len(targets) == 1 else ()
     count = len(list(islice(terms, _MOST + 1)))
     return count if 1 < count <= _MOST else 0
 
 
-def _run(reference: Reference, tier: Tier, number: int) -> Trace:
+def run_term(
+    reference: Reference, tier: Tier, number: int, phases: Collection[Phase]
+) -> tuple[Trace, Step]:
+    """What a term gives of the global batch and of each shard, in each step.
+
+    Args:
+        reference: Ran all its steps before.
+        tier: From whose states they start.
+        number: Which term, for its name.
+        phases: What to keep.
+
+    Returns:
+        That, and the step that differentiates it.
+    """
     session = reference.session
-    session.board.term = number
     by = session.make_step(any_size=reference.shard_step.any_size)
     values = session.make_values()
     for step, batch, before in reference.list_steps(tier):
         session.restore_state(before)
         reference.run_whole(step, batch, by)
-        session.collect_taps(step, values, replica=WHOLE, phases=_TOLD)
+        session.collect_taps(step, values, replica=WHOLE, phases=phases)
         for replica, shard in enumerate(reference.sizes.cut(step, batch)):
             reference.restore_shard(tier, step, replica)
             if reference.runs_shard(step, shard, by):
-                session.collect_taps(step, values, replica=replica, phases=_TOLD)
-    return reference.make_trace(f"term {number}", tier, values)
+                session.collect_taps(step, values, replica=replica, phases=phases)
+    return reference.make_trace(f"term {number}", tier, values), by
 
 
 def _is_open(observed: Trace, recorded: Trace) -> bool:
