@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from distbench.compare.copies import are_same
-from distbench.compare.values import densify
 from distbench.evidence import Evidence
 from distbench.trace import SUMMED, WHOLE, Phase, Trace, TraceKey, Value
 
@@ -106,8 +103,5 @@ def _list_left_out(evidence: Evidence) -> Iterator[int]:
 
     taken, due = list_steps(evidence.observed), list_steps(evidence.reference)
     for step in taken - due if due else ():
-        found = evidence.reference.select(
-            step=step, phase="local_gradient", replica=WHOLE
-        )
-        if not all(np.isfinite(densify(value)).all() for _, value in found):
+        if not evidence.reference.find_finite(step).get(WHOLE, True):
             yield step

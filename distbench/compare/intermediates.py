@@ -72,7 +72,7 @@ def find_astray(inside: Inside, step: int) -> tuple[Astray, ...]:
         step: Of which step.
 
     Returns:
-        None where the losses of all replicas are right, or nobody has looked.
+        Nothing where the losses of all replicas are right, or nobody has looked.
     """
     graph = Paired(inside, step)
     terms = _find_terms(graph)

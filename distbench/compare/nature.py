@@ -86,7 +86,7 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     if found is None:
         return Nature(lost=lost)
     whole, shards, others = found
-    fine = _find_margins(noise, whole, 0)
+    fine = find_margins(noise, whole, 0)
     margins = _widen(fine, whole, lost)
     sizes = evidence.reference.shards
     kind = find_kind(evidence, noise, margins, shards)
@@ -137,7 +137,7 @@ def _ask_later_steps(evidence: Evidence, noise: Noise, nature: Nature) -> Nature
         if found is None:
             continue
         whole, shards, _ = found
-        margins = _widen(_find_margins(noise, whole, step), whole, nature.lost)
+        margins = _widen(find_margins(noise, whole, step), whole, nature.lost)
         weights = nature.weigh(reference.get_shards(step))
         if _agree(whole, _add(shards, list(weights)), margins, len(shards)):
             continue
@@ -164,7 +164,7 @@ def _ask_later_kinds(evidence: Evidence, noise: Noise, nature: Nature) -> Nature
         found = _take_parts(reference, reference, step)
         if found is not None:
             whole, shards, _ = found
-            margins = _find_margins(noise, whole, step)
+            margins = find_margins(noise, whole, step)
             if find_later_terms(evidence, margins, shards, step, kind):
                 return replace(nature, kind="terms", of_loss=None)
     return nature
@@ -182,7 +182,7 @@ def is_grouped_throughout(evidence: Evidence, noise: Noise) -> bool:
     if not found:
         return False
     whole, shards, _ = found
-    margins = _find_margins(noise, whole, 0)
+    margins = find_margins(noise, whole, 0)
     sizes = evidence.reference.shards
     by_size = [size / max(1, sum(sizes)) for size in sizes]
     for place, margin in margins.items():
@@ -274,7 +274,7 @@ def _is_led_by_own(
         found = _take_parts(reference, regrouped, step)
         if found is None:
             continue
-        margins = _widen(_find_margins(noise, found[0], step), found[0], lost)
+        margins = _widen(find_margins(noise, found[0], step), found[0], lost)
         if not _is_free_of_groups(reference.get_shards(step), margins, *found, kind):
             return True
     return False
@@ -304,7 +304,7 @@ def _agree(left: Places, right: Places, margins: Margins, shards: int) -> bool:
     )
 
 
-def _find_margins(noise: Noise, whole: Places, step: int) -> Margins:
+def find_margins(noise: Noise, whole: Places, step: int) -> Margins:
     """How far values of a step may lie apart by rounding."""
     margins = {}
     for (variable, call), array in whole.items():

@@ -19,11 +19,12 @@ from distbench.compare.doubled import (
     find_limit,
     take_gradients,
 )
-from distbench.compare.nature import measure_lost
+from distbench.compare.least_squares import solve_least_squares
+from distbench.compare.nature import find_margins, measure_lost
 from distbench.compare.noise import Noise
-from distbench.compare.values import Array, densify, measure_size
+from distbench.compare.values import Array, densify, measure_norm, measure_size
 from distbench.evidence import Evidence
-from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey, Values
+from distbench.trace import COMPUTED, WHOLE, Trace, Values
 
 _SAME = 1e-3
 """Share of a value that its terms may leave: it only says that they are its terms."""
@@ -108,17 +109,16 @@ def _count_unknown(
 def _fit(seen: Places, parts: Sequence[Places]) -> list[float] | None:
     """How often gradients have each part; None where that leaves something."""
     columns = [np.concatenate([p[place].ravel() for place in seen]) for p in parts]
-    matrix, target = (
-        np.stack(columns, axis=1),
-        np.concatenate([value.ravel() for value in seen.values()]),
-    )
-    if len(target) < 4 * len(parts) or not np.all(np.isfinite(matrix)):
+    target = np.concatenate([value.ravel() for value in seen.values()])
+    if len(target) < 4 * len(parts):
         return None
-    fitted, _, rank, _ = np.linalg.lstsq(matrix, target, rcond=None)
-    rest = np.linalg.norm(target - matrix @ fitted)
-    if rank < len(parts) or rest > _SAME * np.linalg.norm(target):
+    matrix = np.stack(columns, axis=1)
+    fitted = solve_least_squares(matrix, target)
+    if fitted is None:
         return None
-    return [float(n) for n in fitted]
+    rest = measure_norm(target - matrix @ fitted)
+    is_left = rest > _SAME * measure_norm(target)
+    return None if is_left else [float(n) for n in fitted]
 
 
 def _list_terms(probes: Mapping[str, Trace]) -> list[Trace]:
@@ -138,12 +138,9 @@ def _find_kind(evidence: Evidence, noise: Noise, number: int) -> Kind | None:
     shards = [take_gradients(term, r) for r in range(term.replicas)]
     if not whole or any(set(shard) != set(whole) for shard in shards):
         return None
-    margins = {}
-    for variable, call in whole:
-        key = TraceKey(step=0, phase="local_gradient", variable=variable, call=call)
-        due = evidence.reference.get(key)
-        value = whole[variable, call] if due is None else densify(due)
-        margins[variable, call] = noise.find_margin(key, value).widest
+    # As far as the whole loss rounds: a term may be a small part of it.
+    due = {**whole, **take_gradients(evidence.reference, WHOLE)}
+    margins = find_margins(noise, {place: due[place] for place in whole}, 0)
     kind = find_kind(alone, noise, margins, shards)
     return kind or find_limit(alone, margins, whole, shards)
 

@@ -10,6 +10,8 @@ from exchanging import note
 from grouped_losses import Batch, Compute, mean_squares, sum_squares
 from grouped_training import Simulator, put
 
+from distbench.compare.measured_noise import measure_noise
+from distbench.compare.odd_terms import settle_terms
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import TraceKey, Value
@@ -99,3 +101,10 @@ def test_replicas_that_count_together_are_left_alone() -> None:
     simulator = Simulator(MEANS)
     evidence = ask_terms(simulator, (mean_squares, measure_outputs), exchange="data")
     assert judge(evidence).status is Status.PASS
+
+
+def test_gradients_that_are_not_finite_tell_nothing_of_what_a_term_counts() -> None:
+    evidence = ask_terms(
+        Simulator(MEANS, lambda *_: np.nan), (mean_squares, measure_outputs)
+    )
+    assert settle_terms(evidence, measure_noise(evidence)) is evidence
