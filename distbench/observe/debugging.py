@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -13,10 +12,8 @@ from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.terminal import Terminal
-from distbench.observe.launching import Launch, make_opening, make_payload
-from distbench.observe.one_device import OneDevice
-from distbench.observe.preparing import prepare_both
-from distbench.observe.trainers import start_trainers
+from distbench.observe.launching import Launch, make_payload
+from distbench.observe.preparing import prepare_both, start_both
 from distbench.scenario import Scenario
 from distbench.stop import Stop, check_stoppable, stop_to_json
 from distbench.target import TargetRef
@@ -69,17 +66,13 @@ def observe_stopped(
     address = launch.directory.path / "terminal"
     payload = {
         **make_payload(target, scenario, spec, folder),
-        "replicas": spec.replicas,
         "tiers": [_TIER],
-        "cluster": str(spec),
         "rerun": False,
         "stop": stop_to_json(stop),
         "terminal": str(address),
     }
     with (
-        closing(OneDevice(launch)) as one,
-        one.serve(make_opening(scenario, deadline), launch.find_one(spec)),
-        start_trainers(launch, scenario, spec, deadline) as trainers,
+        start_both(launch, scenario, spec, deadline) as (one, trainers),
         Terminal(address, *streams) as terminal,
     ):
         try:

@@ -55,7 +55,6 @@ def observe_flight(
     folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
     payload = {
         **make_payload(target, scenario, spec, folder),
-        "replicas": spec.replicas,
     }
     control: TargetRef | None = None
     tier: Tier = "bounded"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from dataclasses import replace
 
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Inside, Tier
-from distbench.observe.launching import Launch, make_opening, make_payload
-from distbench.observe.one_device import OneDevice
-from distbench.observe.preparing import prepare_both
+from distbench.observe.launching import Launch, make_payload
+from distbench.observe.preparing import prepare_both, start_both
 from distbench.observe.reading import list_reads
-from distbench.observe.trainers import start_trainers
 from distbench.scenario import Scenario
 from distbench.target import TargetRef
 from distbench.trace import merge_traces
@@ -51,16 +48,10 @@ def observe_intermediates(
     scenario = replace(scenario, steps=last_step + 1)
     payload = {
         **make_payload(target, scenario, spec, folder),
-        "replicas": spec.replicas,
         "tiers": [_TIER],
-        "cluster": str(spec),
         "inside": True,
     }
-    with (
-        closing(OneDevice(launch)) as one,
-        one.serve(make_opening(scenario, deadline), launch.find_one(spec)),
-        start_trainers(launch, scenario, spec, deadline) as trainers,
-    ):
+    with start_both(launch, scenario, spec, deadline) as (one, trainers):
         answer, wait_prepared = prepare_both(one, trainers, scenario, payload, target)
         wait_prepared()
         payload = {**payload, "shards": answer["shards"]}

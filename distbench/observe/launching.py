@@ -232,6 +232,8 @@ def make_payload(
         "scenario": scenario_to_json(scenario),
         "folder": str(folder),
         "reference": str(reference or folder),
+        "cluster": str(spec),
+        "replicas": spec.replicas,
         "tasks": [str(task) for task in list_trainers(spec)],
         # Whoever begins such a step waits until the fault is done.
         "waits": [fault.step for fault in scenario.injected if fault.task is not None],

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any
 
+from distbench.cluster import ClusterSpec
+from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError
+from distbench.observe.launching import Launch, make_opening
 from distbench.observe.one_device import OneDevice
-from distbench.observe.trainers import Trainers
+from distbench.observe.trainers import Trainers, start_trainers
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
 from distbench.target import TargetRef
+
+
+@contextmanager
+def start_both(
+    launch: Launch, scenario: Scenario, spec: ClusterSpec, deadline: Deadline
+) -> Iterator[tuple[OneDevice, Trainers]]:
+    """Start one device and a cluster for a run of their own; both are ended behind it.
+
+    Args:
+        launch: How tasks are started.
+        scenario: What is to be run.
+        spec: Its resolved cluster spec.
+        deadline: For all jobs together.
+    """
+    with (
+        closing(OneDevice(launch)) as one,
+        one.serve(make_opening(scenario, deadline), launch.find_one(spec)),
+        start_trainers(launch, scenario, spec, deadline) as trainers,
+    ):
+        yield one, trainers
 
 
 def prepare_both(

@@ -65,9 +65,7 @@ def observe(
     reference = one.find_folder(folder)
     payload = {
         **make_payload(target, scenario, spec, folder, reference),
-        "replicas": spec.replicas,
         "tiers": list(tiers),
-        "cluster": str(spec),
         "rerun": launch.rerun,
     }
     control: TargetRef | None = None

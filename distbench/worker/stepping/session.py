@@ -100,7 +100,8 @@ class Session:
         self.table = VariableTable(list_state(variables, given_names=program.names()))
         self.board.find_shape = self.table.find_shape
         self._metrics: Mapping[str, Any] = {}
-        self.handed = Handed(_list_devices(strategy, spec), self.first_replica)
+        self._devices = _list_devices(strategy, spec)
+        self.handed = Handed(self._devices, self.first_replica)
         self.tapped = tapped and not alone and not program.is_compiled
         self.varies = False
         self.shelf: Shelf | None = None
@@ -113,9 +114,7 @@ class Session:
 
     def look_inside(self) -> None:
         """Record also, under their own names, what losses are computed of."""
-        is_apart = self.spec.kind in ("one", "ps")
-        devices = () if is_apart else self.strategy.extended.worker_devices
-        self.board.intermediates = Intermediates(devices)
+        self.board.intermediates = Intermediates(self._devices)
 
     @contextmanager
     def guard(self, place: str) -> Iterator[None]:
@@ -349,6 +348,6 @@ class Session:
 def _list_devices(
     strategy: tf.distribute.Strategy, spec: ClusterSpec
 ) -> tuple[str, ...]:
-    """Devices of this task's replicas, where these meet in collectives."""
-    meets = spec.kind in ("mirrored", "mwms")
-    return tuple(strategy.extended.worker_devices) if meets else ()
+    """Devices of this task's replicas, where it traces them together."""
+    is_apart = spec.kind in ("one", "ps")
+    return () if is_apart else tuple(strategy.extended.worker_devices)
