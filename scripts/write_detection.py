@@ -8,8 +8,8 @@ them is kept by
     python scripts/write_detection.py --selftest FILE [FILE ...] --random FILE
 
 A selftest may be done in parts, each on other clusters (`-c`), side by side; what a
-later file has again takes the place of the earlier. Where parts ran on other commits
-than this one, `--commits` names them.
+later file has again takes the place of the earlier, and what is run no more is left
+out. Where parts ran on other commits than this one, `--commits` names them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from measured import FOLDER, ROOT, describe_place, write_figures, write_paragrap
 from sensitivity_page import list_sensitivity
 from soak_page import list_soak
 
+from distbench.faults import FAULTS
 from distbench.selftest.matrix import COLUMNS, score_to_json
 from distbench.selftest.score import Cell, Passed, Score
+from distbench.unusual import UNUSUAL
 from distbench.verdict import Status
 
 PAGE = ROOT / "docs" / "detection.md"
@@ -60,6 +62,18 @@ def make_page(documents: Mapping[str, Mapping[str, Any]]) -> str:
         if name in documents:
             lines += make(documents[name])
     return "\n".join(lines).rstrip() + "\n"
+
+
+def leave_out_unplanned(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A selftest's document without what none would run now: a name, or its cluster."""
+    kept = dict(document)
+    for name, kind, planned in (
+        ("faults", "fault", FAULTS),
+        ("unusual", "program", UNUSUAL),
+    ):
+        places = {(one.name, cluster) for one in planned for cluster in one.clusters}
+        kept[name] = [c for c in document[name] if (c[kind], c["cluster"]) in places]
+    return kept
 
 
 def join_selftests(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -127,7 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.selftest:
         parts = [json.loads(file.read_text("utf-8")) for file in options.selftest]
-        kept = shorten_selftest(join_selftests(parts))
+        planned = list(map(leave_out_unplanned, parts))
+        kept = shorten_selftest(join_selftests(planned))
         if options.commits:
             kept["place"] = {**kept["place"], "distbench": ", ".join(options.commits)}
         write_figures(FOLDER / "selftest.json", kept)

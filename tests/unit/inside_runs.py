@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -71,16 +71,7 @@ class Program:
     def end(self, name: str) -> Inside:
         """What was seen of it, with a value as the loss."""
         self.made = [
-            Made(
-                name=one.name,
-                aliases=one.aliases,
-                op=one.op,
-                place=one.place,
-                line=one.line,
-                parents=one.parents,
-                is_loss=one.name == name,
-                trains=one.name == name,
-            )
+            replace(one, is_loss=one.name == name, trains=one.name == name)
             for one in self.made
         ]
         known = [one for one in self.made if one.name in self.whole]

@@ -81,6 +81,14 @@ def test_what_ran_again_counts_as_it_ran_last(scripts: Any) -> None:
     assert joined == make_document(make_cell())
 
 
+def test_what_is_run_no_more_is_left_out(scripts: Any) -> None:
+    planned = make_cell(cluster=FAULTS[0].clusters[0])
+    gone = make_cell(fault="renamed"), make_cell(cluster="mwms:7")
+    document = make_document(planned, *gone)
+    kept = scripts["write_detection"].leave_out_unplanned(document)
+    assert kept["faults"] == make_document(planned)["faults"]
+
+
 def test_the_page_counts_what_was_drawn(scripts: Any) -> None:
     script = scripts["write_detection"]
     cells = [make_cell(fault="fault_3"), make_cell(fault="fault_4", phase=False)]
