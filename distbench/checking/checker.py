@@ -36,6 +36,7 @@ from distbench.launch.spares import Spares
 from distbench.machine import Machine, describe_machine
 from distbench.observe import (
     Launch,
+    Observation,
     OneDevice,
     describe_subject,
     observe,
@@ -87,7 +88,7 @@ class Checker:
             self._tiers,
             launch,
             wait_for_earlier=self._lanes.wait_for_earlier,
-            run_again=self._run_again,
+            observe_again=self._observe_again,
         )
         self._machine: Machine = launch.engine.inspect()
 
@@ -201,6 +202,20 @@ class Checker:
             status = Status.ERROR if too_few else Status.SKIPPED
             yield from end_uncompared(item, tiers, status, message=lacks[0])
             return
+        seen = self._observe(item, one)
+        if not isinstance(seen, Observation):
+            yield from seen
+            return
+        runs: Iterable[Run] = self._judging.judge(item, seen)
+        if further:
+            unseen = list_further(scenario, seen, self._options)
+            runs = go_on(item, runs, unseen, self._run_again)
+        yield from runs
+
+    def _observe(self, item: Planned, one: OneDevice) -> Observation | tuple[Run, ...]:
+        """What is seen of a scenario; its runs, where nothing can be."""
+        scenario = item.scenario
+        tiers = list_possible(self._tiers, scenario)
         start_s = time.monotonic()
         try:
             seen = observe(self._target, scenario, item.spec, tiers, self._launch, one)
@@ -208,24 +223,24 @@ class Checker:
             if not item.optional:
                 raise
             message = f"need an optimizer that takes sparse gradients ({error})"
-            yield from end_uncompared(item, tiers, Status.SKIPPED, message=message)
-            return
+            return tuple(end_uncompared(item, tiers, Status.SKIPPED, message=message))
         except ClusterError as error:
-            yield from end_uncompared(
-                item,
-                tiers,
-                Status.ERROR,
-                seconds=time.monotonic() - start_s,
-                message=str(error),
-                detail=error.detail,
+            return tuple(
+                end_uncompared(
+                    item,
+                    tiers,
+                    Status.ERROR,
+                    seconds=time.monotonic() - start_s,
+                    message=str(error),
+                    detail=error.detail,
+                )
             )
-            return
         self._environments.setdefault(item.number, {}).update(seen.environment)
-        runs: Iterable[Run] = self._judging.judge(item, seen)
-        if further:
-            unseen = list_further(scenario, seen, self._options)
-            runs = go_on(item, runs, unseen, self._run_again)
-        yield from runs
+        return seen
+
+    def _observe_again(self, item: Planned) -> Observation | tuple[Run, ...]:
+        with closing(OneDevice(self._launch)) as one:
+            return self._observe(item, one)
 
     def _run_again(self, item: Planned) -> tuple[Run, ...]:
         with closing(OneDevice(self._launch)) as one:

@@ -1,24 +1,23 @@
 """What kernels of GPUs add up in another order each time, and what is wrong.
 
 Op determinism is off where users train, so a check begins without it. What is found
-there is run once more with it: what is left then is wrong, and what was no more than
-rounding and is gone was the order in which something was added up.
+there is run once more with it: what is left then is wrong. If nothing is, and the first
+run saw what the second one saw but for rounding, something was added up in another
+order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from distbench.checking.runs import OPEN
 from distbench.cluster import ClusterSpec
-from distbench.compare.likeness import find_half
-from distbench.compare.values import measure_size
-from distbench.details import Compared
-from distbench.trace import GRADIENTS, SparseRows, Trace
+from distbench.compare.measured_noise import KERNEL_ROUNDINGS
+from distbench.compare.offline import compare_traces
+from distbench.compare.places import Place
+from distbench.evidence import Evidence
 from distbench.verdict import Finding, Run, Status
 
 _RAISED = ("raises", "refused")
@@ -36,40 +35,42 @@ def may_drift(spec: ClusterSpec, environment: Mapping[str, Any]) -> bool:
     return spec.device == "gpu" and not settings.get("op_determinism", False)
 
 
-def is_rounding(compared: Iterable[Compared], observed: Trace) -> bool:
-    """Whether all that is wrong leaves half of the digits of what was seen there.
+def find_roundings(seen: Evidence, steady: Evidence) -> tuple[Place, ...] | None:
+    """Where two runs of one scenario differ, if it is by rounding alone.
 
-    A sum in another order does; a collective that returned garbage does not, even if it
-    never does so again.
+    What a run is compared with is chosen by what one device shows, so a rounding may
+    make an error of any size of it; what the cluster itself did may not.
+
+    Args:
+        seen: What was seen without op determinism.
+        steady: What was seen with it.
+
+    Returns:
+        None where more than rounding differs, as where a collective returned garbage.
     """
-    sizes: dict[tuple[int, str, str], float] = {}
-    for key, value in observed.values.items():
-        numbers = value.values if isinstance(value, SparseRows) else value
-        place = _name_place(key.step, key.phase, key.variable)
-        sizes[place] = max(sizes.get(place, 0.0), measure_size(np.asarray(numbers)))
-    for pair in compared:
-        if not pair.wrong:
-            continue
-        size = sizes.get(_name_place(pair.step, pair.phase, pair.variable), 0.0)
-        half = find_half(observed.dtypes.get(pair.variable, "float32"))
-        if not pair.error <= half * size:
-            return False
-    return True
+    narrow = str(seen.reference.notes.get("narrowest") or "") or None
+    places = compare_traces(seen.observed, steady.observed, narrow=narrow).places
+    apart = tuple(place for place in places if place.status != "equal")
+    return apart if all(map(_is_rounding, apart)) else None
 
 
-def _name_place(step: int, phase: str, variable: str) -> tuple[int, str, str]:
-    """What shares its size: a sum may cancel, and what it is made of counts as well."""
-    return step, "gradient" if phase in GRADIENTS else phase, variable
+def _is_rounding(place: Place) -> bool:
+    # An element that is what is left of a sum may be less than that sum's rounding.
+    return place.status == "near" or (
+        place.status == "different" and place.likeness.ulps <= KERNEL_ROUNDINGS
+    )
 
 
-def tell_drift(found: Finding, run: Run, *, seconds: float, small: bool) -> Run | None:
+def tell_drift(
+    found: Finding, run: Run, *, seconds: float, apart: Sequence[Place] | None
+) -> Run | None:
     """What a run with op determinism makes of what was found without it.
 
     Args:
         found: The first finding.
         run: The run with it.
         seconds: How long that without it took.
-        small: Whether all that was wrong there is no more than rounding.
+        apart: Where the two differ, if it is by rounding alone; see `find_roundings`.
 
     Returns:
         The run that stands for both, or None if what was found stands.
@@ -78,21 +79,42 @@ def tell_drift(found: Finding, run: Run, *, seconds: float, small: bool) -> Run 
     if run.status is Status.FAIL:
         is_compared = all(finding.code not in _RAISED for finding in run.findings)
         return whole if is_compared else None
-    if run.status not in OPEN or not small:
+    if run.status not in OPEN or apart is None:
         return None
-    text = (
-        f"Step {found.step}, {found.phase} of '{found.variable}': it is off by "
-        f"{found.error:.3g} at most, and right where TensorFlow has ops repeat their "
-        "bits, so something on the way there is added up in an order that changes from "
-        "run to run. Call tf.config.experimental.enable_op_determinism() to have it "
-        "repeat itself."
-    )
-    drift = replace(
+    if not apart:
+        return whole  # one device did not repeat itself, which judges and is not judged
+    return replace(whole, findings=(_describe(found, apart), *run.findings))
+
+
+def _describe(found: Finding, apart: Sequence[Place]) -> Finding:
+    """The warning: where it begins, and how far it goes there."""
+    step, phase, variable = apart[0].key.step, apart[0].key.phase, apart[0].key.variable
+    alike = [
+        place
+        for place in apart
+        if (place.key.step, place.key.phase, place.key.variable)
+        == (step, phase, variable)
+    ]
+    error = max(place.likeness.error for place in alike)
+    return replace(
         found,
         code="nondeterministic-update",
-        explanation=text,
+        step=step,
+        phase=phase,
+        variable=variable,
+        variables=(variable,),
+        replicas=tuple(sorted({place.key.replica for place in alike})),
+        ratio=apart[0].likeness.ratio,
+        error=error,
+        bound=0.0,
+        explanation=(
+            f"Step {step}, {phase} of '{variable}': all is right where TensorFlow has "
+            f"ops repeat their bits, and what differs from that is rounding, from here "
+            f"on ({error:.3g} at most), so something is added up in an order that "
+            "changes from run to run. Call "
+            "tf.config.experimental.enable_op_determinism() to have it repeat itself."
+        ),
         warning=True,
         # No number of one run can be shown in another one.
         outcome=None,
     )
-    return replace(whole, findings=(drift, *run.findings))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
 from distbench.checking.confirm import confirm_first, find_correction
 from distbench.checking.controls import Controls
 from distbench.checking.detailing import keep_details
-from distbench.checking.drift import is_rounding, may_drift, tell_drift
+from distbench.checking.drift import find_roundings, may_drift, tell_drift
 from distbench.checking.failing import Failing
 from distbench.checking.flights import Flights
 from distbench.checking.kept import keep_traces
@@ -36,6 +37,21 @@ from distbench.trace.shelf import Shelf
 from distbench.verdict import Finding, Run, Status
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Again:
+    """A scenario that was run otherwise: its runs, and what was seen, if anything."""
+
+    runs: tuple[Run, ...]
+    seen: Observation | None = None
+
+    def get_run(self, tier: Tier) -> Run:
+        (run,) = (run for run in self.runs if run.tier == tier)
+        return run
+
+    def get_evidence(self, tier: Tier) -> Evidence | None:
+        return None if self.seen is None else self.seen.evidence.get(tier)
+
+
 class Judging:
     """Makes the runs of a verdict from what was seen; further clusters may be asked.
 
@@ -45,7 +61,8 @@ class Judging:
         tiers: Those of the check.
         launch: How tasks are started.
         wait_for_earlier: Waits for the scenarios planned before one, by its number.
-        run_again: Has a scenario run by itself, and returns its runs.
+        observe_again: Has a scenario run by itself, and returns what was seen of it;
+            its runs, where nothing could be.
     """
 
     def __init__(
@@ -56,14 +73,14 @@ class Judging:
         launch: Launch,
         *,
         wait_for_earlier: Callable[[int], None],
-        run_again: Callable[[Planned], tuple[Run, ...]],
+        observe_again: Callable[[Planned], Observation | tuple[Run, ...]],
     ) -> None:
         self._target = target
         self._options = options
         self._tiers = tiers
         self._launch = launch
         self._wait_for_earlier = wait_for_earlier
-        self._run_again = run_again
+        self._observe_again = observe_again
         self._controls = Controls(launch, tiers)
         self._failing = Failing(tiers, self._controls)
         self._flights = Flights(target, tiers, launch, self._controls)
@@ -75,6 +92,13 @@ class Judging:
         Raises:
             BadInputError: The subject cannot be used.
         """
+        with ExitStack() as shelves:
+            shelves.callback(_clear, seen)
+            yield from self._judge(item, seen, shelves)
+
+    def _judge(
+        self, item: Planned, seen: Observation, shelves: ExitStack
+    ) -> Iterator[Run]:
         yield from self._skip_lacking(item, seen)
         if seen.failure is not None:
             for run in self._failing.judge(item, seen, seen.failure):
@@ -82,7 +106,7 @@ class Judging:
         elif seen.flight is not None:
             yield self._judge_flight(item, seen, seen.flight)
         else:
-            yield from self._judge_evidence(item, seen)
+            yield from self._judge_evidence(item, seen, shelves)
 
     def _skip_lacking(self, item: Planned, seen: Observation) -> Iterator[Run]:
         """The run of the exact tier, where it was asked for and cannot be had."""
@@ -100,22 +124,24 @@ class Judging:
         message = f"need {need} for the exact tier, have {have}"
         yield from end_uncompared(item, ("exact",), Status.SKIPPED, message=message)
 
-    def _judge_evidence(self, item: Planned, seen: Observation) -> Iterator[Run]:
-        run_plain = self._defer(item, jit=False)
-        run_steady = self._defer(item, op_determinism=True)
+    def _judge_evidence(
+        self, item: Planned, seen: Observation, shelves: ExitStack
+    ) -> Iterator[Run]:
+        plain = self._defer(item, shelves, jit=False)
+        steady = self._defer(item, shelves, op_determinism=True)
         for tier, evidence in seen.evidence.items():
             if self._options.keep is not None:
                 keep_traces(self._options.keep, item.scenario.id, evidence)
             judgement = judge(evidence)
             is_wrong = judgement.status is Status.FAIL
             if is_wrong and evidence.subject.compiled:
-                plain = run_plain(tier)
-                yield self._judge_uncompiled(item, seen, tier, plain, judgement)
+                run = plain().get_run(tier)
+                yield self._judge_uncompiled(item, seen, tier, run, judgement)
                 continue
             if is_wrong and may_drift(item.spec, seen.environment):
-                steady = self._judge_steady(seen, tier, judgement, run_steady)
-                if steady is not None:
-                    yield steady
+                again = self._judge_steady(seen, tier, judgement, steady)
+                if again is not None:
+                    yield again
                     continue
             if is_wrong:
                 judgement = self._judge_inside(item, evidence, judgement)
@@ -137,20 +163,22 @@ class Judging:
                 disk_bytes=seen.disk_bytes // len(seen.evidence),
                 details=self._keep(seen, evidence, judgement.compared),
             )
-        if seen.folder is not None:
-            # The scenarios of a check may take more disk together than there is.
-            Shelf(seen.folder).clear()
 
-    def _defer(self, item: Planned, **changes: Any) -> Callable[[Tier], Run]:
+    def _defer(
+        self, item: Planned, shelves: ExitStack, **changes: Any
+    ) -> Callable[[], _Again]:
         """Run a scenario otherwise when it is asked for, once for all tiers."""
         other = replace(item, scenario=replace(item.scenario, **changes))
-        run_again = functools.cache(functools.partial(self._run_again, other))
 
-        def find(tier: Tier) -> Run:
-            (run,) = (run for run in run_again() if run.tier == tier)
-            return run
+        @functools.cache
+        def run() -> _Again:
+            seen = self._observe_again(other)
+            if not isinstance(seen, Observation):
+                return _Again(runs=seen)
+            shelves.callback(_clear, seen)
+            return _Again(runs=tuple(self._judge(other, seen, shelves)), seen=seen)
 
-        return find
+        return run
 
     def _judge_uncompiled(
         self, item: Planned, seen: Observation, tier: Tier, run: Run, found: Judgement
@@ -187,18 +215,19 @@ class Judging:
         seen: Observation,
         tier: Tier,
         found: Judgement,
-        run_steady: Callable[[Tier], Run],
+        run_steady: Callable[[], _Again],
     ) -> Run | None:
         """What is left where ops repeat their bits; None if what was found stands."""
         try:
-            steady = run_steady(tier)
+            steady = run_steady()
         except BadInputError:
             return None  # one device has an op that cannot
+        other = steady.get_evidence(tier)
         return tell_drift(
             found.findings[0],
-            steady,
+            steady.get_run(tier),
             seconds=seen.seconds / len(seen.evidence),
-            small=is_rounding(found.compared, seen.evidence[tier].observed),
+            apart=None if other is None else find_roundings(seen.evidence[tier], other),
         )
 
     def _judge_inside(
@@ -297,3 +326,9 @@ class Judging:
             self._launch.log(f"The corrected run of {item.scenario.id} failed: {error}")
             return tuple(findings)
         return confirm_first(findings, phase, corrected, evidence)
+
+
+def _clear(seen: Observation) -> None:
+    """Remove its arrays: the scenarios of a check may take more disk than there is."""
+    if seen.folder is not None:
+        Shelf(seen.folder).clear()

@@ -112,9 +112,11 @@ def measure_likeness(
         allowed: Array | float = kept + floor
         if before is not None:
             size = np.maximum(np.abs(observed), np.abs(expected))
+            # No rounding is as large as what is not finite.
+            size = np.where(np.isfinite(size), size, 0.0)
             allowed = allowed + _MOST_STATES * u * size
             if before.was_near:
-                allowed = allowed + np.abs(before.observed - before.expected)
+                allowed = allowed + measure_errors(before.observed, before.expected)
         wrong = error > (allowed if u else 0.0)
         if noise is not None and noise.shape == error.shape:
             wrong &= ~noise

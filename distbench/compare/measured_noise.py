@@ -35,7 +35,7 @@ from distbench.trace import (
     Values,
 )
 
-_KERNEL_ROUNDINGS = 16
+KERNEL_ROUNDINGS = 16
 """In units of the largest element of what an update leaves: several times more than was
 measured of a GPU's kernels against a CPU's, for square roots and quotients of dense
 updates and for the sums of a sparse one's repeated rows. See docs/tolerances.md."""
@@ -202,7 +202,7 @@ def _list_kernels(evidence: Evidence) -> dict[str, float]:
     if not evidence.subject.other_kernels:
         return {}
     dtypes = evidence.observed.dtypes
-    return {path: _KERNEL_ROUNDINGS * find_roundoff(d) for path, d in dtypes.items()}
+    return {path: KERNEL_ROUNDINGS * find_roundoff(d) for path, d in dtypes.items()}
 
 
 def _compare_compiled(evidence: Evidence) -> Samples:

@@ -7,13 +7,11 @@ global batch on one device is not what the replicas have to add up to.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
 from distbench.compare.doubled import (
     Kind,
     Margins,
@@ -26,6 +24,7 @@ from distbench.compare.doubled import (
     find_terms,
     take_gradients,
 )
+from distbench.compare.lost import find_margins, measure_lost, round_apart, widen
 from distbench.compare.noise import Noise
 from distbench.compare.parts import join_parts, split_parts
 from distbench.compare.pull import Pull
@@ -87,13 +86,14 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         return Nature(lost=lost)
     whole, shards, others = found
     fine = find_margins(noise, whole, 0)
-    margins = _widen(fine, whole, lost)
+    margins = widen(fine, whole, lost)
     sizes = evidence.reference.shards
     kind = find_kind(evidence, noise, margins, shards)
     pulls = None
     if kind is None or (kind == "sum" and lost):
         # A penalty may be less than what is lost, and doubling loses nothing.
-        pulls = find_pulls(evidence, margins if kind is None else fine, shards)
+        lossless = round_apart(evidence, fine, shards)
+        pulls = find_pulls(evidence, margins if kind is None else lossless, shards)
     grouped = not (
         _is_free_of_groups(sizes, margins, whole, shards, others, kind)
         or (kind is None and _is_of_parts(evidence, margins, whole))
@@ -137,7 +137,7 @@ def _ask_later_steps(evidence: Evidence, noise: Noise, nature: Nature) -> Nature
         if found is None:
             continue
         whole, shards, _ = found
-        margins = _widen(find_margins(noise, whole, step), whole, nature.lost)
+        margins = widen(find_margins(noise, whole, step), whole, nature.lost)
         weights = nature.weigh(reference.get_shards(step))
         if _agree(whole, _add(shards, list(weights)), margins, len(shards)):
             continue
@@ -196,18 +196,6 @@ def is_grouped_throughout(evidence: Evidence, noise: Noise) -> bool:
             ):
                 return False
     return True
-
-
-def measure_lost(evidence: Evidence) -> float:
-    """What a step that computes in a narrower dtype than its variables may lose.
-
-    Half of that dtype's digits: twins that move the variables by one rounding of their
-    own do not show it. 0 where all is computed in the variables' dtype.
-    """
-    u = find_roundoff(str(evidence.reference.notes.get("narrowest")))
-    kept = [v.dtype for v in evidence.reference.variables if v.role == "variable"]
-    own = max(map(find_roundoff, kept), default=u)
-    return math.sqrt(u) if u > own else 0.0
 
 
 def _take_parts(
@@ -274,7 +262,7 @@ def _is_led_by_own(
         found = _take_parts(reference, regrouped, step)
         if found is None:
             continue
-        margins = _widen(find_margins(noise, found[0], step), found[0], lost)
+        margins = widen(find_margins(noise, found[0], step), found[0], lost)
         if not _is_free_of_groups(reference.get_shards(step), margins, *found, kind):
             return True
     return False
@@ -302,23 +290,6 @@ def _agree(left: Places, right: Places, margins: Margins, shards: int) -> bool:
         or measure_size(left[place] - right[place]) <= 2 * shards * margin
         for place, margin in margins.items()
     )
-
-
-def find_margins(noise: Noise, whole: Places, step: int) -> Margins:
-    """How far values of a step may lie apart by rounding."""
-    margins = {}
-    for (variable, call), array in whole.items():
-        key = TraceKey(step=step, phase="local_gradient", variable=variable, call=call)
-        margins[variable, call] = noise.find_margin(key, array).widest
-    return margins
-
-
-def _widen(margins: Margins, whole: Places, lost: float) -> Margins:
-    """Widen margins by the share of each value that a narrower dtype may lose."""
-    return {
-        place: max(margins[place], lost * measure_size(array))
-        for place, array in whole.items()
-    }
 
 
 def _add(parts: list[Places], weights: list[float]) -> Places:

@@ -20,7 +20,7 @@ from distbench.compare.doubled import (
     take_gradients,
 )
 from distbench.compare.least_squares import solve_least_squares
-from distbench.compare.nature import find_margins, measure_lost
+from distbench.compare.lost import find_margins, measure_lost
 from distbench.compare.noise import Noise
 from distbench.compare.values import Array, densify, measure_norm, measure_size
 from distbench.evidence import Evidence

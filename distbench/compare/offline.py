@@ -237,7 +237,10 @@ class _Offline:
     ) -> None:
         if likeness.status != "near":
             return
-        noise = find_noise(densify(left), densify(right), half)
+        arrays = densify(left), densify(right)
+        noise = find_noise(*arrays, half)
+        if likeness.is_noise:  # what agrees of it agrees by chance
+            noise = np.ones(arrays[0].shape, bool)
         if noise is not None:
             known = self._noise.get(key.variable)
             self._noise[key.variable] = noise if known is None else known | noise

@@ -18,6 +18,7 @@ from grouped_losses import (
     mean_by_weight,
     mean_squares,
     of_all_together,
+    penalised_squares_in_half,
     squares_in_half,
     statistics_beside_mean,
     sum_beside_mean,
@@ -76,6 +77,23 @@ def test_the_rounding_of_a_narrow_dtype_is_no_mean_of_what_doubles(
     evidence = replace(evidence, reference=replace(evidence.reference, notes=notes))
     nature = find_nature(evidence, measure_noise(evidence))
     assert (nature.grouped, nature.kind) == (grouped, "sum")
+
+
+@pytest.mark.parametrize(("on_gpus", "is_found"), [(True, True), (False, False)])
+def test_kernels_that_round_a_double_by_itself_hide_no_penalty(
+    on_gpus: bool, is_found: bool
+) -> None:
+    evidence = Simulator(penalised_squares_in_half).make_evidence()
+    notes = {**evidence.reference.notes, "narrowest": "float16"}
+    evidence = replace(
+        evidence,
+        reference=replace(evidence.reference, notes=notes),
+        subject=replace(evidence.subject, other_kernels=on_gpus),
+    )
+    nature = find_nature(evidence, measure_noise(evidence))
+    assert bool(nature.pulls) is is_found
+    if is_found:
+        assert nature.pulls["kernel"][0] == pytest.approx(0.01, rel=0.1)
 
 
 def limited(batch: Batch, theta: Batch) -> tuple[float, Batch]:

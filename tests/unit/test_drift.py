@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from recorded_runs import train
 
-from distbench.checking.drift import is_rounding, may_drift, tell_drift
+from distbench.checking.drift import find_roundings, may_drift, tell_drift
 from distbench.cluster import ClusterSpec
-from distbench.details import Compared
-from distbench.trace import SparseRows, Trace, TraceKey, VariableInfo
+from distbench.compare.likeness import Likeness
+from distbench.compare.places import Place
+from distbench.compare.values import densify
+from distbench.evidence import Evidence
+from distbench.trace import Phase, Trace, TraceKey
 from distbench.verdict import Finding, Run, Status
 
 TABLE = "table"
+SLOT = TraceKey(step=1, phase="slot", variable="m/table", replica=1)
 
 
 @pytest.mark.parametrize(
@@ -30,66 +36,73 @@ def test_only_gpus_without_op_determinism_drift(
     assert may_drift(ClusterSpec.parse(spec), {"settings": settings}) is may
 
 
-def make_trace() -> Trace:
-    rows = SparseRows(
-        indices=np.array([7, 7]),
-        values=np.array([[900.0], [-900.0]], np.float32),
-        shape=(9, 1),
-    )
-    return Trace(
-        name="mwms:2@gpu",
-        replicas=2,
-        shards=(1, 1),
-        variables=(
-            VariableInfo(path=TABLE, role="variable", shape=(9, 1), dtype="float32"),
-        ),
-        values={
-            TraceKey(step=0, phase="local_gradient", variable=TABLE, replica=0): rows,
-            TraceKey(
-                step=0, phase="reduced_gradient", variable=TABLE, replica=0
-            ): np.float32([1e-4]),
-            TraceKey(step=0, phase="variable", variable=TABLE, replica=0): np.float32(
-                [0.0, -2.0]
-            ),
-        },
-    )
+def see(observed: Trace, narrowest: str = "float32") -> Evidence:
+    reference = replace(train(1), notes={"narrowest": narrowest})
+    return Evidence(tier="bounded", observed=observed, reference=reference)
 
 
-def compare(phase: str, error: float, *, wrong: bool = True) -> Compared:
-    return Compared(
-        step=0,
-        call=0,
-        phase=phase,
-        variable=TABLE,
-        replica=0,
-        relation="replicas",
-        against="",
-        error=error,
-        bound=0.0,
-        error_over_bound=np.inf,
-        ratio=1.0,
-        wrong=wrong,
+def move(phase: Phase, by: Callable[[np.ndarray], np.ndarray]) -> Trace:
+    """A run whose second replica has something else in the second step."""
+    trace = train(2)
+    key = next(
+        key
+        for key, _ in trace.select(step=1, phase=phase)
+        if key.replica == 1 and "kernel" in key.variable
     )
+    return replace(trace, values={**trace.values, key: by(densify(trace.values[key]))})
+
+
+def test_a_run_that_repeats_itself_differs_nowhere() -> None:
+    assert find_roundings(see(train(2)), see(train(2))) == ()
+
+
+def test_roundings_begin_where_they_are_first_seen() -> None:
+    moved = move("slot", lambda values: np.nextafter(values, np.inf, dtype=np.float32))
+    apart = find_roundings(see(moved), see(train(2)))
+    assert apart is not None
+    [place] = apart
+    assert (place.key.step, place.key.phase, place.key.replica) == (1, "slot", 1)
 
 
 @pytest.mark.parametrize(
-    ("phase", "error", "is_small"),
+    "garbage",
     [
-        ("variable", 1e-7, True),
-        ("variable", 1e-2, False),
-        ("variable", np.nan, False),
-        ("variable", np.inf, False),
-        # What a sum cancels to is small, and what it is made of is not.
-        ("reduced_gradient", 1e-4, True),
-        ("reduced_gradient", 1.0, False),
-        ("slot", 1e-9, False),
+        lambda v: v * 1.01,
+        lambda v: np.roll(v, 1),
+        lambda v: v * np.nan,
+        lambda v: v + np.inf,
     ],
 )
-def test_rounding_leaves_half_of_the_digits(
-    phase: str, error: float, is_small: bool
+def test_garbage_that_came_once_is_no_rounding(
+    garbage: Callable[[np.ndarray], np.ndarray],
 ) -> None:
-    others = [compare("variable", 5.0, wrong=False), compare("variable", 1e-8)]
-    assert is_rounding([*others, compare(phase, error)], make_trace()) is is_small
+    assert find_roundings(see(move("variable", garbage)), see(train(2))) is None
+
+
+def test_what_one_run_alone_has_is_no_rounding() -> None:
+    trace = train(2)
+    values = dict(trace.values)
+    del values[next(key for key in values if key.phase == "reduced_gradient")]
+    assert find_roundings(see(replace(trace, values=values)), see(trace)) is None
+
+
+def test_a_narrower_dtype_rounds_more() -> None:
+    moved = move("reduced_gradient", lambda values: values * np.float32(1 + 2.0**-8))
+    assert find_roundings(see(moved), see(train(2))) is None
+    assert find_roundings(see(moved, "bfloat16"), see(train(2), "bfloat16"))
+
+
+def test_what_is_left_of_a_sum_may_be_less_than_the_rounding_of_the_sum() -> None:
+    def leave(left: float) -> Trace:
+        trace = train(2)
+        values = dict(trace.values)
+        for step, last in ((0, 0.0), (1, left)):
+            key = replace(SLOT, step=step, variable="SGD/dense/kernel/m")
+            values[key] = np.array([1000, last, 2000], np.float32)
+        return replace(trace, values=values)
+
+    assert find_roundings(see(leave(1e-9)), see(leave(1e-3)))
+    assert find_roundings(see(leave(1e-9)), see(leave(1.0))) is None
 
 
 FOUND = Finding(
@@ -119,36 +132,53 @@ def make_run(status: Status, *codes: str) -> Run:
     )
 
 
-def test_what_is_gone_is_a_warning() -> None:
-    run = tell_drift(FOUND, make_run(Status.PASS), seconds=1.0, small=True)
+LATER = TraceKey(step=2, phase="variable", variable=TABLE, replica=0)
+APART = [
+    Place(key=SLOT, likeness=Likeness(status="near", error=1e-9, ratio=1.0)),
+    Place(key=SLOT.at(0), likeness=Likeness(status="near", error=2e-9, ratio=1.0)),
+    Place(key=LATER, likeness=Likeness(status="near", error=5e-8, ratio=1.0)),
+]
+
+
+def test_what_is_gone_is_a_warning_of_where_roundings_begin() -> None:
+    run = tell_drift(FOUND, make_run(Status.PASS), seconds=1.0, apart=APART)
     assert run is not None
     assert run.status is Status.PASS
     assert run.seconds == 3.0
     [finding] = run.findings
     assert finding.code == "nondeterministic-update"
     assert finding.warning
-    assert (finding.phase, finding.step, finding.replicas) == ("slot", 2, (0, 1))
+    assert (finding.phase, finding.step, finding.replicas) == ("slot", 1, (0, 1))
+    assert (finding.variables, finding.error) == (("m/table",), 2e-9)
     assert "enable_op_determinism()" in finding.explanation
+
+
+def test_a_device_that_did_not_repeat_itself_leaves_no_finding() -> None:
+    run = tell_drift(FOUND, make_run(Status.PASS), seconds=1.0, apart=())
+    assert run is not None
+    assert (run.status, run.findings) == (Status.PASS, ())
 
 
 def test_what_is_left_is_told_in_its_place() -> None:
     run = tell_drift(
-        FOUND, make_run(Status.FAIL, "missing-reduction"), seconds=1.0, small=True
+        FOUND, make_run(Status.FAIL, "missing-reduction"), seconds=1.0, apart=None
     )
     assert run is not None
     assert [finding.code for finding in run.findings] == ["missing-reduction"]
 
 
 @pytest.mark.parametrize(
-    ("run", "small"),
+    ("run", "apart"),
     [
         # Garbage that came once is no order of a sum.
-        (make_run(Status.PASS), False),
+        (make_run(Status.PASS), None),
         # An op has no kernel that repeats its bits.
-        (make_run(Status.FAIL, "raises"), True),
-        (make_run(Status.ERROR), True),
-        (make_run(Status.SKIPPED), True),
+        (make_run(Status.FAIL, "raises"), APART),
+        (make_run(Status.ERROR), APART),
+        (make_run(Status.SKIPPED), APART),
     ],
 )
-def test_what_a_second_run_does_not_explain_stands(run: Run, small: bool) -> None:
-    assert tell_drift(FOUND, run, seconds=1.0, small=small) is None
+def test_what_a_second_run_does_not_explain_stands(
+    run: Run, apart: list[Place] | None
+) -> None:
+    assert tell_drift(FOUND, run, seconds=1.0, apart=apart) is None

@@ -26,7 +26,7 @@ def _judge(seen: Observation, **given: Any) -> Sequence[Run]:
         list_tiers(options),
         cast(Launch, None),  # Nothing is started.
         wait_for_earlier=cast(Any, Checker),
-        run_again=cast(Any, Checker),
+        observe_again=cast(Any, Checker),
     )
     scenario = Scenario(
         target="m:f",

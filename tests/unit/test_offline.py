@@ -21,6 +21,7 @@ from distbench.trace import (
     SparseRows,
     Trace,
     TraceKey,
+    Value,
     VariableInfo,
 )
 
@@ -267,6 +268,36 @@ def test_a_gradient_that_is_nothing_but_rounding_is_told_apart() -> None:
     assert measure_likeness(a, b, "float32", half=2.0**-12).status == "different"
     near = measure_likeness(b * 8, b * (8 + 1e-6), "float32", half=2.0**-12, floor=1e-7)
     assert (near.status, near.is_noise) == ("near", False)
+
+
+def test_state_that_only_roundings_were_added_to_is_alike_whatever_it_holds() -> None:
+    """A bias in front of a batch normalisation, which momentum carries on."""
+    infos = tuple(
+        VariableInfo(path=path, role="variable", shape=(2,), dtype="float32")
+        for path in ("bias", "kernel")
+    )
+
+    def make(noise: list[float], later: list[float], state: float) -> Trace:
+        # Elements that are the same by chance are noise as well.
+        values: dict[TraceKey, Value] = {}
+        for step, bias in enumerate((noise, later)):
+            for phase, path, value in (
+                ("reduced_gradient", "bias", bias),
+                ("reduced_gradient", "kernel", [1.0, -2.0]),
+                ("variable", "bias", [0.0, step * state]),
+                ("variable", "kernel", [3.0 - step, 1.0]),
+            ):
+                key = TraceKey(step=step, phase=phase, variable=path, replica=0)
+                values[key] = np.array(value, np.float32)
+        return Trace(
+            name="run", replicas=1, shards=(4,), variables=infos, values=values
+        )
+
+    a = make([1e-8, 2e-8], [1e-8, 2e-8], 3e-9)
+    b = make([-1e-8, 2e-8], [1e-8, 2e-8], -4e-9)
+    assert compare_traces(a, b).first is None
+    real = make([0.1, 0.2], [0.1, 0.2], 3e-9), make([0.1, 0.2], [0.1, 0.2], -4e-9)
+    assert compare_traces(*real).first is not None
 
 
 def test_errors_are_counted_in_units_of_the_largest_element() -> None:

@@ -26,7 +26,7 @@ def test_the_run_without_it_is_made_once_for_all_tiers(
 ) -> None:
     made: list[bool] = []
 
-    def run_again(item: Planned) -> tuple[Run, ...]:
+    def observe_again(item: Planned) -> tuple[Run, ...]:
         made.append(item.scenario.jit)
         failed = make_run(Status.FAIL, findings=(make_finding(),))
         return tuple(replace(failed, tier=t) for t in TIERS)
@@ -39,7 +39,7 @@ def test_the_run_without_it_is_made_once_for_all_tiers(
         TIERS,
         cast(Launch, None),  # Nothing is started.
         wait_for_earlier=lambda _: None,
-        run_again=run_again,
+        observe_again=observe_again,
     )
     evidence: Any = SimpleNamespace(subject=SimpleNamespace(compiled=True))
     scenario = Scenario(target="m:f", workload="linear", cluster="one")
