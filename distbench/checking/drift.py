@@ -1,23 +1,29 @@
 """What kernels of GPUs add up in another order each time, and what is wrong.
 
 Op determinism is off where users train, so a check begins without it. What is found
-there is run once more with it: what is left then is wrong. If nothing is, and the first
-run saw what the second one saw but for rounding, something was added up in another
-order.
+there is run once more with it, and so is what could not be told, or hides behind what
+one device does not repeat itself. What is wrong then is wrong. If nothing is, and the
+first run saw what the second one saw but for rounding, something was added up in
+another order.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from distbench.checking.runs import OPEN
 from distbench.cluster import ClusterSpec
+from distbench.compare.likeness import find_half
 from distbench.compare.measured_noise import KERNEL_ROUNDINGS
 from distbench.compare.offline import compare_traces
 from distbench.compare.places import Place
+from distbench.compare.values import densify, measure_finite
+from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
+from distbench.trace import GRADIENTS
 from distbench.verdict import Finding, Run, Status
 
 _RAISED = ("raises", "refused")
@@ -35,6 +41,32 @@ def may_drift(spec: ClusterSpec, environment: Mapping[str, Any]) -> bool:
     return spec.device == "gpu" and not settings.get("op_determinism", False)
 
 
+def is_settled(judgement: Judgement, evidence: Evidence) -> bool:
+    """Whether a run passes, and by bounds that leave half of the digits of gradients.
+
+    One device that draws lots, as where several values are written to one place, leaves
+    bounds in which any gradient may hide.
+    """
+    if judgement.status is not Status.PASS:
+        return False
+    half = find_half(_name_narrowest(evidence) or "float32")
+    sizes: dict[tuple[int, str], float] = {}
+    for key, value in evidence.observed.values.items():
+        if key.phase in GRADIENTS:
+            place = key.step, key.phase
+            sizes[place] = max(sizes.get(place, 0.0), measure_finite(densify(value)))
+    return not any(
+        pair.phase in GRADIENTS
+        and pair.relation == "reference"
+        and pair.bound > half * sizes.get((pair.step, pair.phase), math.inf)
+        for pair in judgement.compared
+    )
+
+
+def _name_narrowest(evidence: Evidence) -> str | None:
+    return str(evidence.reference.notes.get("narrowest") or "") or None
+
+
 def find_roundings(seen: Evidence, steady: Evidence) -> tuple[Place, ...] | None:
     """Where two runs of one scenario differ, if it is by rounding alone.
 
@@ -48,7 +80,7 @@ def find_roundings(seen: Evidence, steady: Evidence) -> tuple[Place, ...] | None
     Returns:
         None where more than rounding differs, as where a collective returned garbage.
     """
-    narrow = str(seen.reference.notes.get("narrowest") or "") or None
+    narrow = _name_narrowest(seen)
     places = compare_traces(seen.observed, steady.observed, narrow=narrow).places
     apart = tuple(place for place in places if place.status != "equal")
     return apart if all(map(_is_rounding, apart)) else None
@@ -62,18 +94,17 @@ def _is_rounding(place: Place) -> bool:
 
 
 def tell_drift(
-    found: Finding, run: Run, *, seconds: float, apart: Sequence[Place] | None
+    run: Run, *, seconds: float, apart: Sequence[Place] | None
 ) -> Run | None:
-    """What a run with op determinism makes of what was found without it.
+    """What a run with op determinism makes of what a run without it does not settle.
 
     Args:
-        found: The first finding.
         run: The run with it.
         seconds: How long that without it took.
         apart: Where the two differ, if it is by rounding alone; see `find_roundings`.
 
     Returns:
-        The run that stands for both, or None if what was found stands.
+        The run that stands for both, or None if the first one stands.
     """
     whole = replace(run, seconds=run.seconds + seconds)
     if run.status is Status.FAIL:
@@ -83,12 +114,13 @@ def tell_drift(
         return None
     if not apart:
         return whole  # one device did not repeat itself, which judges and is not judged
-    return replace(whole, findings=(_describe(found, apart), *run.findings))
+    return replace(whole, findings=(_describe(apart), *run.findings))
 
 
-def _describe(found: Finding, apart: Sequence[Place]) -> Finding:
+def _describe(apart: Sequence[Place]) -> Finding:
     """The warning: where it begins, and how far it goes there."""
-    step, phase, variable = apart[0].key.step, apart[0].key.phase, apart[0].key.variable
+    first = apart[0]
+    step, phase, variable = first.key.step, first.key.phase, first.key.variable
     alike = [
         place
         for place in apart
@@ -96,15 +128,13 @@ def _describe(found: Finding, apart: Sequence[Place]) -> Finding:
         == (step, phase, variable)
     ]
     error = max(place.likeness.error for place in alike)
-    return replace(
-        found,
+    return Finding(
         code="nondeterministic-update",
-        step=step,
         phase=phase,
+        step=step,
         variable=variable,
-        variables=(variable,),
         replicas=tuple(sorted({place.key.replica for place in alike})),
-        ratio=apart[0].likeness.ratio,
+        ratio=first.likeness.ratio,
         error=error,
         bound=0.0,
         explanation=(
@@ -114,7 +144,7 @@ def _describe(found: Finding, apart: Sequence[Place]) -> Finding:
             "changes from run to run. Call "
             "tf.config.experimental.enable_op_determinism() to have it repeat itself."
         ),
+        confidence=1.0,
         warning=True,
-        # No number of one run can be shown in another one.
-        outcome=None,
+        variables=(variable,),
     )

@@ -11,7 +11,12 @@ from typing import Any
 from distbench.checking.confirm import confirm_first, find_correction
 from distbench.checking.controls import Controls
 from distbench.checking.detailing import keep_details
-from distbench.checking.drift import find_roundings, may_drift, tell_drift
+from distbench.checking.drift import (
+    find_roundings,
+    is_settled,
+    may_drift,
+    tell_drift,
+)
 from distbench.checking.failing import Failing
 from distbench.checking.flights import Flights
 from distbench.checking.kept import keep_traces
@@ -138,8 +143,9 @@ class Judging:
                 run = plain().get_run(tier)
                 yield self._judge_uncompiled(item, seen, tier, run, judgement)
                 continue
-            if is_wrong and may_drift(item.spec, seen.environment):
-                again = self._judge_steady(seen, tier, judgement, steady)
+            may_be_drift = may_drift(item.spec, seen.environment)
+            if may_be_drift and not is_settled(judgement, evidence):
+                again = self._judge_steady(seen, tier, steady)
                 if again is not None:
                     yield again
                     continue
@@ -214,17 +220,15 @@ class Judging:
         self,
         seen: Observation,
         tier: Tier,
-        found: Judgement,
         run_steady: Callable[[], _Again],
     ) -> Run | None:
-        """What is left where ops repeat their bits; None if what was found stands."""
+        """What is left where ops repeat their bits; None if the first run stands."""
         try:
             steady = run_steady()
         except BadInputError:
             return None  # one device has an op that cannot
         other = steady.get_evidence(tier)
         return tell_drift(
-            found.findings[0],
             steady.get_run(tier),
             seconds=seen.seconds / len(seen.evidence),
             apart=None if other is None else find_roundings(seen.evidence[tier], other),

@@ -213,7 +213,15 @@ ALLOWED: dict[str, set[str]] = {
     },
     "checking.runs": {"checking.plan", "evidence", "trace", "verdict"},
     "checking.further": {*_TOP, "checking.plan", "checking.runs", "evidence"},
-    "checking.drift": {"cluster", "compare", "evidence", "verdict", "checking.runs"},
+    "checking.drift": {
+        "cluster",
+        "compare",
+        "diagnose",
+        "evidence",
+        "trace",
+        "verdict",
+        "checking.runs",
+    },
     "checking.failing": {
         *_TOP,
         "checking.controls",

@@ -9,11 +9,18 @@ import numpy as np
 import pytest
 from recorded_runs import train
 
-from distbench.checking.drift import find_roundings, may_drift, tell_drift
+from distbench.checking.drift import (
+    find_roundings,
+    is_settled,
+    may_drift,
+    tell_drift,
+)
 from distbench.cluster import ClusterSpec
 from distbench.compare.likeness import Likeness
 from distbench.compare.places import Place
 from distbench.compare.values import densify
+from distbench.details import Compared
+from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
 from distbench.trace import Phase, Trace, TraceKey
 from distbench.verdict import Finding, Run, Status
@@ -105,6 +112,42 @@ def test_what_is_left_of_a_sum_may_be_less_than_the_rounding_of_the_sum() -> Non
     assert find_roundings(see(leave(1e-9)), see(leave(1.0))) is None
 
 
+@pytest.mark.parametrize(
+    ("phase", "bound", "is_small"),
+    [
+        ("local_gradient", 1e-6, True),
+        ("reduced_gradient", 1e9, False),
+        ("local_gradient", 1e9, False),
+        # State is held against what follows from the gradients as well.
+        ("variable", 1e9, True),
+    ],
+)
+def test_bounds_in_which_a_gradient_may_hide_settle_nothing(
+    phase: str, bound: float, is_small: bool
+) -> None:
+    pair = Compared(
+        step=1,
+        call=0,
+        phase=phase,
+        variable="dense/kernel",
+        replica=0,
+        relation="reference",
+        against="",
+        error=0.0,
+        bound=bound,
+        error_over_bound=0.0,
+        ratio=1.0,
+        wrong=False,
+    )
+    passed = Judgement(status=Status.PASS, compared=(pair,))
+    assert is_settled(passed, see(train(2))) is is_small
+
+
+@pytest.mark.parametrize("status", [Status.FAIL, Status.VACUOUS, Status.UNDECIDABLE])
+def test_what_is_no_pass_is_not_settled(status: Status) -> None:
+    assert not is_settled(Judgement(status=status), see(train(2)))
+
+
 FOUND = Finding(
     code="slot-not-synchronized",
     phase="slot",
@@ -141,7 +184,7 @@ APART = [
 
 
 def test_what_is_gone_is_a_warning_of_where_roundings_begin() -> None:
-    run = tell_drift(FOUND, make_run(Status.PASS), seconds=1.0, apart=APART)
+    run = tell_drift(make_run(Status.PASS), seconds=1.0, apart=APART)
     assert run is not None
     assert run.status is Status.PASS
     assert run.seconds == 3.0
@@ -154,14 +197,14 @@ def test_what_is_gone_is_a_warning_of_where_roundings_begin() -> None:
 
 
 def test_a_device_that_did_not_repeat_itself_leaves_no_finding() -> None:
-    run = tell_drift(FOUND, make_run(Status.PASS), seconds=1.0, apart=())
+    run = tell_drift(make_run(Status.PASS), seconds=1.0, apart=())
     assert run is not None
     assert (run.status, run.findings) == (Status.PASS, ())
 
 
 def test_what_is_left_is_told_in_its_place() -> None:
     run = tell_drift(
-        FOUND, make_run(Status.FAIL, "missing-reduction"), seconds=1.0, apart=None
+        make_run(Status.FAIL, "missing-reduction"), seconds=1.0, apart=None
     )
     assert run is not None
     assert [finding.code for finding in run.findings] == ["missing-reduction"]
@@ -181,4 +224,4 @@ def test_what_is_left_is_told_in_its_place() -> None:
 def test_what_a_second_run_does_not_explain_stands(
     run: Run, apart: list[Place] | None
 ) -> None:
-    assert tell_drift(FOUND, run, seconds=1.0, apart=apart) is None
+    assert tell_drift(run, seconds=1.0, apart=apart) is None
