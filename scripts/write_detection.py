@@ -2,8 +2,8 @@
 
 Nothing is run and nothing is counted by hand: a section is there if its file is. The
 files come from `distbench selftest --json`, `distbench selftest --random N --json`,
-`scripts/sensitivity` and `scripts/soak`. The first two are long; what the page needs of
-them is kept by
+`scripts/gpus`, `scripts/sensitivity` and `scripts/soak`. The first two are long; what
+the page needs of them is kept by
 
     python scripts/write_detection.py --selftest FILE [FILE ...] --random FILE
 
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from faults_page import list_random, list_selftest
+from gpus_page import list_gpus
 from measured import FOLDER, ROOT, describe_place, write_figures, write_paragraph
 from sensitivity_page import list_sensitivity
 from soak_page import list_soak
@@ -35,6 +36,7 @@ PAGE = ROOT / "docs" / "detection.md"
 SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "selftest": list_selftest,
     "random": list_random,
+    "gpus": list_gpus,
     "sensitivity": list_sensitivity,
     "soak": list_soak,
 }

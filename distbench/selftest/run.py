@@ -82,7 +82,7 @@ def run_selftest(items: Sequence[Item], tell: Tell = lambda *_: None) -> Score:
 def _run_items(items: Sequence[Item]) -> Iterator[Cell | Passed]:
     for sample, alike in groupby(items, key=lambda item: item.sample):
         start_s = time.monotonic()
-        verdicts = _check(sample, [item.cluster for item in alike])
+        verdicts = check_sample(sample, [item.cluster for item in alike])
         seconds = (time.monotonic() - start_s) / len(verdicts)
         for cluster, verdict in verdicts.items():
             if isinstance(sample, Fault):
@@ -91,8 +91,20 @@ def _run_items(items: Sequence[Item]) -> Iterator[Cell | Passed]:
                 yield score_program(sample, cluster, verdict, seconds)
 
 
-def _check(sample: Fault | Unusual, clusters: Sequence[str]) -> Mapping[str, Verdict]:
-    """Check a sample; its clusters share the single-device run that judges them."""
+def check_sample(
+    sample: Fault | Unusual, clusters: Sequence[str], *, details: bool = False
+) -> Mapping[str, Verdict]:
+    """Check a sample; its clusters share the single-device run that judges them.
+
+    Args:
+        sample: A fault or a correct program.
+        clusters: Cluster specs.
+        details: Whether the runs keep all comparisons.
+
+    Returns:
+        The verdict of each spec; an error where the sample does not run on one device,
+        so that it does not hide the others.
+    """
     workload = sample.workload
     options = CheckOptions(
         clusters=tuple(clusters),
@@ -100,11 +112,11 @@ def _check(sample: Fault | Unusual, clusters: Sequence[str]) -> Mapping[str, Ver
         tiers=("exact", "bounded") if workload == "linear" else ("bounded",),
         workloads=() if workload is None else (workload,),
         in_flight=sample.in_flight,
+        details=details,
     )
     try:
         return check_each(parse_target(sample.target), options)
     except BadInputError as error:
-        # A sample that does not even run on one device must not hide the others.
         message = str(error)
         return {cluster: _break(sample, cluster, message) for cluster in clusters}
 
