@@ -168,6 +168,11 @@ class ClusterSpec:
         return "gpu" if is_beside else "cpu"
 
     @property
+    def computes_elsewhere(self) -> bool:
+        """Whether a resolved spec has GPUs, and its variables beside them on CPUs."""
+        return self.device == "gpu" and self.variable_device == "cpu"
+
+    @property
     def gpus_needed(self) -> int:
         """Number of GPUs that a resolved spec needs."""
         return self.workers * self.replicas_per_worker if self.device == "gpu" else 0

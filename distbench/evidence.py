@@ -180,6 +180,9 @@ class Traits:
         other_kernels: Whether an update may have gone through other kernels on the
             cluster than on one device, as on GPUs, where the strategy has a say in
             which op a kernel of the CPU computes: then it rounds otherwise.
+        other_start: Whether initial values may come from other kernels than on one
+            device, which has no GPU where variables lie on CPUs: random numbers that
+            are normal round otherwise there.
         late: Steps in which something first changes on one device, the last one of the
             run or later, by what a message calls it: state, or what the step decides.
             Nothing that was compared says how it does, or what comes next.
@@ -197,6 +200,7 @@ class Traits:
     limits: bool = False
     guards: bool = False
     other_kernels: bool = False
+    other_start: bool = False
     late: Mapping[str, int] = field(default_factory=dict)
     late_steps: int = 0
 

@@ -15,7 +15,7 @@ import importlib.metadata
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -24,12 +24,11 @@ from typing import Any
 
 from measured import FOLDER, describe_place, read_rows, write_figures
 
-from distbench.details import Compared
 from distbench.faults import Fault
 from distbench.gpus import count_sharers, list_models
 from distbench.selftest.run import Item, check_sample, plan_selftest
 from distbench.selftest.score import score_fault, score_program
-from distbench.verdict import Run, Status, Verdict
+from distbench.verdict import Status, Verdict
 
 FILE = FOLDER / "gpus.json"
 CLUSTERS = ("mirrored:2", "mwms:2", "ps:2+1", "central:2")
@@ -41,7 +40,7 @@ def run_item(item: Item, *, commit: str, until: float) -> Row | None:
     start_s = time.time()
     if start_s > until:
         return None
-    verdict = check_sample(item.sample, [f"{item.cluster}@gpu"], details=True)
+    verdict = check_sample(item.sample, [f"{item.cluster}@gpu"])
     [found] = verdict.values()
     seconds = round(time.time() - start_s, 1)
     return {**make_row(item, found), "seconds": seconds, "commit": commit}
@@ -66,22 +65,7 @@ def make_row(item: Item, verdict: Verdict) -> dict[str, Any]:
         "right": right,
         "warned": codes,
         "found": list(found),
-        "share": measure_share(verdict.runs),
     }
-
-
-def measure_share(runs: Sequence[Run]) -> float:
-    """The largest error ÷ bound of an update that follows from what was observed."""
-    pairs: Iterator[Compared] = (
-        pair
-        for run in runs
-        if run.status is Status.PASS and run.details is not None
-        for pair in run.details.compared
-    )
-    return max(
-        (p.error / p.bound for p in pairs if p.relation == "follows" and p.bound),
-        default=0.0,
-    )
 
 
 def plan(known: Sequence[Row], seed: int) -> list[Item]:

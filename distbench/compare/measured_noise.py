@@ -91,7 +91,8 @@ def measure_noise(evidence: Evidence) -> Noise:
         alone=_limit_places(alone),
         alone_sizes=sizes,
         compiled=_limit_places(_compare_compiled(evidence)),
-        kernels=_list_kernels(evidence),
+        kernels=_list_kernels(evidence) if evidence.subject.other_kernels else {},
+        starts=_list_kernels(evidence) if evidence.subject.other_start else {},
         rounded=_limit_places(
             _compare_runs(evidence, evidence.reference, *_list_moved(evidence, STATE))
         ),
@@ -198,9 +199,7 @@ def _is_finite(*arrays: Array) -> bool:
 
 
 def _list_kernels(evidence: Evidence) -> dict[str, float]:
-    """By how many roundings the update of each variable may differ."""
-    if not evidence.subject.other_kernels:
-        return {}
+    """By how many roundings each variable may differ that other kernels made."""
     dtypes = evidence.observed.dtypes
     return {path: KERNEL_ROUNDINGS * find_roundoff(d) for path, d in dtypes.items()}
 

@@ -49,6 +49,7 @@ class Noise:
         compiled: How far the same update may lie apart; empty where it may not.
         kernels: How far it may lie apart by variable, relative to the largest element,
             where other kernels may have computed it; empty where none may.
+        starts: The same of its initial value.
         rounded: How far what a step adds to its state may lie apart, if it computes in
             a narrower dtype than that of its variables; empty where it does not.
         led: The same where the gradients are equal, of state that something else of the
@@ -65,6 +66,7 @@ class Noise:
     alone: Limits = field(default_factory=dict)
     alone_sizes: Mapping[TraceKey, float] = field(default_factory=dict)
     kernels: Mapping[str, float] = field(default_factory=dict)
+    starts: Mapping[str, float] = field(default_factory=dict)
     rounded: Limits = field(default_factory=dict)
     led: Limits = field(default_factory=dict)
 
@@ -78,6 +80,13 @@ class Noise:
         share = 0.0 if limits is None else limits[0]
         if key.phase in UPDATED or key.phase == "applied_gradient":
             share = max(share, self.kernels.get(key.variable, 0.0))
+        if not share:
+            return BITWISE
+        return Margin(bound=share * measure_finite(densify(expected)))
+
+    def find_start_margin(self, key: TraceKey, expected: Value) -> Margin:
+        """Margin of state before the first step: bitwise where one kernel makes it."""
+        share = self.starts.get(key.variable, 0.0)
         if not share:
             return BITWISE
         return Margin(bound=share * measure_finite(densify(expected)))

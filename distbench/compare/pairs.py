@@ -256,7 +256,8 @@ class Pairs:
                     yield rounded
             elif start is not None and key.variable not in subject.drawn_anew:
                 name = SAVED if subject.restored else START
-                yield self._maker.make(key, "reference", name, value, start, BITWISE)
+                margin = self._noise.find_start_margin(key, start)
+                yield self._maker.make(key, "reference", name, value, start, margin)
             if key != first:
                 name = f"replica {first.replica}"
                 yield self._maker.make(key, "replicas", name, value, other, BITWISE)

@@ -97,6 +97,7 @@ def read_evidence(
             limits=answer["limits"],
             guards=answer["guards"],
             other_kernels=scenario.spec.variable_device == "gpu",
+            other_start=scenario.spec.computes_elsewhere,
             late=answer["late"],
             late_steps=answer["late_steps"],
         ),

@@ -92,14 +92,13 @@ def _run_items(items: Sequence[Item]) -> Iterator[Cell | Passed]:
 
 
 def check_sample(
-    sample: Fault | Unusual, clusters: Sequence[str], *, details: bool = False
+    sample: Fault | Unusual, clusters: Sequence[str]
 ) -> Mapping[str, Verdict]:
     """Check a sample; its clusters share the single-device run that judges them.
 
     Args:
         sample: A fault or a correct program.
         clusters: Cluster specs.
-        details: Whether the runs keep all comparisons.
 
     Returns:
         The verdict of each spec; an error where the sample does not run on one device,
@@ -112,7 +111,6 @@ def check_sample(
         tiers=("exact", "bounded") if workload == "linear" else ("bounded",),
         workloads=() if workload is None else (workload,),
         in_flight=sample.in_flight,
-        details=details,
     )
     try:
         return check_each(parse_target(sample.target), options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from evidence_changes import change_evidence
@@ -12,6 +14,8 @@ from training_simulator import TRAINED, Fault, observe
 
 from distbench.compare.bounds import find_roundoff
 from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence
+from distbench.trace import INITIAL
 
 
 def move(roundings: float, paths: tuple[str, ...] = TRAINED) -> Fault:
@@ -56,3 +60,27 @@ def test_an_update_taken_twice_is_told_among_other_kernels() -> None:
     codes = [f.code for f in judge(change_evidence(seen, other_kernels=True)).findings]
     assert codes == [f.code for f in judge(seen).findings]
     assert codes
+
+
+def start_elsewhere(roundings: float) -> Evidence:
+    """The cluster's initial values are off by so many units of the largest element."""
+    seen = observe(steps=2)
+    values = dict(seen.observed.values)
+    for key, value in seen.observed.select(step=INITIAL, phase="variable"):
+        away = roundings * 2.0**-24 * np.max(np.abs(value))
+        values[key] = (value + away).astype(value.dtype)
+    return change_evidence(
+        replace(seen, observed=replace(seen.observed, values=values)), other_start=True
+    )
+
+
+def test_initial_values_that_other_kernels_draw_are_the_same() -> None:
+    seen = start_elsewhere(4)
+    check_passed(judge(seen))
+    [found] = judge(change_evidence(seen, other_start=False)).findings
+    assert found.code == "initial-value-differs"
+
+
+def test_initial_values_that_differ_by_more_than_rounding_are_others() -> None:
+    [found] = judge(start_elsewhere(1000)).findings
+    assert found.code == "initial-value-differs"

@@ -13,7 +13,8 @@ from tallied import make_comparison
 from distbench.faults import FAULTS
 from distbench.selftest.matrix import COLUMNS, score_to_json
 from distbench.selftest.score import Cell, Score
-from distbench.verdict import Status
+from distbench.unusual import Unusual
+from distbench.verdict import Run, Status, Verdict
 
 NAMES = (
     "measured",
@@ -26,6 +27,8 @@ NAMES = (
     "soak_draws",
     "soak_counts",
     "faults_page",
+    "gpus_page",
+    "gpus",
     "sensitivity_page",
     "soak_page",
     "write_detection",
@@ -110,6 +113,62 @@ def test_the_page_counts_what_was_drawn(scripts: Any) -> None:
     assert "fault_3" not in page
     assert "do not pass: 1 of 2 runs" in page
     assert "- clean_3 on mwms:2: bounded: unexplained" in page
+
+
+def make_gpu_row(name: str, **changes: Any) -> dict[str, Any]:
+    row = {"name": name, "cluster": "mirrored:2", "kind": "program", "status": "pass"}
+    rest = {"right": True, "warned": [], "found": [], "seconds": 9.0, "commit": "abc"}
+    return {**row, **rest, **changes}
+
+
+def test_the_page_tells_what_gpus_showed(scripts: Any) -> None:
+    drift = ["nondeterministic-update"] * 2
+    rows = [
+        make_gpu_row("calm"),
+        make_gpu_row("drifting", warned=drift, commit="def"),
+        make_gpu_row("alarmed", status="fail", right=False, found=["bounded: raises"]),
+        make_gpu_row("unrun", status="error", right=False, found=["no kernel"]),
+        make_gpu_row("caught", kind="fault", status="fail"),
+    ]
+    page = scripts["write_detection"].make_page({"gpus": {"rows": rows}})
+    assert "4 by distbench abc, 1 by distbench def" in " ".join(page.split())
+    assert "| correct programs | `mirrored:2` | 2 of 3 |" in page
+    assert "| faults | `mirrored:2` | 1 of 1 |" in page
+    assert "`nondeterministic-update` in 1;" in page
+    wrong, unrun = page.split("What does not run on one GPU either:")
+    assert "- alarmed on mirrored:2: bounded: raises" in wrong
+    assert "- unrun on mirrored:2: no kernel" in unrun
+
+
+def test_what_was_not_right_on_gpus_runs_first(scripts: Any) -> None:
+    gpus = scripts["gpus"]
+    everything = gpus.plan([], seed=1)
+    first, second = everything[:2]
+    rows = [
+        make_gpu_row(first.sample.name, cluster=first.cluster),
+        make_gpu_row(second.sample.name, cluster=second.cluster, right=False),
+    ]
+    again = gpus.plan(rows, seed=1)
+    assert (again[0], again[-1]) == (second, first)
+    assert len(again) == len(everything)
+    assert gpus.plan([], seed=2) != everything
+    mended = make_gpu_row(second.sample.name, cluster=second.cluster)
+    assert all(row["right"] for row in gpus.join_rows(rows, [mended]))
+
+
+@pytest.mark.parametrize(
+    ("status", "right"), [(Status.PASS, True), (Status.FAIL, False)]
+)
+def test_a_correct_program_is_right_on_gpus_if_it_passes(
+    scripts: Any, status: Status, right: bool
+) -> None:
+    item = next(i for i in scripts["gpus"].plan([], 1) if isinstance(i.sample, Unusual))
+    run = Run(
+        scenario="s", cluster="mirrored:2@gpu", path="p", tier="bounded", status=status
+    )
+    verdict = Verdict(target=item.sample.target, runs=(run,), environment={})
+    row = scripts["gpus"].make_row(item, verdict)
+    assert (row["kind"], row["right"], row["status"]) == ("program", right, str(status))
 
 
 def make_sensitivity() -> dict[str, Any]:
