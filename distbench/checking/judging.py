@@ -149,8 +149,8 @@ class Judging:
                 if again is not None:
                     yield again
                     continue
-            if is_wrong:
-                judgement = self._judge_inside(item, evidence, judgement)
+            judgement = self._judge_inside(item, evidence, judgement)
+            is_wrong = judgement.status is Status.FAIL
             findings = judgement.findings
             if is_wrong:
                 findings = self._find_origins(item, seen, tier, findings)
@@ -237,8 +237,8 @@ class Judging:
     def _judge_inside(
         self, item: Planned, evidence: Evidence, found: Judgement
     ) -> Judgement:
-        """With the place in the program where it begins, if no cause was named."""
-        inside = look_inside(self._target, item, evidence, found.findings, self._launch)
+        """With what a look inside tells, where not all is known."""
+        inside = look_inside(self._target, item, evidence, found, self._launch)
         return found if inside is None else judge(inside)
 
     def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:

@@ -106,6 +106,17 @@ def starts_right(inside: Inside, step: int) -> bool:
     return first is not None and not graph.is_astray(first)
 
 
+def losses_add_up(inside: Inside, step: int) -> bool:
+    """Whether replicas have their parts of all losses that a step differentiates.
+
+    Then what each makes of its own gradients, and would not make of their sum, is no
+    loss's doing: it is done to the gradients.
+    """
+    graph = Paired(inside, step)
+    parts = [graph.relate(name) for name in graph.list_losses()]
+    return bool(parts) and all(part in ("sum", "rows") for part in parts)
+
+
 def _find_terms(graph: Paired) -> Mapping[str, str | None]:
     """For each value, the last multiple of it, if a loss is made of it as of a term."""
     found: dict[str, str | None] = {}

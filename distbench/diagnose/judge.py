@@ -8,15 +8,18 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.absent import add_absent
+from distbench.compare.intermediates import losses_add_up
 from distbench.compare.measured_noise import measure_noise
 from distbench.compare.noise import Noise
 from distbench.compare.odd_terms import settle_terms
+from distbench.compare.pair import SHARD
 from distbench.compare.sensitive import find_cut_sensitive, find_row_sensitive
 from distbench.diagnose.averaged import AVERAGED, read_averaged, tells_more
 from distbench.diagnose.examples import count_examples
 from distbench.diagnose.exchange import exchanges, is_joined
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.formed import find_formed
+from distbench.diagnose.hypotheses.combined import COMBINED
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.misplaced import find_misplaced
 from distbench.diagnose.notes import (
@@ -36,6 +39,8 @@ from distbench.evidence import Evidence
 from distbench.trace import COMPUTED
 from distbench.verdict import Finding, Status
 
+_SCALED = ("local_gradient", "loss-not-scaled"), ("local_gradient", "loss-scaled-twice")
+"""Findings that gradients alone show, and that may be of something done to them."""
 _GENERIC = ("unexplained", "replicas-diverged")
 """Codes that say no more than that something is wrong."""
 
@@ -108,6 +113,30 @@ def _read_averaged(evidence: Evidence, noise: Noise, found: Judgement) -> Judgem
 
 def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     whole = Weighed(Reading(evidence=evidence), noise)
+    step = whole.wrong_gradients if whole.has_right_losses else None
+    if step is None:
+        return _choose(evidence, noise, whole)
+    if evidence.inside is not None and losses_add_up(evidence.inside, step):
+        told = whole.explain()
+        if told.findings and told.findings[0].code == COMBINED:
+            return told
+    judgement = _choose(evidence, noise, whole)
+    is_doubtful = evidence.inside is None and _leaves_gradients(judgement)
+    return replace(judgement, doubtful=step) if is_doubtful else judgement
+
+
+def _leaves_gradients(judgement: Judgement) -> bool:
+    """Whether what shards alone make of their gradients is taken for meant, or a scale.
+
+    A look inside tells whether it is their losses that are not those of the whole.
+    """
+    if judgement.status is Status.PASS:
+        return judgement.references.get("local_gradient") == SHARD
+    first = next(iter(judgement.findings), None)
+    return first is not None and (first.phase, first.code) in _SCALED
+
+
+def _choose(evidence: Evidence, noise: Noise, whole: Weighed) -> Judgement:
     judgement = whole.explain() if whole.holds else None
     if judgement is not None and not _is_open(judgement):
         return judgement

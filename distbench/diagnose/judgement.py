@@ -22,6 +22,8 @@ class Judgement:
         message: Why it is undecidable or vacuous; a note where a later phase undoes a
             deviation.
         compared: Every comparison, in the order in which they were made.
+        doubtful: The step that a look inside would tell more of; None where it would
+            not, or was taken.
     """
 
     status: Status
@@ -31,3 +33,4 @@ class Judgement:
     references: Mapping[str, str] = field(default_factory=dict)
     message: str = ""
     compared: tuple[Compared, ...] = ()
+    doubtful: int | None = None

@@ -100,6 +100,13 @@ class Weighed:
             return False
         return "loss" in _name_references(self._chain)
 
+    @property
+    def wrong_gradients(self) -> int | None:
+        """The first step in which the replicas' gradients make up another sum."""
+        links = [link.comparison for link in self._chain.broken]
+        steps = [c.step for c in links if c.phase == "local_gradient"]
+        return min(steps, default=None)
+
     def explain(self) -> Judgement:
         """Say why it is wrong, where it is."""
         evidence, judged, chain = self._reading.evidence, self._judged, self._chain

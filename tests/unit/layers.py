@@ -29,6 +29,7 @@ _EXPLAINING = {
     "diagnose.context",
     "diagnose.fit",
     "diagnose.names",
+    "diagnose.own_shard",
     "diagnose.seeds",
     "diagnose.shown_sums",
 }
@@ -165,6 +166,7 @@ ALLOWED: dict[str, set[str]] = {
     "diagnose.context": {"evidence", "trace", "compare"},
     "diagnose.addends": {"compare", "diagnose.context", "trace"},
     "diagnose.astray": {"compare", "diagnose.context", "trace"},
+    "diagnose.own_shard": {"diagnose.context", "trace"},
     "diagnose.shown_sums": {"compare", "diagnose.context", "diagnose.fit", "trace"},
     "diagnose.hypotheses": {"compare", "trace", *_EXPLAINING},
     "diagnose": {

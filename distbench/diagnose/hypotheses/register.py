@@ -19,6 +19,7 @@ from distbench.diagnose.hypotheses import (
     clipping,
     clips_of_sums,
     collected,
+    combined,
     counted,
     cut_short,
     decay,
@@ -72,6 +73,7 @@ CAUSES: tuple[Explain, ...] = (
     nonfinite.explain_by_nonfinite,
     overflow.explain_by_omission,
     overflow.explain_by_own_skip,
+    combined.explain_by_own_combination,
     # A program that is run on a shard alone brings its whole penalty, so that a wrong
     # share of the penalty looks like a wrong share of the loss: the narrower first. The
     # penalty is also all there is to reduce of a variable that no example reaches.

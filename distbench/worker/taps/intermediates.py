@@ -21,7 +21,7 @@ from distbench.worker.taps.backwards import Backwards, is_eager
 from distbench.worker.taps.callers import name_line
 
 _MOST = 10_000
-"""Nobody looks at a loss if there are more values: each takes a sink, and they tell
+"""Of a loss of more values it alone is looked at: each takes a sink, and they tell
 where it begins to be wrong only if none is left out."""
 _LARGEST = 1 << 22
 """A value with more numbers is not kept."""
@@ -63,7 +63,7 @@ class Intermediates:
             return
         found = _find_sources(traced, partial(self._is_of_replica, local))
         if len(self.made) + len(found) > _MOST:
-            return
+            found = [_Found(one, []) for one in traced]
         names = _name_tensors(found, number)
         aliases: dict[str, list[str]] = {}
         for one in found:
