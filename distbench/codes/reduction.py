@@ -186,9 +186,10 @@ CODES = (
         signature="Σ f(g_r) in place of f(Σ g_r), f a sign, a quantiser or noise",
         meaning=(
             "Something that is not linear is done to each replica's gradient before "
-            "the sum: a sign, a quantisation, top-k or noise. It does not commute with "
-            "the sum, so the result is not that of one device. No more does a mask "
-            "that each replica draws with a seed of its own."
+            "the sum: a sign, a quantisation, top-k or noise; or gradients of several "
+            "losses are projected on each other there. It does not commute with the "
+            "sum, so the result is not that of one device. No more does a mask that "
+            "each replica draws with a seed of its own."
         ),
         mathematics="expected: f(Σ_r g_r)\nobserved: Σ_r f(g_r)",
         wrong="gradients = [tf.sign(g) for g in gradients]  # then summed",

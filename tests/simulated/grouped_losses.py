@@ -154,6 +154,15 @@ def mean_against_the_others(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     return loss, (x * (soft / total)[:, None]).sum(axis=0) - x.mean(axis=0)
 
 
+def sum_of_projected(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The sum of two losses; one's gradient loses what it has along the other's."""
+    squares, first = sum_squares(batch, theta)
+    outputs = batch[:, :-1] @ theta
+    second = batch[:, :-1].T @ np.tanh(outputs) / np.float32(EXAMPLES)
+    loss = squares + float(np.sum(np.log(np.cosh(outputs))) / EXAMPLES)
+    return loss, first + second - np.float32(first @ second / (first @ first)) * first
+
+
 def sum_of_unit_step(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     """The sum of the squares; its gradient is divided by its norm."""
     loss, gradient = sum_squares(batch, theta)

@@ -1,0 +1,71 @@
+"""Gradients that replicas make of those of several losses, and what a look tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from grouped_losses import by_statistics, sum_of_projected, sum_squares
+from grouped_training import Simulator
+from inside_runs import ROWS, Program
+
+from distbench.compare.intermediates import losses_add_up
+from distbench.diagnose.judge import judge
+from distbench.evidence import Inside
+from distbench.verdict import Status
+
+
+def look(*, of_all: bool) -> Inside:
+    """What is seen of a loss that is a sum over examples, or one of the own largest."""
+    program = Program()
+    program.give()
+    program.compute("squares", "Square", ["rows"], np.square)
+    kept = ["squares"]
+    if not of_all:
+        kept.append(program.compute("most", "Max", ["squares"], np.max))
+
+    def reduce(squares: np.ndarray, most: float = 1.0) -> np.ndarray:
+        return np.sum(squares) / most / np.float32(len(ROWS))
+
+    program.compute("loss", "Sum", kept, reduce)
+    return program.end("loss")
+
+
+def test_losses_that_add_up_and_gradients_that_do_not_are_worth_a_look() -> None:
+    judgement = judge(Simulator(sum_of_projected).make_evidence())
+    assert (judgement.status, judgement.doubtful) == (Status.PASS, 0)
+    for compute in (by_statistics, sum_squares):
+        assert judge(Simulator(compute).make_evidence()).doubtful is None
+
+
+def test_where_all_losses_add_up_the_gradients_are_changed_before_the_sum() -> None:
+    evidence = Simulator(sum_of_projected).make_evidence()
+    judgement = judge(replace(evidence, inside=look(of_all=True)))
+    [finding] = judgement.findings
+    assert (finding.code, finding.phase) == (
+        "nonlinear-before-reduction",
+        "reduced_gradient",
+    )
+    assert (finding.step, finding.replicas) == (0, (0, 1, 2))
+    assert judgement.doubtful is None
+
+
+def test_where_a_loss_is_of_the_own_examples_they_may_be_meant() -> None:
+    evidence = Simulator(sum_of_projected).make_evidence()
+    judgement = judge(replace(evidence, inside=look(of_all=False)))
+    assert (judgement.status, judgement.doubtful) == (Status.PASS, None)
+    assert "its own shard on one device" in judgement.message or (
+        "their shards on one device" in judgement.message
+    )
+
+
+@pytest.mark.parametrize("of_all", [True, False])
+def test_losses_add_up_if_replicas_have_their_parts_of_them(of_all: bool) -> None:
+    assert losses_add_up(look(of_all=of_all), 0) is of_all
+
+
+def test_without_any_loss_nothing_is_told() -> None:
+    program = Program()
+    program.give()
+    assert not losses_add_up(program.end(""), 0)
