@@ -14,7 +14,7 @@ def describe_pipeline(examples: Examples | None) -> tuple[str, ...]:
     """Notes about how much the replicas read; none where each trains by itself."""
     if examples is None or examples.apart:
         return ()
-    notes = (_note_sizes(examples), _note_rounds(examples))
+    notes = (_note_sizes(examples), _note_rounds(examples), _note_others(examples))
     return tuple(filter(None, notes))
 
 
@@ -48,4 +48,25 @@ def _note_rounds(examples: Examples) -> str:
         f"note: the pipeline has no end, and replica {few} reads {sizes[few]} examples "
         f"over and over where replica {many} has {sizes[many]}: each of the former "
         f"counts {sizes[many] / sizes[few]:.3g} times as much"
+    )
+
+
+def _note_others(examples: Examples) -> str:
+    """Whether replicas read another part of the data set than one device.
+
+    As where its parts are counted by a constant, so that one device reads one of them.
+    Where none are the same, each pass over the data set draws its own.
+    """
+    if not examples.is_whole:
+        return ""
+    due = {e for batch in examples.expected for e in batch}
+    read = {e for own in examples.seen for batch in own for e in batch}
+    remainder = max((len(batch) for batch in examples.expected), default=0)
+    others = len(read - due)
+    if not due & read or others <= remainder:
+        return ""
+    return (
+        f"note: of {len(read)} examples that the replicas read, one device reads "
+        f"{len(read & due)} in an epoch, of {len(due)}: a pipeline's part of a data set "
+        "is shard(input_context.num_input_pipelines, input_context.input_pipeline_id)"
     )

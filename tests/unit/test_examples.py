@@ -168,7 +168,30 @@ def test_parts_of_an_endless_data_set_that_come_round_unevenly_are_told(
         words = f"replica 0 reads {len(few)} examples over and over where replica 1"
         assert words in describe_pipeline(endless)[0]
     whole = Examples(expected=EPOCH, seen=(own, other), is_whole=True)
-    assert not describe_pipeline(whole)
+    assert "over and over" not in "".join(describe_pipeline(whole))
+
+
+@pytest.mark.parametrize(
+    ("other", "is_told"),
+    [
+        ((("g", "h"), ("i", "j")), True),
+        ((("d", "g"), ("e", "h")), False),  # as many as a remainder may be
+    ],
+)
+def test_parts_that_are_counted_by_a_constant_are_told(
+    other: tuple, is_told: bool
+) -> None:
+    own = (("a", "b"), ("c",))
+    whole = Examples(expected=EPOCH, seen=(own, other), is_whole=True)
+    told = [n for n in describe_pipeline(whole) if "num_input_pipelines" in n]
+    assert bool(told) is is_told
+    if told:
+        assert "of 7 examples that the replicas read, one device reads 3" in told[0]
+
+
+def test_examples_that_each_pass_draws_are_no_other_part() -> None:
+    drawn = ((("u", "v"), ("w", "x")), (("y",), ("z",)))
+    assert not describe_pipeline(Examples(expected=EPOCH, seen=drawn, is_whole=True))
 
 
 def go_round(*share: str, times: int = 3) -> tuple[tuple[str, ...], ...]:
