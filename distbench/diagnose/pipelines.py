@@ -67,6 +67,6 @@ def _note_others(examples: Examples) -> str:
         return ""
     return (
         f"note: of {len(read)} examples that the replicas read, one device reads "
-        f"{len(read & due)} in an epoch, of {len(due)}: a pipeline's part of a data set "
+        f"{len(read & due)} in an epoch, of {len(due)}: a pipeline's part of the data "
         "is shard(input_context.num_input_pipelines, input_context.input_pipeline_id)"
     )
