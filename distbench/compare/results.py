@@ -16,7 +16,12 @@ import numpy as np
 from distbench.compare.measure import Margin
 from distbench.compare.noise import Noise
 from distbench.compare.pair import Pair
-from distbench.compare.totals import is_total_wrong, list_extremes, list_idle
+from distbench.compare.totals import (
+    is_total_wrong,
+    list_extremes,
+    list_given_alike,
+    list_idle,
+)
 from distbench.compare.values import densify, name_dtype
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, MetricInfo, TraceKey
@@ -36,6 +41,7 @@ def list_results(
         return  # on one device its metrics start from 0 in each step
     known = {(t.key.step, t.key.variable): not is_total_wrong(t) for t in totals}
     extremes = set(list_extremes(evidence, noise))
+    known |= dict.fromkeys(list_given_alike(evidence, noise), True)
     idle = set(list_idle(evidence))
     for metric in evidence.observed.metrics:
         if not _starts_alike(evidence, metric):

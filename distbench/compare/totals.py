@@ -178,6 +178,26 @@ def list_extremes(evidence: Evidence, noise: Noise) -> Iterator[tuple[int, str]]
                 yield step, info.path
 
 
+def list_given_alike(evidence: Evidence, noise: Noise) -> Iterator[tuple[int, str]]:
+    """Steps and variables to which each replica adds what the whole adds, N times.
+
+    Nobody can tell from the shards whether that is one addend too many, or one that a
+    count beside it divides by: what is made of it tells.
+    """
+    for info in evidence.observed.variables:
+        if not info.adds_up:
+            continue
+        for step in range(evidence.observed.steps):
+            changes = find_changes(evidence, info, step)
+            if changes is None or not _change_alike(changes.replicas):
+                continue
+            own = changes.replicas[:1]
+            allowed = _find_noise(noise, changes) + _measure_rounding(changes, own)
+            apart = np.abs(own[0].change - changes.whole.change)
+            if np.all(apart <= allowed) and _find_way(evidence, noise, changes) is None:
+                yield step, info.path
+
+
 def is_extreme(
     changes: Changes, copies: Sequence[Copy], allowed: Array | float
 ) -> bool:

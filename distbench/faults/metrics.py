@@ -6,7 +6,7 @@ from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import keras, keras3_base, tf
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
-from distbench.unusual.counting import Counting
+from distbench.unusual.counting import Counting, MeanOfSizes
 
 TOTAL, COUNT = "total", "count"
 
@@ -179,3 +179,17 @@ class SizeOfEachReplica(Program):
     def reduce_losses(self, losses, batch):
         self.size.update_state(self.second)
         return super().reduce_losses(losses, batch)
+
+
+@fault(
+    "metric-wrong",
+    "loss",
+    ("sizes",),
+    like="keras-team/keras#19340",
+    clusters=WIDE,
+)
+class SizesAddedUp(MeanOfSizes):
+    """Every replica adds the norm of what its step left to a sum, N times in all."""
+
+    def make_metric(self):
+        return keras.metrics.Sum("sizes")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from distbench.samples.lazy import tf
+from distbench.samples.lazy import keras, tf
+from distbench.samples.program import Program
 from distbench.unusual.exchange import NegativesOfAll
 from distbench.unusual.local_state import make_local
 from distbench.unusual.program import unusual
@@ -30,3 +31,23 @@ class Counting:
 @unusual()
 class NegativesOfAllCounted(Counting, NegativesOfAll):
     """The examples of all replicas are the wrong answers; each counts its own ones."""
+
+
+@unusual()
+class MeanOfSizes(Program):
+    """Every replica hands the norm of what its step left to a mean."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.sizes = self.make_metric()
+
+    def make_metric(self):
+        """The metric, by the name of `sizes`."""
+        return keras.metrics.Mean("sizes")
+
+    def variables(self):
+        return [*self.trained(), *self.sizes.variables]
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        self.sizes.update_state(tf.norm(self.second))

@@ -116,6 +116,36 @@ def test_a_mean_of_shares_is_wrong_though_its_total_and_count_are_right() -> Non
     assert found.ratio == pytest.approx(1 / 3, rel=1e-5)
 
 
+def add_root(state: State, losses: np.ndarray, place: Place) -> State:
+    """What shards alone neither add up to nor average, as a norm of weights."""
+    return {
+        "total": state["total"] + np.sqrt(F(losses.sum())),
+        "count": state["count"] + F(1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "is_right"), [(divide, True), (lambda state: state["total"], False)]
+)
+def test_what_every_replica_adds_alike_is_right_if_a_count_divides_by_it(
+    make: Show, is_right: bool
+) -> None:
+    run = make_run(METRIC, add_root)
+    values = {
+        key: run.reference.values[key.at(WHOLE)]
+        if key.variable in ("total", "count")
+        else value
+        for key, value in run.observed.values.items()
+    }
+    alike = replace(run, observed=replace(run.observed, values=values))
+    judgement = judge(show(alike, {"sizes": make}))
+    assert (judgement.status is Status.PASS) is is_right, judgement
+    if not is_right:
+        (found,) = judgement.findings
+        assert (found.code, found.variables) == ("metric-wrong", ("sizes",))
+        assert found.ratio == pytest.approx(3, rel=1e-5)
+
+
 def test_a_small_error_of_a_result_is_seen() -> None:
     evidence = show(make_run(METRIC, meter), {"loss": divide}, factor=1 + 1e-4)
     assert [f.code for f in judge(evidence).findings] == ["metric-wrong"]
