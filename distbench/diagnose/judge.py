@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.compare.absent import add_absent
 from distbench.compare.intermediates import losses_add_up
+from distbench.compare.lost import measure_lost
 from distbench.compare.measured_noise import measure_noise
 from distbench.compare.noise import Noise
 from distbench.compare.odd_terms import settle_terms
@@ -114,7 +115,7 @@ def _read_averaged(evidence: Evidence, noise: Noise, found: Judgement) -> Judgem
 def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     whole = Weighed(Reading(evidence=evidence), noise)
     step = whole.wrong_gradients if whole.has_right_losses else None
-    if step is None:
+    if step is None or measure_lost(evidence):  # gradients round more than losses do
         return _choose(evidence, noise, whole)
     if evidence.inside is not None and losses_add_up(evidence.inside, step):
         told = whole.explain()

@@ -39,6 +39,13 @@ def test_losses_that_add_up_and_gradients_that_do_not_are_worth_a_look() -> None
         assert judge(Simulator(compute).make_evidence()).doubtful is None
 
 
+def test_where_gradients_round_more_than_losses_nothing_is_to_be_looked_at() -> None:
+    evidence = Simulator(sum_of_projected).make_evidence()
+    notes = {**evidence.reference.notes, "narrowest": "bfloat16"}
+    narrow = replace(evidence, reference=replace(evidence.reference, notes=notes))
+    assert judge(narrow).doubtful is None
+
+
 def test_where_all_losses_add_up_the_gradients_are_changed_before_the_sum() -> None:
     evidence = Simulator(sum_of_projected).make_evidence()
     judgement = judge(replace(evidence, inside=look(of_all=True)))
