@@ -13,11 +13,17 @@ from dataclasses import replace
 from distbench.checking.plan import Planned
 from distbench.compare.intermediates import starts_right
 from distbench.compare.met import goes_on_from_gradients
+from distbench.diagnose.astray import describe_own
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings import takes_shards
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence
-from distbench.observe import Launch, observe_intermediates
+from distbench.observe import (
+    Launch,
+    observe_intermediates,
+    observe_own_intermediates,
+)
+from distbench.scenario.choices import PIPELINE
 from distbench.target import TargetRef
 from distbench.trace import COMPUTED
 
@@ -72,3 +78,32 @@ def _find_open(judgement: Judgement) -> int | None:
         return judgement.doubtful
     found = (f for f in judgement.findings if f.code in _OPEN and f.phase in COMPUTED)
     return min((finding.step for finding in found), default=None)
+
+
+def tell_own(
+    target: TargetRef,
+    item: Planned,
+    evidence: Evidence,
+    launch: Launch,
+) -> str:
+    """A note of where a program takes what is of the own shard alone.
+
+    Empty where that does not show in the first step, or may be random numbers; see
+    `look_inside` for the arguments.
+    """
+    scenario = item.scenario
+    is_drawn = bool(evidence.reference.notes.get("draws"))
+    is_other = scenario.faults or scenario.restore_from
+    # Of a pipeline one device trains on what the replicas got.
+    is_read = scenario.workload == PIPELINE
+    if is_drawn or is_other or is_read or evidence.subject.compiled:
+        return ""
+    try:
+        if evidence.observed.notes.get("exchange"):
+            inside = observe_intermediates(target, scenario, item.spec, 0, launch)
+        else:
+            inside = observe_own_intermediates(target, scenario, item.spec, launch)
+    except (BadInputError, ClusterError) as error:
+        launch.log(f"A look inside of {scenario.id} failed: {error}")
+        return ""
+    return describe_own(inside, 0)

@@ -10,6 +10,7 @@ from distbench.compare.intermediates import Astray, find_astray
 from distbench.compare.paired import Array, join_rows
 from distbench.compare.ratio import SAME, fit_common_ratio
 from distbench.diagnose.context import Context
+from distbench.evidence import Inside
 from distbench.trace import COMPUTED
 
 _MOST = 3
@@ -30,18 +31,36 @@ def describe_astray(context: Context) -> str:
     found = list_astray(context)
     if not found:
         return ""
-    first = found[0]
-    others = list(dict.fromkeys(one.made.place for one in found[1:]))
-    others = [place for place in others if place != first.made.place]
     words = (
         "what the loss is made of first goes another way than on one device at "
-        f"{first.made.place}, `{first.made.line}`: {_tell_values(first)}"
+        f"{_name_place(found[0])}: {_tell_values(found[0])}"
     )
-    if others:
-        more = len(others) - _MOST
-        named = ", ".join(others[:_MOST]) + (f" and {more} more" if more > 0 else "")
-        words += f"; so it does, by itself, at {named}"
-    return words
+    others = _name_others(found)
+    return f"{words}; so it does, by itself, at {others}" if others else words
+
+
+def describe_own(inside: Inside, step: int) -> str:
+    """A note of where what is taken of the own shard begins, if it shows in a loss."""
+    found = find_astray(inside, step)
+    if not found or not found[0].made.place:
+        return ""
+    others = _name_others(found)
+    more = f", and at {others}" if others else ""
+    return (
+        f"note: what is taken of the own shard begins at {_name_place(found[0])}{more}"
+    )
+
+
+def _name_place(one: Astray) -> str:
+    return f"{one.made.place}, `{one.made.line}`"
+
+
+def _name_others(found: Sequence[Astray]) -> str:
+    """The places of all but the first one."""
+    others = list(dict.fromkeys(one.made.place for one in found[1:] if one.made.place))
+    others = [place for place in others if place != found[0].made.place]
+    more = len(others) - _MOST
+    return ", ".join(others[:_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
 def _tell_values(one: Astray) -> str:

@@ -24,6 +24,7 @@ class Judgement:
         compared: Every comparison, in the order in which they were made.
         doubtful: The step that a look inside would tell more of; None where it would
             not, or was taken.
+        of_own: Whether what replicas make of their own shards is taken for meant.
     """
 
     status: Status
@@ -34,3 +35,4 @@ class Judgement:
     message: str = ""
     compared: tuple[Compared, ...] = ()
     doubtful: int | None = None
+    of_own: bool = False

@@ -44,6 +44,8 @@ class Reading:
         settles: Whether nothing else can be meant: what is wrong by it is wrong, and
             what its noise hides is hidden.
         is_last: Whether to ask it only where none before says what is wrong.
+        of_own: Whether what each replica makes of its own shard alone, and one device
+            does not make of all, is taken for meant.
     """
 
     evidence: Evidence
@@ -54,6 +56,7 @@ class Reading:
     noise: Noise | None = None
     settles: bool = False
     is_last: bool = False
+    of_own: bool = False
 
 
 def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
@@ -100,7 +103,7 @@ def _list_others(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     if place and evidence.tier == "free":
         yield _leave_rest(evidence, _tell_draws(place))
     elif nature.grouped:
-        yield _leave_rest(evidence, words)
+        yield replace(_leave_rest(evidence, words), of_own=True)
 
 
 def _list_shards(
@@ -246,11 +249,12 @@ def _weigh(evidence: Evidence, nature: Nature, words: str) -> Iterator[Reading]:
     counted = nature.kind == "mean" and exchanges(evidence, "data")
     weighed = weigh_shards(evidence, nature, find_shares(evidence) if counted else None)
     note = f"{words} each replica is compared with its own shard on one device"
-    yield Reading(evidence=weighed, note=note, decides=True)
+    yield Reading(evidence=weighed, note=note, decides=True, of_own=nature.grouped)
     yield Reading(
         evidence=replace(weighed, measure=replace(weighed.measure, summed=True)),
         note=f"{words} the replicas are compared with the sum of their shards on "
         "one device",
+        of_own=nature.grouped,
     )
 
 

@@ -122,6 +122,7 @@ class Weighed:
             references=_name_references(chain),
             message=message,
             compared=tuple(item.comparison for item in judged),
+            of_own=self._reading.of_own,
         )
 
 

@@ -13,6 +13,7 @@ from grouped_losses import by_statistics
 from grouped_training import Simulator
 from inside_runs import ROWS, Program
 
+from distbench.diagnose.astray import describe_own
 from distbench.diagnose.judge import judge
 from distbench.evidence import Inside
 from distbench.verdict import Finding
@@ -100,6 +101,17 @@ def test_terms_that_are_own_means_are_not_scaled() -> None:
         )
         program.compute("both", "AddV2", ["loss", "term"], lambda a, b: a + b)
         assert find(program.end("both")).code == code
+
+
+def test_where_a_program_takes_of_its_own_shard_is_told_in_a_note() -> None:
+    note = describe_own(look("Max"), 0)
+    assert note == (
+        "note: what is taken of the own shard begins at model.py:middle, `middle = ...`"
+    )
+    program = Program()
+    program.give()
+    program.compute("loss", "Sum", ["rows"], share)
+    assert not describe_own(program.end("loss"), 0)
 
 
 def test_what_no_code_is_about_is_told_with_its_place() -> None:

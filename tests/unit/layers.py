@@ -165,7 +165,7 @@ ALLOWED: dict[str, set[str]] = {
     "diagnose.fit": {"compare"},
     "diagnose.context": {"evidence", "trace", "compare"},
     "diagnose.addends": {"compare", "diagnose.context", "trace"},
-    "diagnose.astray": {"compare", "diagnose.context", "trace"},
+    "diagnose.astray": {"compare", "diagnose.context", "evidence", "trace"},
     "diagnose.own_shard": {"diagnose.context", "trace"},
     "diagnose.shown_sums": {"compare", "diagnose.context", "diagnose.fit", "trace"},
     "diagnose.hypotheses": {"compare", "trace", *_EXPLAINING},
@@ -232,7 +232,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.runs",
         "checking.stuck",
     },
-    "checking.locating": {*_TOP, "checking.plan", "evidence"},
+    "checking.locating": {*_TOP, "checking.plan", "diagnose.astray", "evidence"},
     "checking.races": {"checking.origin", "verdict"},
     "checking.flights": {
         *_TOP,
