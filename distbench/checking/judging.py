@@ -20,7 +20,7 @@ from distbench.checking.drift import (
 from distbench.checking.failing import Failing
 from distbench.checking.flights import Flights
 from distbench.checking.kept import keep_traces
-from distbench.checking.locating import look_inside, tell_own
+from distbench.checking.locating import Looking
 from distbench.checking.origin import (
     find_origins,
     has_sparse_gradients,
@@ -88,9 +88,9 @@ class Judging:
         self._observe_again = observe_again
         self._controls = Controls(launch, tiers)
         self._failing = Failing(tiers, self._controls)
+        self._looking = Looking(target, launch)
         self._flights = Flights(target, tiers, launch, self._controls)
         self._tried: set[str] = set()
-        self._own: dict[str, str] = {}
 
     def judge(self, item: Planned, seen: Observation) -> Iterator[Run]:
         """The runs of a scenario, one for each tier.
@@ -150,7 +150,7 @@ class Judging:
                 if again is not None:
                     yield again
                     continue
-            judgement = self._judge_inside(item, evidence, judgement)
+            judgement = self._looking.judge(item, evidence, judgement)
             is_wrong = judgement.status is Status.FAIL
             findings = judgement.findings
             if is_wrong:
@@ -234,21 +234,6 @@ class Judging:
             seconds=seen.seconds / len(seen.evidence),
             apart=None if other is None else find_roundings(seen.evidence[tier], other),
         )
-
-    def _judge_inside(
-        self, item: Planned, evidence: Evidence, found: Judgement
-    ) -> Judgement:
-        """With what a look inside tells, where not all is known."""
-        inside = look_inside(self._target, item, evidence, found, self._launch)
-        judgement = found if inside is None else judge(inside)
-        if judgement.status is Status.FAIL or not judgement.of_own:
-            return judgement
-        # Whatever the cluster: it is what a program does on one device.
-        workload = item.scenario.workload
-        if workload not in self._own:
-            self._own[workload] = tell_own(self._target, item, evidence, self._launch)
-        notes = filter(None, (judgement.message, self._own[workload]))
-        return replace(judgement, message="; ".join(notes))
 
     def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:
         judgement = judge_flight(flight)

@@ -3,21 +3,25 @@
 What intermediate values have to be the global batch says. Where replicas are held
 against their own shards, as under batch statistics, nobody does: nor where gradients of
 all replicas lead to another loss. But where losses add up and gradients do not, all
-losses have to be looked at to say which of both is meant.
+losses have to be looked at to say which of both is meant. And where a run passes by its
+shards, one device alone shows what is taken of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from distbench.checking.plan import Planned
 from distbench.compare.intermediates import starts_right
 from distbench.compare.met import goes_on_from_gradients
 from distbench.diagnose.astray import describe_own
+from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings import takes_shards
 from distbench.errors import BadInputError, ClusterError
-from distbench.evidence import Evidence
+from distbench.evidence import Evidence, Inside
 from distbench.observe import (
     Launch,
     observe_intermediates,
@@ -26,50 +30,94 @@ from distbench.observe import (
 from distbench.scenario.choices import PIPELINE
 from distbench.target import TargetRef
 from distbench.trace import COMPUTED
+from distbench.verdict import Status
 
+Look = Callable[..., Inside]
+"""Runs a scenario with a look inside; see `observe_intermediates`."""
 _OPEN = ("unexplained", "scale-error")
 """Codes that name no cause: a value is wrong, or is so by a factor."""
 
 
-def look_inside(
-    target: TargetRef,
-    item: Planned,
-    evidence: Evidence,
-    judgement: Judgement,
-    launch: Launch,
-) -> Evidence | None:
-    """Run the step again in which losses or gradients go wrong, and look inside.
+class Looking:
+    """Runs steps once more to look inside of their losses, where that tells more.
 
     Args:
         target: The subject.
-        item: The scenario.
-        evidence: What was seen of it.
-        judgement: What it came to.
         launch: How tasks are started.
-
-    Returns:
-        The evidence with what was seen; None where there is no need, or no way.
     """
-    scenario = item.scenario
-    step = _find_open(judgement)
-    if step is None or step < 0 or evidence.observed.replicas == 1:
-        return None
-    # In a free run a later step starts from what the cluster has come to.
-    is_reached = evidence.tier != "free" or step == 0
-    is_other = scenario.restore_from or scenario.faults or scenario.in_flight > 1
-    is_known = evidence.measure.shards_known or evidence.subject.compiled
-    if not is_reached or is_other or is_known:
-        return None
-    if judgement.doubtful is None and takes_shards(evidence):
-        return None
-    try:
-        inside = observe_intermediates(target, scenario, item.spec, step, launch)
-    except (BadInputError, ClusterError) as error:
-        launch.log(f"A look inside of {scenario.id} failed: {error}")
-        return None
-    if goes_on_from_gradients(evidence) and not starts_right(inside, step):
-        return None
-    return replace(evidence, inside=inside)
+
+    def __init__(self, target: TargetRef, launch: Launch) -> None:
+        self._target = target
+        self._launch = launch
+        self._own: dict[str, str] = {}
+
+    def judge(self, item: Planned, evidence: Evidence, found: Judgement) -> Judgement:
+        """What evidence comes to with what a look inside tells.
+
+        Args:
+            item: The scenario.
+            evidence: What was seen of it.
+            found: What that came to.
+        """
+        inside = self._look(item, evidence, found)
+        judgement = found if inside is None else judge(inside)
+        if judgement.status is Status.FAIL or not judgement.of_own:
+            return judgement
+        # Whatever the cluster: it is what a program does on one device.
+        workload = item.scenario.workload
+        if workload not in self._own:
+            self._own[workload] = self._tell_own(item, evidence)
+        notes = filter(None, (judgement.message, self._own[workload]))
+        return replace(judgement, message="; ".join(notes))
+
+    def _look(
+        self, item: Planned, evidence: Evidence, judgement: Judgement
+    ) -> Evidence | None:
+        """The evidence with what was seen; None where there is no need, or no way."""
+        scenario = item.scenario
+        step = _find_open(judgement)
+        if step is None or step < 0 or evidence.observed.replicas == 1:
+            return None
+        # In a free run a later step starts from what the cluster has come to.
+        is_reached = evidence.tier != "free" or step == 0
+        is_other = scenario.restore_from or scenario.faults or scenario.in_flight > 1
+        is_known = evidence.measure.shards_known or evidence.subject.compiled
+        if not is_reached or is_other or is_known:
+            return None
+        if judgement.doubtful is None and takes_shards(evidence):
+            return None
+        inside = self._observe(item, partial(observe_intermediates, last_step=step))
+        if inside is None:
+            return None
+        if goes_on_from_gradients(evidence) and not starts_right(inside, step):
+            return None
+        return replace(evidence, inside=inside)
+
+    def _tell_own(self, item: Planned, evidence: Evidence) -> str:
+        """A note of where a program takes what is of the own shard alone.
+
+        Empty where that does not show in the first step, or may be random numbers.
+        """
+        scenario = item.scenario
+        is_drawn = bool(evidence.reference.notes.get("draws"))
+        is_other = scenario.faults or scenario.restore_from
+        # Of a pipeline one device trains on what the replicas got.
+        is_read = scenario.workload == PIPELINE
+        if is_drawn or is_other or is_read or evidence.subject.compiled:
+            return ""
+        look: Look = observe_own_intermediates
+        if evidence.observed.notes.get("exchange"):
+            look = partial(observe_intermediates, last_step=0)
+        inside = self._observe(item, look)
+        return "" if inside is None else describe_own(inside, 0)
+
+    def _observe(self, item: Planned, look: Look) -> Inside | None:
+        scenario = item.scenario
+        try:
+            return look(self._target, scenario, item.spec, launch=self._launch)
+        except (BadInputError, ClusterError) as error:
+            self._launch.log(f"A look inside of {scenario.id} failed: {error}")
+            return None
 
 
 def _find_open(judgement: Judgement) -> int | None:
@@ -78,32 +126,3 @@ def _find_open(judgement: Judgement) -> int | None:
         return judgement.doubtful
     found = (f for f in judgement.findings if f.code in _OPEN and f.phase in COMPUTED)
     return min((finding.step for finding in found), default=None)
-
-
-def tell_own(
-    target: TargetRef,
-    item: Planned,
-    evidence: Evidence,
-    launch: Launch,
-) -> str:
-    """A note of where a program takes what is of the own shard alone.
-
-    Empty where that does not show in the first step, or may be random numbers; see
-    `look_inside` for the arguments.
-    """
-    scenario = item.scenario
-    is_drawn = bool(evidence.reference.notes.get("draws"))
-    is_other = scenario.faults or scenario.restore_from
-    # Of a pipeline one device trains on what the replicas got.
-    is_read = scenario.workload == PIPELINE
-    if is_drawn or is_other or is_read or evidence.subject.compiled:
-        return ""
-    try:
-        if evidence.observed.notes.get("exchange"):
-            inside = observe_intermediates(target, scenario, item.spec, 0, launch)
-        else:
-            inside = observe_own_intermediates(target, scenario, item.spec, launch)
-    except (BadInputError, ClusterError) as error:
-        launch.log(f"A look inside of {scenario.id} failed: {error}")
-        return ""
-    return describe_own(inside, 0)
