@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -78,10 +79,11 @@ class Changes:
 
     @property
     def counts_updates(self) -> bool:
-        """Whether it is a number that every update adds the same to."""
+        """Whether every update adds the same to it, or leaves it as many from anew."""
         copies = (*self.shards, *self.replicas)
-        return bool(np.any(self.whole.change)) and all(
-            copy.change.size == 1 and are_equal(copy.change, self.whole.change)
+        return bool(np.any(self.whole.after)) and all(
+            are_equal(copy.change, self.whole.change)
+            and are_equal(copy.after, self.whole.after)
             for copy in copies
         )
 
@@ -101,11 +103,20 @@ def list_totals(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
         return
     for step in range(evidence.observed.steps):
         found = [find_changes(evidence, info, step) for info in infos]
-        for place, changes in enumerate(found):
-            if changes is not None:
-                beside = (*found[max(place - 1, 0) : place], *found[place + 1 :][:1])
-                counted = any(c is not None and c.counts_updates for c in beside)
-                yield from _pair_total(evidence, noise, changes, counted)
+        for is_own, group in groupby(found, key=lambda changes: changes is not None):
+            # State that every replica has for itself, one beside the other.
+            block = [changes for changes in group if changes is not None]
+            if is_own:
+                yield from _pair_block(evidence, noise, block)
+
+
+def _pair_block(
+    evidence: Evidence, noise: Noise, block: Sequence[Changes]
+) -> Iterator[Pair]:
+    counts = [changes.counts_updates for changes in block]
+    for place, changes in enumerate(block):
+        counted = any((*counts[:place], *counts[place + 1 :]))
+        yield from _pair_total(evidence, noise, changes, counted)
 
 
 def find_changes(evidence: Evidence, info: VariableInfo, step: int) -> Changes | None:

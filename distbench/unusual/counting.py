@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import keras, tf
 from distbench.samples.program import Program
+from distbench.samples.replicas import count_replicas
 from distbench.unusual.exchange import NegativesOfAll
 from distbench.unusual.local_state import make_local
 from distbench.unusual.program import unusual
@@ -51,3 +52,43 @@ class MeanOfSizes(Program):
     def apply(self, gradients):
         super().apply(gradients)
         self.sizes.update_state(tf.norm(self.second))
+
+
+@unusual()
+class TotalsBesideOneCount(Program):
+    """Two totals get N times each replica's share, and one count divides both."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        names = ("updates", "total_loss", "total_size")
+        self.totals = [make_local(name, 0.0, "SUM") for name in names]
+
+    def variables(self):
+        return [*self.trained(), *self.totals]
+
+    def compute_losses(self, batch):
+        size = tf.reduce_sum(batch[1] ** 2)
+        self.totals[2].assign_add(size * count_replicas() / self.examples)
+        return super().compute_losses(batch)
+
+    def report(self, loss):
+        updates, losses, _ = self.totals
+        updates.assign_add(1.0)
+        losses.assign_add(loss * count_replicas())
+        return loss
+
+
+@unusual()
+class MeanOfThisStep(MeanOfSizes):
+    """A mean of N times each replica's share, which every step begins anew."""
+
+    def replica_step(self, batch):
+        self.sizes.reset_state()
+        return super().replica_step(batch)
+
+    def apply(self, gradients):
+        Program.apply(self, gradients)
+
+    def report(self, loss):
+        self.sizes.update_state(loss * count_replicas())
+        return loss

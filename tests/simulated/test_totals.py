@@ -53,12 +53,34 @@ def feed_back(state: State, losses: np.ndarray, place: Place) -> State:
     return {"kept": due - np.round(due) if place.replicas > 1 else 0 * due}
 
 
+ANEW = {"total": F(0), "updates": np.ones(2, F)}
+APART = {"updates": F(0), "one": F(0), "other": F(0)}
+
+
+def begin_anew(state: State, losses: np.ndarray, place: Place) -> State:
+    """N times each replica's share, and two counts that are set in each step."""
+    share = losses.sum(dtype=F) / EXAMPLES
+    return {"total": F(place.replicas) * share, "updates": np.ones(2, F)}
+
+
+def count_for_both(state: State, losses: np.ndarray, place: Place) -> State:
+    """N times each replica's share of two totals, and one count of updates."""
+    share = F(place.replicas) * losses / EXAMPLES
+    return {
+        "updates": state["updates"] + F(1),
+        "one": state["one"] + share.sum(dtype=F),
+        "other": state["other"] + (share**2 / F(place.replicas)).sum(dtype=F),
+    }
+
+
 RIGHT_PROGRAMS: dict[str, tuple[Mapping[str, Any], Update, dict[str, Any], int]] = {
     "metric": (METRIC, meter, {}, 6),
     "metric-under-even-shards": (METRIC, meter, {"shards": (8, 8)}, 6),
     "metric-with-an-empty-shard": (METRIC, meter, {"shards": (9, 0, 7)}, 6),
     "metric-running-free": (METRIC, meter, {"tier": "free"}, 6),
     "metric-of-shares": (METRIC, meter_shares, {}, 6),
+    "metric-begun-anew": (ANEW, begin_anew, {}, 3),
+    "totals-of-one-count": (APART, count_for_both, {}, 9),
     "integer": (INTEGER, count, {}, 3),
     "accumulator": (VECTOR, accumulate, {"adds_up": False}, 3),
     "average-of-its-own": (VECTOR, average, {"adds_up": False}, 0),
