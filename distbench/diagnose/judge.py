@@ -26,6 +26,7 @@ from distbench.diagnose.misplaced import find_misplaced
 from distbench.diagnose.notes import (
     note_cut,
     note_left_out,
+    note_metrics,
     note_reshaped,
     note_rows,
     note_sizes,
@@ -76,6 +77,8 @@ def judge(evidence: Evidence) -> Judgement:
         note_rows(rows),
         note_cut(cut),
     ]
+    if judgement.status is not Status.FAIL:
+        notes.append(note_metrics(evidence, judgement.compared))
     return replace(judgement, message="; ".join(filter(None, notes)))
 
 

@@ -5,15 +5,21 @@ Each note is one sentence, or `""` where there is nothing to say.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import cast
 
 from distbench.compare.comparison import Comparison
+from distbench.compare.values import densify
+from distbench.details import Compared
 from distbench.diagnose.links import Chain
 from distbench.diagnose.readings import Reading
 from distbench.evidence import Evidence
 from distbench.trace import Trace, TraceKey
 from distbench.trace.reshaped import RESHAPED
+
+_TOLD = 1e-4
+"""What a metric shows is told if it differs by more: rounding leaves less."""
 
 
 def note_sizes(reference: Trace) -> str:
@@ -42,6 +48,38 @@ def note_left_out(reference: Trace) -> str:
     return (
         f"note: {total} of {total + examples} examples are left out, so that shards "
         "are even; fit counts uneven ones alike, which --split shows"
+    )
+
+
+def note_metrics(evidence: Evidence, compared: Sequence[Compared]) -> str:
+    """Names metrics that show something else than on one device and were not judged.
+
+    Args:
+        evidence: What was seen.
+        compared: What was held against what.
+    """
+    if evidence.tier == "exact":
+        return ""  # there metrics start from 0 in each step
+    judged = {pair.variable for pair in compared if pair.relation == "result"}
+    told = []
+    for metric in evidence.observed.metrics:
+        if metric.name in judged:
+            continue
+        key = TraceKey(
+            step=evidence.observed.steps - 1, phase="loss", variable=metric.name
+        )
+        values = evidence.observed.get(key), evidence.reference.get(key)
+        shown = [float(densify(v)) for v in values if v is not None and v.shape == ()]
+        if len(shown) == 2 and not math.isclose(*shown, rel_tol=_TOLD):
+            told.append(
+                f"'{metric.name}' shows {shown[0]:.6g}, one device {shown[1]:.6g}"
+            )
+    if not told:
+        return ""
+    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    return (
+        f"note: the metric {told[0]}{more}: what it is made of depends on how the "
+        "examples are dealt out, so it was not judged"
     )
 
 

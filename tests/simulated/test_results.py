@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -206,6 +207,16 @@ def test_a_right_result_passes_beside_a_part_that_is_never_used() -> None:
 def test_of_a_metric_that_nobody_feeds_no_result_is_compared() -> None:
     run = make_run(METRIC, lambda state, losses, place: state)
     assert list_results(show(run, {"size": lambda s: s["total"]})) == []
+
+
+def test_what_a_metric_shows_of_the_split_is_told_if_nobody_can_judge_it() -> None:
+    run = make_run(METRIC, add_root)
+    judgement = judge(show(run, {"roots": divide}))
+    assert judgement.status is Status.PASS
+    words = r"the metric 'roots' shows [\d.]+, one device [\d.]+: .*was not judged"
+    assert re.search(words, judgement.message)
+    judged = judge(show(make_run(METRIC, meter), {"loss": divide}))
+    assert "was not judged" not in judged.message
 
 
 WORST = {"worst": F(0)}
