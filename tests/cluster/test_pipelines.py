@@ -122,6 +122,8 @@ def test_a_worker_without_a_file_is_an_error_in_tensorflows_words() -> None:
     [
         pytest.param("ByWorker", None, None, marks=pytest.mark.nightly),
         ("ByOneWorkerTooMany", "examples-missed", 2 / 3),
+        ("InAnOrderOfItsOwn", "examples-repeated", 1),
+        pytest.param("InOneOrder", None, None, marks=LONG),
     ],
 )
 def test_workers_that_ask_for_their_number_share_the_examples(

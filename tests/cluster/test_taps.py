@@ -82,7 +82,7 @@ def _find_place(spec_text: str):
 
 
 def _train_in(place, factory, scenario: Scenario, *, tapped: bool):
-    from distbench.worker.process.strategies import seed_chance
+    from distbench.worker.process.chance import seed_chance
     from distbench.worker.stepping.session import Session
     from distbench.worker.subjects.kinds import make_program
     from distbench.worker.subjects.sizes import find_sizes

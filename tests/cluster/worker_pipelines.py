@@ -27,10 +27,27 @@ class ByWorker(Sharded):
 
         number = tf.distribute.coordinator.experimental_get_current_worker_index()
         examples = tf.data.Dataset.from_tensor_slices(make_examples())
-        return examples.shard(self.workers, number).batch(4)
+        return self.mix(examples).shard(self.workers, number).batch(4)
+
+    def mix(self, examples: Any) -> Any:
+        return examples
 
 
 class ByOneWorkerTooMany(ByWorker):
     """The examples are cut for a worker that there is not."""
 
     workers = 3
+
+
+class InAnOrderOfItsOwn(ByWorker):
+    """Each worker takes every n-th example of an order that no seed makes alike."""
+
+    def mix(self, examples: Any) -> Any:
+        return examples.shuffle(24)
+
+
+class InOneOrder(ByWorker):
+    """The same with a seed."""
+
+    def mix(self, examples: Any) -> Any:
+        return examples.shuffle(24, seed=5)

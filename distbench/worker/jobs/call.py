@@ -14,8 +14,9 @@ from distbench.pickling import pickle_with_places
 from distbench.progress import listen
 from distbench.worker.jobs.task import Task
 from distbench.worker.process.ahead import take_a_step_apart
+from distbench.worker.process.chance import seed_chance
 from distbench.worker.process.failures import SubjectError, has_lost_port
-from distbench.worker.process.strategies import configure_runtime, seed_chance
+from distbench.worker.process.strategies import configure_runtime
 
 
 class CallJobs:

@@ -19,6 +19,11 @@ from distbench.target import target_from_json
 from distbench.target.loading import load_target
 from distbench.trace.shelf import Shelf
 from distbench.worker.process.ahead import take_a_step
+from distbench.worker.process.chance import (
+    draw_apart,
+    draw_apart_by_worker,
+    seed_chance,
+)
 from distbench.worker.process.collectives import give_up, watch_collectives
 from distbench.worker.process.environment import (
     describe_environment,
@@ -29,9 +34,7 @@ from distbench.worker.process.op_by_op import keep_traced
 from distbench.worker.process.placing import place_as_replica
 from distbench.worker.process.strategies import (
     configure_runtime,
-    draw_apart,
     make_strategy,
-    seed_chance,
     serve_forever,
 )
 from distbench.worker.state.partition import shard_variables
@@ -164,7 +167,10 @@ class Task:
         """Read the input pipeline of a subject that has one, as one of its tasks."""
         # In a job of the user's no seed makes the processes alike, unless theirs does.
         number = payload["tasks"].index(name) + 1 if name in payload["tasks"] else 0
-        with session.guard("data"), draw_apart(scenario.seed, number):
+        draws = draw_apart(scenario.seed, number)
+        if self.spec.kind == "ps":
+            draws = draw_apart_by_worker(scenario.seed)
+        with session.guard("data"), draws:
             session.program.read_data(
                 session.strategy, Path(payload["folder"]), name, scenario.batches
             )

@@ -8,7 +8,7 @@ import numpy as np
 
 from distbench.trace import INITIAL, Trace
 from distbench.worker.one_device.reference import Reference
-from distbench.worker.process.strategies import seed_chance
+from distbench.worker.process.chance import seed_chance
 from distbench.worker.stepping.session import Session
 
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
-from tensorflow.python.framework import random_seed
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.gpus import count_sharers
+from distbench.worker.process.chance import seed_chance
 from distbench.worker.process.empty import refuse_empty
 from distbench.worker.process.own_devices import mirror_own_devices
 from distbench.worker.process.own_gpus import open_gpus
@@ -36,9 +31,6 @@ _UNORDERED = ("dependency_optimization",)
 a loss that is linear in its last layer (a critic's score) some steps of tf_keras'
 legacy SGD then had gradients of weights that were updated already, in TensorFlow alone
 and on one device; how many is chance, and often none."""
-
-_APART = 7919
-"""Between the seeds of two processes: far enough not to meet those of other checks."""
 
 
 def configure_runtime(
@@ -78,44 +70,6 @@ def configure_runtime(
         logical = [tf.config.LogicalDeviceConfiguration()] * spec.replicas_per_worker
         tf.config.set_logical_device_configuration(cpu, logical)
     seed_chance(seed)
-
-
-def seed_chance(seed: int) -> None:
-    """Seed every generator of random numbers that user code finds without asking."""
-    random.seed(seed)
-    np.random.seed(seed)  # the generator of old code is meant
-    tf.random.set_seed(seed)
-
-
-@contextmanager
-def draw_apart(seed: int, number: int) -> Iterator[None]:
-    """Inside, chance is another one for each number, unless the user has seeded it.
-
-    An op with a seed of its own draws alike in all processes, as it does where nobody
-    has set the global one.
-
-    Args:
-        seed: What the bench gave to `seed_chance`.
-        number: Of the process.
-    """
-    if context.global_seed() != seed:
-        yield
-        return
-    apart = seed + number * _APART
-    seed_chance(apart)
-    get_seed = random_seed.get_seed
-
-    def get_own_seed(op_seed: int | None) -> tuple[Any, Any]:
-        first, second = get_seed(op_seed)
-        alike = op_seed is not None and first == apart
-        return (seed if alike else first), second
-
-    random_seed.get_seed = get_own_seed
-    try:
-        yield
-    finally:
-        random_seed.get_seed = get_seed
-        seed_chance(seed)
 
 
 def _count_inter_op_threads(spec: ClusterSpec) -> int:

@@ -1,0 +1,84 @@
+"""Random numbers: seeded alike in all tasks, and apart where a job's would be."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.data.util import random_seed as data_seed
+from tensorflow.python.eager import context
+from tensorflow.python.framework import random_seed
+
+_APART = 7919
+"""Between the seeds of two processes: far enough not to meet those of other checks."""
+
+
+def seed_chance(seed: int) -> None:
+    """Seed every generator of random numbers that user code finds without asking."""
+    random.seed(seed)
+    np.random.seed(seed)  # the generator of old code is meant
+    tf.random.set_seed(seed)
+
+
+@contextmanager
+def draw_apart(seed: int, number: int) -> Iterator[None]:
+    """Inside, chance is another one for each number, unless the user has seeded it.
+
+    An op with a seed of its own draws alike in all processes, as it does where nobody
+    has set the global one.
+
+    Args:
+        seed: What the bench gave to `seed_chance`.
+        number: Of the process.
+    """
+    if context.global_seed() != seed:
+        yield
+        return
+    apart = seed + number * _APART
+    seed_chance(apart)
+    get_seed = random_seed.get_seed
+
+    def get_own_seed(op_seed: int | None) -> tuple[Any, Any]:
+        first, second = get_seed(op_seed)
+        alike = op_seed is not None and first == apart
+        return (seed if alike else first), second
+
+    random_seed.get_seed = get_own_seed
+    try:
+        yield
+    finally:
+        random_seed.get_seed = get_seed
+        seed_chance(seed)
+
+
+@contextmanager
+def draw_apart_by_worker(seed: int) -> Iterator[None]:
+    """Inside, the data sets of a coordinator draw otherwise on each of its workers.
+
+    The chief traces once for all of them what makes these, with a seed of its own.
+    Where nobody has set the global one, an op without a seed draws otherwise on each.
+
+    Args:
+        seed: What the bench gave to `seed_chance`.
+    """
+    if context.global_seed() != seed:
+        yield
+        return
+    get_seed = data_seed.get_seed
+
+    def get_own_seed(op_seed: Any) -> tuple[Any, Any]:
+        first, second = get_seed(op_seed)
+        if op_seed is None:
+            worker = tf.distribute.coordinator.experimental_get_current_worker_index()
+            first += tf.cast(worker, first.dtype) * _APART
+        return first, second
+
+    data_seed.get_seed = get_own_seed
+    try:
+        yield
+    finally:
+        data_seed.get_seed = get_seed
