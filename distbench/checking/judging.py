@@ -28,6 +28,7 @@ from distbench.checking.origin import (
 )
 from distbench.checking.plan import Planned, list_possible
 from distbench.checking.runs import end_uncompared, make_run, tell_injury
+from distbench.checking.units import judge_units
 from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
@@ -150,6 +151,9 @@ class Judging:
                 if again is not None:
                     yield again
                     continue
+            judgement = judge_units(
+                self._target, item, evidence, judgement, self._launch
+            )
             judgement = self._looking.judge(item, evidence, judgement)
             is_wrong = judgement.status is Status.FAIL
             findings = judgement.findings

@@ -233,6 +233,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.stuck",
     },
     "checking.locating": {*_TOP, "checking.plan", "diagnose.astray", "evidence"},
+    "checking.units": {*_TOP, "checking.plan", "evidence"},
     "checking.races": {"checking.origin", "verdict"},
     "checking.flights": {
         *_TOP,
@@ -265,6 +266,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.origin",
         "checking.plan",
         "checking.runs",
+        "checking.units",
     },
     "checking.checker": {
         *_TOP,

@@ -1,0 +1,143 @@
+"""State that a program keeps in other units on a cluster, and takes for what it is.
+
+Averaged over the replicas, what each adds to an accumulator is an N-th of what one
+device adds. Handed to an optimizer that sums, it is N times that again, and right. But
+a step that starts from one device's state mixes both units: what goes wrong then is the
+bench's doing. Where each run goes on from its own state, nothing else is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.checking.plan import Planned
+from distbench.compare.ratio import SAME
+from distbench.compare.values import Array, densify, measure_size
+from distbench.details import Compared
+from distbench.diagnose.judge import judge
+from distbench.diagnose.judgement import Judgement
+from distbench.errors import BadInputError, ClusterError
+from distbench.evidence import Evidence, Tier
+from distbench.observe import Launch, observe
+from distbench.target import TargetRef
+from distbench.trace import STATE, WHOLE, TraceKey, VariableInfo
+from distbench.verdict import Status
+
+_OTHER: dict[Tier, Tier] = {"bounded": "free", "free": "bounded"}
+"""Steps start from one device's state in the one, in the other from what is there."""
+_MORE = 4.0
+"""What mixed units do has to be so many times what the run that goes on could hide."""
+
+
+def judge_units(
+    target: TargetRef,
+    item: Planned,
+    evidence: Evidence,
+    found: Judgement,
+    launch: Launch,
+) -> Judgement:
+    """What a run comes to, if state is kept in other units and is right in these.
+
+    Args:
+        target: The subject.
+        item: The scenario.
+        evidence: What was seen of it.
+        found: What that came to.
+        launch: How tasks are started.
+    """
+    tier = _OTHER.get(evidence.tier)
+    if tier is None or not _begins_in_state(evidence, found):
+        return found
+    try:
+        seen = observe(target, item.scenario, item.spec, (tier,), launch)
+    except (BadInputError, ClusterError) as error:
+        launch.log(f"A second run of {item.scenario.id} failed: {error}")
+        return found
+    other = seen.evidence.get(tier)
+    if other is None:
+        return found
+    runs = {evidence.tier: (evidence, found), tier: (other, judge(other))}
+    (going_on, free), (_, bounded) = runs["free"], runs["bounded"]
+    paths = _list_wrong(free)
+    factors = [_find_factor(going_on, path) for path in paths]
+    if not paths or None in factors or not _mixes(bounded, free, set(paths)):
+        return found
+    more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
+    note = (
+        f"note: '{paths[0]}'{more} holds {factors[0]:.6g} times what one device holds, "
+        "and all that is made of it is right where each run goes on from its own state"
+    )
+    return replace(found, status=Status.PASS, findings=(), message=note)
+
+
+def _begins_in_state(evidence: Evidence, found: Judgement) -> bool:
+    """Whether what is wrong first is state that is not trained."""
+    first = next(iter(found.findings), None)
+    if found.status is not Status.FAIL or first is None or first.phase not in STATE:
+        return False
+    trained = {v.path for v in evidence.observed.variables if _is_trained(v)}
+    return not trained & set(first.variables)
+
+
+def _is_trained(info: VariableInfo) -> bool:
+    return info.role == "variable" and info.trainable
+
+
+def _list_wrong(judgement: Judgement) -> list[str]:
+    """State that is wrong; empty if anything else is, or a run ended otherwise."""
+    wrong = [pair for pair in judgement.compared if pair.wrong]
+    if any(pair.phase not in STATE for pair in wrong):
+        return []
+    return list(dict.fromkeys(pair.variable for pair in wrong))
+
+
+def _find_factor(evidence: Evidence, path: str) -> float | None:
+    """N or 1/N, if all replicas hold so much of one device's value in all steps."""
+    infos = {v.path: v for v in evidence.observed.variables}
+    if path not in infos or _is_trained(infos[path]):
+        return None
+    held, due = [], []
+    for step in range(evidence.observed.steps):
+        key = TraceKey(step=step, phase=infos[path].role, variable=path)
+        whole = evidence.reference.get(key.at(WHOLE))
+        copies = [evidence.observed.get(key.at(r)) for r in _range(evidence)]
+        for copy in copies:
+            if whole is None or copy is None or whole.shape != copy.shape:
+                return None
+            held.append(densify(copy).ravel())
+            due.append(densify(whole).ravel())
+    seen, expected = np.concatenate(held), np.concatenate(due)
+    for factor in (1 / len(_range(evidence)), float(len(_range(evidence)))):
+        if _are_near(seen, factor * expected):
+            return factor
+    return None
+
+
+def _range(evidence: Evidence) -> range:
+    return range(evidence.observed.replicas)
+
+
+def _are_near(seen: Array, due: Array) -> bool:
+    size = measure_size(due)
+    return 0 < size < np.inf and measure_size(seen - due) <= SAME * size
+
+
+def _mixes(bounded: Judgement, free: Judgement, paths: set[str]) -> bool:
+    """Whether what is made of the state is wrong where it starts in other units.
+
+    By far more than the run that goes on from its own could hide: then it would show
+    there if the state were wrong as well.
+    """
+    bounds = {_name_place(pair): pair.bound for pair in free.compared if not pair.wrong}
+    return any(
+        pair.error > _MORE * bounds[_name_place(pair)]
+        for pair in bounded.compared
+        if pair.wrong and pair.variable not in paths and _name_place(pair) in bounds
+    )
+
+
+def _name_place(pair: Compared) -> Sequence[object]:
+    return pair.step, pair.phase, pair.variable

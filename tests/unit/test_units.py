@@ -1,0 +1,185 @@
+"""State in other units on a cluster: right where each run goes on from its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from verdict_samples import make_finding
+
+from distbench.checking import units
+from distbench.checking.plan import Planned
+from distbench.cluster import ClusterSpec
+from distbench.details import Compared
+from distbench.diagnose.judgement import Judgement
+from distbench.errors import ClusterError
+from distbench.evidence import Evidence, Tier
+from distbench.observe import Launch
+from distbench.scenario import Scenario
+from distbench.target import parse_target
+from distbench.trace import WHOLE, Trace, TraceKey, Value, VariableInfo
+from distbench.verdict import Status
+
+INFOS = (
+    VariableInfo(path="kernel", role="variable", shape=(2,), dtype="float32"),
+    VariableInfo(
+        path="kept", role="variable", shape=(2,), dtype="float32", trainable=False
+    ),
+)
+SPEC = ClusterSpec.parse("mwms:2")
+ITEM = Planned(
+    scenario=Scenario(target="m:f", workload="linear", cluster="mwms:2"),
+    spec=SPEC,
+    optional=False,
+)
+
+
+def make_evidence(tier: Tier, factors: tuple[float, ...] = (0.5, 0.5)) -> Evidence:
+    """A run in which replicas hold so much of what one device holds, by step."""
+
+    def make(name: str, replicas: tuple[int, ...], factors: Any) -> Trace:
+        values: dict[TraceKey, Value] = {
+            TraceKey(step=step, phase="variable", variable="kept", replica=r): (
+                np.array([1.0, -2.0 - step], np.float32) * np.float32(factor)
+            )
+            for step, factor in enumerate(factors)
+            for r in replicas
+        }
+        return Trace(
+            name=name, replicas=2, shards=(2, 2), variables=INFOS, values=values
+        )
+
+    return Evidence(
+        tier=tier,
+        observed=make("mwms:2", (0, 1), factors),
+        reference=make("reference", (WHOLE,), (1.0,) * len(factors)),
+    )
+
+
+def compare(
+    phase: str, variable: str, *, error: float = 1.0, wrong: bool = True
+) -> Compared:
+    return Compared(
+        step=1,
+        call=0,
+        phase=phase,
+        variable=variable,
+        replica=0,
+        relation="reference",
+        against="",
+        error=error,
+        bound=1e-6,
+        error_over_bound=error / 1e-6,
+        ratio=None,
+        wrong=wrong,
+    )
+
+
+STATE_WRONG = compare("variable", "kept")
+FOUND = Judgement(
+    status=Status.FAIL,
+    findings=(make_finding(phase="variable", variable="kept", variables=("kept",)),),
+    compared=(STATE_WRONG, compare("reduced_gradient", "kernel")),
+)
+GOING_ON = Judgement(
+    status=Status.FAIL,
+    compared=(STATE_WRONG, compare("reduced_gradient", "kernel", wrong=False)),
+)
+
+
+def judge(
+    monkeypatch: pytest.MonkeyPatch,
+    found: Judgement = FOUND,
+    free: Judgement = GOING_ON,
+    factors: tuple[float, ...] = (0.5, 0.5),
+) -> Judgement:
+    def observe(*given: Any) -> Any:
+        tiers = given[3]
+        assert tiers == ("free",)
+        return SimpleNamespace(evidence={"free": make_evidence("free", factors)})
+
+    monkeypatch.setattr(units, "observe", observe)
+    monkeypatch.setattr(units, "judge", lambda _: free)
+    return units.judge_units(
+        parse_target("m:f"), ITEM, make_evidence("bounded"), found, cast(Launch, None)
+    )
+
+
+def test_state_in_other_units_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    judgement = judge(monkeypatch)
+    assert (judgement.status, judgement.findings) == (Status.PASS, ())
+    assert "'kept' holds 0.5 times what one device holds" in judgement.message
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # What is trained goes wrong as well.
+        {"free": replace(GOING_ON, compared=(*GOING_ON.compared, FOUND.compared[1]))},
+        # It is no unit: another factor in each step, or one that no sum explains.
+        {"factors": (0.5, 0.4)},
+        {"factors": (0.9, 0.9)},
+        # Nothing follows from it, so nothing says that it is right.
+        {"found": replace(FOUND, compared=(STATE_WRONG,))},
+        # The run that goes on could hide what follows.
+        {
+            "found": replace(
+                FOUND,
+                compared=(
+                    STATE_WRONG,
+                    compare("reduced_gradient", "kernel", error=2e-6),
+                ),
+            )
+        },
+    ],
+    ids=["trained", "drifts", "odd", "unused", "hidden"],
+)
+def test_what_is_wrong_with_state_stands(
+    monkeypatch: pytest.MonkeyPatch, changes: Any
+) -> None:
+    assert judge(monkeypatch, **changes).status is Status.FAIL
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        Judgement(status=Status.PASS),
+        replace(FOUND, findings=(make_finding(phase="loss"),)),
+        replace(
+            FOUND,
+            findings=(
+                make_finding(
+                    phase="variable", variable="kernel", variables=("kernel",)
+                ),
+            ),
+        ),
+    ],
+    ids=["right", "loss", "trained"],
+)
+def test_nothing_is_run_again_where_no_such_state_is_wrong_first(
+    monkeypatch: pytest.MonkeyPatch, found: Judgement
+) -> None:
+    monkeypatch.setattr(units, "observe", None)
+    launch = cast(Launch, None)
+    evidence = make_evidence("bounded")
+    target = parse_target("m:f")
+    assert units.judge_units(target, ITEM, evidence, found, launch) is found
+
+
+def test_a_second_run_that_breaks_takes_nothing_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> None:
+        raise ClusterError("a task was killed")
+
+    told: list[str] = []
+    monkeypatch.setattr(units, "observe", fail)
+    launch = cast(Launch, SimpleNamespace(log=told.append))
+    evidence = make_evidence("bounded")
+    assert (
+        units.judge_units(parse_target("m:f"), ITEM, evidence, FOUND, launch) is FOUND
+    )
+    assert "a task was killed" in told[0]
