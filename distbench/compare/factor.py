@@ -95,6 +95,18 @@ class Factors:
         found = (self._find_at(key), *self._list_others(key))
         return all(factor is not None for factor in found)
 
+    @cached_property
+    def clips(self) -> bool:
+        """Whether one device multiplies some gradient by less than 1, and not always.
+
+        Where the whole batch gives another gradient than the shards, that may befall
+        one that it leaves as it is on one device.
+        """
+        found = self._reference.select(phase="reduced_gradient", replica=WHOLE)
+        factors = [self._find_at(key) for key, _ in found]
+        values = {factor.value for factor in factors if factor is not None}
+        return 1.0 in values and any(value < 1 for value in values)
+
     def _list_others(self, key: TraceKey) -> Iterator[Factor | None]:
         return (
             self._find_at(replace(key, step=step))

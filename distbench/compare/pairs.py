@@ -26,7 +26,7 @@ from distbench.compare.pair import (
     Relation,
 )
 from distbench.compare.pair_maker import PairMaker
-from distbench.compare.reduced import pair_direction, pair_sum
+from distbench.compare.reduced import is_clipped, pair_direction, pair_sum
 from distbench.compare.replay_margins import ReplayMargins
 from distbench.compare.values import align_value, densify, join_rows, measure_norm
 from distbench.evidence import Evidence
@@ -158,7 +158,11 @@ class Pairs:
                     key, value, parts, factor, dtype, known, exact=self._exact
                 )
                 known = value, pair
-                yield pair
+                is_open = whole.phase not in self._evidence.measure.known
+                if is_open and self._factors.clips and is_clipped(pair):
+                    yield from pair_direction(key, value, parts, dtype)
+                else:
+                    yield pair
             elif parts is not None and self._has_direction(whole):
                 yield from pair_direction(key, value, parts, dtype)
             yield from self._pair_whole(key, value)

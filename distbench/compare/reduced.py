@@ -11,9 +11,9 @@ from distbench.compare.addends import Addends, Widened, collect_addends
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.copies import are_copies, have_equal_rows
 from distbench.compare.factor import Factor
-from distbench.compare.measure import BITWISE, Margin
+from distbench.compare.measure import BITWISE, Margin, measure_error
 from distbench.compare.pair import DIRECTION, SUM, Pair
-from distbench.compare.ratio import fit_ratio
+from distbench.compare.ratio import SAME, fit_ratio
 from distbench.compare.sums import bound_reduction
 from distbench.compare.values import (
     Aligned,
@@ -101,6 +101,20 @@ def pair_direction(
     moved = float(np.sum(np.abs(expected) * bound)) / square if square else 0.0
     margin = Margin(bound=bound + moved * np.abs(expected))
     yield _make_pair(key, DIRECTION, seen, addends, expected, margin, dtype)
+
+
+def is_clipped(pair: Pair) -> bool:
+    """Whether a sum that is not as it should be is less of it than any count leaves.
+
+    As after a clip, whose factor is no quotient of small numbers but by chance.
+    """
+    if not measure_error(pair.observed, pair.expected, pair.margin).wrong:
+        return False
+    fit = fit_ratio(pair.observed, pair.expected)
+    if fit is None or not 0 < fit.ratio < 1:
+        return False
+    counts = (fit.ratio * n for n in range(1, len(pair.terms) + 1))
+    return all(abs(count - round(count)) > SAME for count in counts)
 
 
 def count_mean_roundings(replicas: int) -> int:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import keras, keras3_base, tf
-from distbench.samples.program import FEATURES, HIDDEN, OUTPUTS, Program
+from distbench.samples.program import (
+    FEATURES,
+    HIDDEN,
+    OUTPUTS,
+    OwnReduction,
+    Program,
+)
 from distbench.samples.replicas import (
     all_reduce,
     count_replicas,
@@ -319,3 +325,11 @@ class AveragedUnderDropout(MeanAggregator, Dropout):
 @unusual(clusters=("mirrored:2", "mwms:3"))
 class AveragedUnderOwnMasks(MeanAggregator, WeightsMaskedByReplica):
     """Each replica draws a mask by its number; N times the shares are averaged."""
+
+
+@unusual()
+class EachLimitedUnderStatistics(BatchStatistics, OwnReduction):
+    """Each sum's norm is limited, to what one device exceeds in other steps."""
+
+    def reduce(self, gradients):
+        return [tf.clip_by_norm(total, 0.58) for total in super().reduce(gradients)]
