@@ -28,6 +28,7 @@ from distbench.verdict import Status
 
 _OTHER: dict[Tier, Tier] = {"bounded": "free", "free": "bounded"}
 """Steps start from one device's state in the one, in the other from what is there."""
+_AGAINST_ONE = "reference"
 _MORE = 4.0
 """What mixed units do has to be so many times what the run that goes on could hide."""
 
@@ -99,25 +100,22 @@ def _find_factor(evidence: Evidence, path: str) -> float | None:
     infos = {v.path: v for v in evidence.observed.variables}
     if path not in infos or _is_trained(infos[path]):
         return None
+    replicas = evidence.observed.replicas
     held, due = [], []
     for step in range(evidence.observed.steps):
         key = TraceKey(step=step, phase=infos[path].role, variable=path)
         whole = evidence.reference.get(key.at(WHOLE))
-        copies = [evidence.observed.get(key.at(r)) for r in _range(evidence)]
+        copies = [evidence.observed.get(key.at(r)) for r in range(replicas)]
         for copy in copies:
             if whole is None or copy is None or whole.shape != copy.shape:
                 return None
             held.append(densify(copy).ravel())
             due.append(densify(whole).ravel())
     seen, expected = np.concatenate(held), np.concatenate(due)
-    for factor in (1 / len(_range(evidence)), float(len(_range(evidence)))):
+    for factor in (1 / replicas, float(replicas)):
         if _are_near(seen, factor * expected):
             return factor
     return None
-
-
-def _range(evidence: Evidence) -> range:
-    return range(evidence.observed.replicas)
 
 
 def _are_near(seen: Array, due: Array) -> bool:
@@ -129,13 +127,19 @@ def _mixes(bounded: Judgement, free: Judgement, paths: set[str]) -> bool:
     """Whether what is made of the state is wrong where it starts in other units.
 
     By far more than the run that goes on from its own could hide: then it would show
-    there if the state were wrong as well.
+    there if the state were wrong as well. Both are held against one device: what
+    follows from what the replicas have is as right as that.
     """
-    bounds = {_name_place(pair): pair.bound for pair in free.compared if not pair.wrong}
+    bounds = {
+        _name_place(pair): pair.bound
+        for pair in free.compared
+        if pair.relation == _AGAINST_ONE and not pair.wrong
+    }
     return any(
         pair.error > _MORE * bounds[_name_place(pair)]
         for pair in bounded.compared
-        if pair.wrong and pair.variable not in paths and _name_place(pair) in bounds
+        if pair.wrong and pair.relation == _AGAINST_ONE
+        if pair.variable not in paths and _name_place(pair) in bounds
     )
 
 

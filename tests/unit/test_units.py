@@ -60,7 +60,12 @@ def make_evidence(tier: Tier, factors: tuple[float, ...] = (0.5, 0.5)) -> Eviden
 
 
 def compare(
-    phase: str, variable: str, *, error: float = 1.0, wrong: bool = True
+    phase: str,
+    variable: str,
+    *,
+    error: float = 1.0,
+    wrong: bool = True,
+    relation: str = "reference",
 ) -> Compared:
     return Compared(
         step=1,
@@ -68,7 +73,7 @@ def compare(
         phase=phase,
         variable=variable,
         replica=0,
-        relation="reference",
+        relation=relation,
         against="",
         error=error,
         bound=1e-6,
@@ -124,6 +129,18 @@ def test_state_in_other_units_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None
         {"factors": (0.9, 0.9)},
         # Nothing follows from it, so nothing says that it is right.
         {"found": replace(FOUND, compared=(STATE_WRONG,))},
+        # What follows is held against nothing but what the replicas have themselves.
+        {
+            "free": replace(
+                GOING_ON,
+                compared=(
+                    STATE_WRONG,
+                    compare(
+                        "reduced_gradient", "kernel", wrong=False, relation="follows"
+                    ),
+                ),
+            )
+        },
         # The run that goes on could hide what follows.
         {
             "found": replace(
@@ -135,7 +152,7 @@ def test_state_in_other_units_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None
             )
         },
     ],
-    ids=["trained", "drifts", "odd", "unused", "hidden"],
+    ids=["trained", "drifts", "odd", "unused", "followed", "hidden"],
 )
 def test_what_is_wrong_with_state_stands(
     monkeypatch: pytest.MonkeyPatch, changes: Any
