@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from evidence_changes import change_evidence
-from training_simulator import observe
+from training_simulator import TRAINED, Fault, observe
 
 from distbench.compare.measure import BITWISE
 from distbench.compare.pair import GLOBAL, Pair
@@ -20,6 +20,7 @@ from distbench.diagnose.hypotheses.by_hand import (
 )
 from distbench.diagnose.hypotheses.nonlinear import explain_by_own_noise
 from distbench.diagnose.hypotheses.slot_spread import explain_by_own_squares
+from distbench.diagnose.judge import judge
 from distbench.diagnose.rank import find_best
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, VariableInfo
@@ -298,3 +299,27 @@ def test_copies_with_nan_in_the_same_elements_are_equal(
     cases = make_cases("w", made, BASE)
     context = Context(evidence=evidence, phase="variable", cases=cases)
     assert (name_apart(context) is not None) == are_apart
+
+
+@pytest.mark.parametrize(
+    ("setup", "moved", "code"),
+    [
+        ({}, (1,), "replicas-diverged"),
+        ({}, (0, 1), "unexplained"),
+        ({"central": True}, (0,), "unexplained"),  # of one copy for all replicas
+    ],
+)
+def test_replicas_go_apart_where_another_one_has_a_copy_that_is_right(
+    setup: dict[str, bool], moved: tuple[int, ...], code: str
+) -> None:
+    def update(new, old, gradients, run):
+        rng = np.random.default_rng(99)
+        return {
+            path: (value + rng.normal(size=value.shape)).astype(value.dtype)
+            if path in TRAINED and run.replica in moved
+            else value
+            for path, value in new.items()
+        }
+
+    finding = judge(observe(Fault(update=update), steps=1, **setup)).findings[0]
+    assert (finding.code, finding.phase) == (code, "variable")

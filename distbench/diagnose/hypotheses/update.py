@@ -208,10 +208,16 @@ def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
 
 def explain_by_divergence(context: Context) -> Iterator[Hypothesis]:
     """The replicas make different things of the same, and nothing is known of why."""
-    if context.phase not in ("applied_gradient", "variable") or context.replicas == 1:
+    if context.phase not in ("applied_gradient", "variable"):
         return
     replicas = {case.key.replica for case in context.cases}
-    if len(replicas) == context.replicas:
+    observed = context.evidence.observed
+    # One copy for all replicas, as under parameter servers, goes apart from none.
+    if not any(
+        observed.get(case.key.at(replica)) is not None
+        for case in context.cases
+        for replica in {*range(context.replicas)} - replicas
+    ):
         return
     what = "variable" if context.phase == "variable" else "applied gradient"
     yield Hypothesis(
