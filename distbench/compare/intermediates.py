@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 
@@ -24,6 +24,9 @@ _SCALING = frozenset(
     | {"Reshape", "Squeeze", "StridedSlice", "Sum"}
 )
 """Ops that make a multiple of a term, if all else that they take is alike on all."""
+
+
+InFull = Literal["", "examples", "variables"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,6 +45,8 @@ class Astray:
         is_averaged: Whether all replicas go on with the plain mean of what they have.
         term: Of a term of the loss, what all replicas add up to, times what one device
             has; None of what is no term, or one that is 0.
+        in_full: Whether it adds to each replica's part what all have alike: `examples`
+            if that is made of examples, else `variables`; empty where it does not.
     """
 
     made: Made
@@ -53,6 +58,7 @@ class Astray:
     is_mean: bool
     is_averaged: bool
     term: float | None
+    in_full: InFull = ""
 
     @property
     def is_statistic(self) -> bool:
@@ -159,7 +165,26 @@ def _describe(graph: Paired, name: str, term: str | None) -> Astray:
         is_mean=_is_mean(graph, name, whole, parts),
         is_averaged=_is_averaged(graph, name, parts),
         term=None if term is None else _measure_term(graph, term),
+        in_full=_find_full(graph, name),
     )
+
+
+def _find_full(graph: Paired, name: str) -> InFull:
+    """Of what a term is made that a sum has on every replica, and not its share of."""
+    if graph.made[name].op not in _ADDING:
+        return ""
+    parents = {parent: graph.relate(parent) for parent in graph.list_parents(name)}
+    full = [parent for parent, part in parents.items() if part == "same"]
+    if not full or not {*parents.values()} & {"sum", "rows"}:
+        return ""
+    waiting, seen = list(full), set(full)
+    while waiting:
+        made = graph.made[waiting.pop()]
+        if made.op == "Placeholder":
+            return "examples"
+        waiting += [p for p in made.parents if p in graph.made and p not in seen]
+        seen.update(made.parents)
+    return "variables"
 
 
 def _find_placed(graph: Paired, name: str) -> Made:

@@ -84,6 +84,8 @@ def _tell_values(one: Astray) -> str:
         times = find_times([one])
         ratio = "" if times is None else f", {times:.6g} times as much"
         return f"{told}{ratio}; all have the same, so look at what they exchange"
+    if one.in_full:
+        return f"{told}: each adds in full what is the same on all"
     ending = ", and they go on with the plain mean of that" if one.is_averaged else ""
     if one.is_own:
         return f"{told}: each has what its own examples alone give{ending}"

@@ -27,6 +27,19 @@ class PenaltyOnEveryReplica(PenalisedProgram):
 
 @fault(
     "regularizer-not-scaled",
+    "loss",
+    ("", *_WHERE),
+    like="tensorflow/models#6195",
+)
+class SmallPenaltyOnEveryReplica(PenaltyOnEveryReplica):
+    """Every replica adds the whole of a penalty that is hardly more than rounding."""
+
+    def compute_penalty(self):
+        return 1e-4 * super().compute_penalty()
+
+
+@fault(
+    "regularizer-not-scaled",
     "local_gradient",
     _WHERE,
     like="keras-team/keras#20609",

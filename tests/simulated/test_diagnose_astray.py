@@ -114,6 +114,28 @@ def test_where_a_program_takes_of_its_own_shard_is_told_in_a_note() -> None:
     assert not describe_own(program.end("loss"), 0)
 
 
+@pytest.mark.parametrize(
+    ("of", "code"), [("rows", "loss-not-scaled"), ("", "regularizer-not-scaled")]
+)
+def test_what_every_replica_adds_in_full_is_told_by_what_it_is_made_of(
+    of: str, code: str
+) -> None:
+    program = Program()
+    program.give()
+    program.compute("loss", "Sum", ["rows"], share)
+    name = program.read("penalty", 0.25, 0.25)
+    if of:  # as what was summed over the replicas before
+        program.compute("counted", "Sum", [of], lambda v: np.float32(len(v)))
+        name = program.exchange("all", "counted", lambda parts: [sum(parts)] * 2)
+        program.whole[name] = program.whole["counted"]
+        program.alone[name] = program.alone["counted"]
+    program.compute("both", "AddV2", ["loss", name], lambda a, b: a + b)
+    finding = find(program.end("both"))
+    assert finding.code == code
+    assert "model.py:both" in finding.explanation
+    assert "each adds in full what is the same on all" in finding.explanation
+
+
 def test_what_no_code_is_about_is_told_with_its_place() -> None:
     program = Program()
     program.give()

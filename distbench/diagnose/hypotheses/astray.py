@@ -19,7 +19,8 @@ def explain_by_own_value(context: Context) -> Iterator[Hypothesis]:
     """
     found = list_astray(context)
     times = find_times(found)
-    if times is None and not (found and all(one.is_statistic for one in found)):
+    known = all(one.is_statistic or one.in_full for one in found)
+    if times is None and not (found and known):
         return
     yield Hypothesis(
         code="scale-error" if times else _find_code(found, context.replicas),
@@ -35,8 +36,12 @@ def _find_code(found: Sequence[Astray], replicas: int) -> str:
 
     Means that are averaged over the replicas each weigh as much, however many examples
     they are of. Of terms that are means of the own examples the sum is about N times
-    that of all, or about that if each is divided by N.
+    that of all, or about that if each is divided by N. What every replica adds in full
+    is a penalty where it is made of variables alone.
     """
+    if all(one.in_full for one in found):
+        is_penalty = all(one.in_full == "variables" for one in found)
+        return "regularizer-not-scaled" if is_penalty else "loss-not-scaled"
     if all(one.is_averaged and one.is_mean for one in found):
         return "mean-of-means"
     totals = [one.term for one in found]
