@@ -83,7 +83,13 @@ def find_astray(inside: Inside, step: int) -> tuple[Astray, ...]:
     graph = Paired(inside, step)
     terms = _find_terms(graph)
     found: dict[str, None] = {}
-    waiting = [name for name in graph.list_losses() if graph.is_astray(name)]
+    # Keras multiplies a loss by 1/N, which one device leaves out.
+    ends = [
+        name
+        for loss in graph.list_losses()
+        for name in ([loss] if graph.relate(loss) else graph.list_parents(loss))
+    ]
+    waiting = [name for name in dict.fromkeys(ends) if graph.is_astray(name)]
     seen = set(waiting)
     while waiting:
         name = waiting.pop()

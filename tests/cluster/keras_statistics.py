@@ -57,6 +57,28 @@ def make_keras3_own_statistics() -> Any:
     return model
 
 
+def make_keras3_averaged_variances() -> Any:
+    """Layers that share their means, and average the variances of the shards."""
+    import keras
+    import tensorflow as tf
+
+    def average(value: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        # A model is built outside of any replica.
+        return value if context is None else context.all_reduce("mean", value)
+
+    class Normalised(keras.layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            own = tf.reduce_mean((inputs - tf.reduce_mean(inputs, 0)) ** 2, 0)
+            mean = average(tf.reduce_mean(inputs, 0))
+            return (inputs - mean) / tf.sqrt(average(own) + 0.1)
+
+    layers = [keras.layers.Dense(4), Normalised(), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.layers.Input((3,)), *layers])
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    return model
+
+
 class BeforeStatistics:
     """A bias that batch normalisation takes away, and random numbers behind that.
 

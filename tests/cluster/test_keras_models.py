@@ -186,6 +186,14 @@ def test_mistakes_are_named(
     assert found == (code, phase, variable, origin), describe_verdict(verdict)
 
 
+def test_where_a_model_takes_the_own_examples_is_told_by_the_line() -> None:
+    name = "keras_statistics.py:make_keras3_averaged_variances"
+    first = _check(name, "mirrored:2").runs[0].findings[0]
+    assert (first.code, first.phase) == ("statistics-not-synchronized", "loss")
+    line = "`own = tf.reduce_mean((inputs - tf.reduce_mean(inputs, 0)) ** 2, 0)`"
+    assert line in first.explanation
+
+
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [

@@ -26,6 +26,9 @@ where it begins to be wrong only if none is left out."""
 _LARGEST = 1 << 22
 """A value with more numbers is not kept."""
 
+_DISTRIBUTE = "/tensorflow/python/distribute/"
+"""Where the code of strategies lies, which runs a step on each replica."""
+
 _SCOPE = re.compile(r"(?:^|/)replica_(\d+)/")
 """The scope of names in which a strategy traces a replica that is not the first one."""
 
@@ -174,10 +177,16 @@ def _name_tensors(found: Iterable[_Found], number: int) -> dict[str, str]:
 
 
 def _list_own_frames(op: Any) -> list[Any]:
-    """Calls on the way to an op, outside of TensorFlow, the bench and Python itself."""
+    """Calls on the way to an op, outside of TensorFlow, the bench and Python itself.
+
+    Those of a replica's step alone: a cluster traces it in threads, where whoever had
+    the strategy run it, as Keras' training loop does, is on no stack.
+    """
+    frames = list(op.traceback)
+    runs = [n for n, frame in enumerate(frames) if _DISTRIBUTE in frame.filename]
     return [
         frame
-        for frame in op.traceback
+        for frame in frames[runs[0] if runs else 0 :]
         if not is_of(frame.filename, "tensorflow") and not is_of_caller(frame.filename)
     ]
 
