@@ -39,6 +39,7 @@ class Astray:
         parts: What each replica has.
         is_own: Whether each replica has what its own examples alone give.
         is_alike: Whether all replicas have the same.
+        of_one: The replica whose examples alone give what all have, and others' not.
         of_share: Whether it is made of each replica's addend of a sum, as if that were
             the sum.
         is_mean: Whether one device has the mean of theirs, by the number of examples.
@@ -59,6 +60,7 @@ class Astray:
     is_averaged: bool
     term: float | None
     in_full: InFull = ""
+    of_one: int | None = None
 
     @property
     def is_statistic(self) -> bool:
@@ -160,18 +162,25 @@ def _describe(graph: Paired, name: str, term: str | None) -> Astray:
     """A value, with what is known of it."""
     whole, parts = cast(tuple[Array, list[Array]], graph.find(name))
     near, alone = graph.make_near(name, whole, parts), graph.list_alone(name)
-    pairs = zip(parts, alone, strict=True)
+    pairs = list(zip(parts, alone, strict=True))
+    is_own = all(own is not None and near(part, own) for part, own in pairs)
+    ones = [
+        replica
+        for replica, own in enumerate(alone)
+        if own is not None and all(near(part, own) for part in parts)
+    ]
     return Astray(
         made=_find_placed(graph, name),
         whole=whole,
         parts=tuple(parts),
-        is_own=all(own is not None and near(part, own) for part, own in pairs),
+        is_own=is_own,
         is_alike=all(near(part, parts[0]) for part in parts),
         of_share=any(graph.relate(p) == "sum" for p in graph.list_parents(name)),
         is_mean=_is_mean(graph, name, whole, parts),
         is_averaged=_is_averaged(graph, name, parts),
         term=None if term is None else _measure_term(graph, term),
         in_full=_find_full(graph, name),
+        of_one=None if is_own or not ones else ones[0],
     )
 
 

@@ -80,6 +80,8 @@ def _tell_values(one: Astray) -> str:
         at = "" if whole.ndim == 0 else f"in element {list(map(int, place))} "
         own = ", ".join(f"{float(part[place]):.6g}" for part in parts)
         told = f"{at}replicas have {own} there, one device {float(whole[place]):.6g}"
+    if one.of_one is not None:
+        return f"{told}: all have what the examples of replica {one.of_one} alone give"
     if one.is_alike:
         times = find_times([one])
         ratio = "" if times is None else f", {times:.6g} times as much"
@@ -104,7 +106,7 @@ def _find_worst(whole: Array, parts: Sequence[Array]) -> tuple[np.intp, ...]:
 def find_times(found: Sequence[Astray]) -> float | None:
     """How many times what one device has all replicas have, if that is all there is."""
     pairs = [(one.parts[0].astype(np.float64), one.whole) for one in found]
-    if not all(one.is_alike for one in found):
+    if not all(one.is_alike and one.of_one is None for one in found):
         return None
     if any(part.shape != whole.shape for part, whole in pairs):
         return None

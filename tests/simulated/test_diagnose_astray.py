@@ -114,6 +114,18 @@ def test_where_a_program_takes_of_its_own_shard_is_told_in_a_note() -> None:
     assert not describe_own(program.end("loss"), 0)
 
 
+def test_what_one_replica_has_is_no_multiple_if_all_have_it() -> None:
+    """As where the losses of the first replica's layers are those of all."""
+    program = Program()
+    program.give()
+    own = program.compute("own", "Sum", ["rows"], share)
+    name = program.exchange("joined", own, lambda parts: [parts[1]] * 2)
+    program.whole[name], program.alone[name] = program.whole[own], program.alone[own]
+    finding = find(program.end(name))
+    assert finding.code == "unexplained"
+    assert "all have what the examples of replica 1 alone give" in finding.explanation
+
+
 @pytest.mark.parametrize(
     ("of", "code"), [("rows", "loss-not-scaled"), ("", "regularizer-not-scaled")]
 )
