@@ -5,7 +5,7 @@ then those that no earlier run had; several at a time, since a GPU has room for 
 small models. With one GPU, replicas share it (`DISTBENCH_SHARE_GPUS`).
 
     DISTBENCH_SHARE_GPUS=2 scripts/gpus --jobs 12    # docs/measured/gpus.json
-    python scripts/write_detection.py                            # docs/detection.md
+    python scripts/write_detection.py               # docs/detection.md
 """
 
 from __future__ import annotations
