@@ -149,10 +149,10 @@ class WholePenaltyUnderStatistics(PenalisedStatistics):
 
 
 @fault(
-    "loss-not-scaled",
-    "local_gradient",
+    "nonlinear-before-reduction",
+    "reduced_gradient",
     TRAINED,
-    like="keras-team/keras#20609",
+    like="deepspeedai/DeepSpeed#490",
     clusters=WIDE,
 )
 class TasksByTheirOwnNorms(Program):

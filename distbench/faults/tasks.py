@@ -19,15 +19,6 @@ class TasksProjectedBeforeSum(TasksWeighed):
 
 
 @fault(_NONLINEAR, _PHASE, TRAINED, like="deepspeedai/DeepSpeed#490")
-class TasksClippedBeforeSum(TasksWeighed):
-    """Each replica clips its own gradients of each task."""
-
-    def combine(self, first, second):
-        clipped = [tf.clip_by_global_norm(task, 0.1)[0] for task in (first, second)]
-        return [a + b for a, b in zip(*clipped, strict=True)]
-
-
-@fault(_NONLINEAR, _PHASE, TRAINED, like="deepspeedai/DeepSpeed#490")
 class TasksOfUnitNorm(TasksWeighed):
     """Each replica divides its own gradients of each task by their norm."""
 
