@@ -14,16 +14,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from distbench.checking.runs import OPEN
 from distbench.cluster import ClusterSpec
 from distbench.compare.likeness import find_half
 from distbench.compare.measured_noise import KERNEL_ROUNDINGS
 from distbench.compare.offline import compare_traces
 from distbench.compare.places import Place
-from distbench.compare.values import densify, measure_finite
+from distbench.compare.values import measure_finite
 from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
-from distbench.trace import GRADIENTS
+from distbench.trace import GRADIENTS, SparseRows
 from distbench.verdict import Finding, Run, Status
 
 _RAISED = ("raises", "refused")
@@ -54,11 +56,13 @@ def is_settled(judgement: Judgement, evidence: Evidence) -> bool:
     for key, value in evidence.observed.values.items():
         if key.phase in GRADIENTS:
             place = key.step, key.phase
-            sizes[place] = max(sizes.get(place, 0.0), measure_finite(densify(value)))
+            rows = value.values if isinstance(value, SparseRows) else value
+            size = measure_finite(np.asarray(rows, np.float64))
+            sizes[place] = max(sizes.get(place, 0.0), size)
     return not any(
         pair.phase in GRADIENTS
         and pair.relation == "reference"
-        and pair.bound > half * sizes.get((pair.step, pair.phase), math.inf)
+        and 0 < half * sizes.get((pair.step, pair.phase), math.inf) < pair.bound
         for pair in judgement.compared
     )
 
@@ -138,10 +142,10 @@ def _describe(apart: Sequence[Place]) -> Finding:
         error=error,
         bound=0.0,
         explanation=(
-            f"Step {step}, {phase} of '{variable}': all is right where TensorFlow has "
-            f"ops repeat their bits, and what differs from that is rounding, from here "
-            f"on ({error:.3g} at most), so something is added up in an order that "
-            "changes from run to run. Call "
+            f"Step {step}, {phase} of '{variable}': nothing is found wrong where "
+            "TensorFlow has ops repeat their bits, and what differs from that is "
+            f"rounding, from here on ({error:.3g} at most), so something is added up "
+            "in an order that changes from run to run. Call "
             "tf.config.experimental.enable_op_determinism() to have it repeat itself."
         ),
         confidence=1.0,

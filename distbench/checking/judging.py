@@ -27,7 +27,12 @@ from distbench.checking.origin import (
     may_be_framework,
 )
 from distbench.checking.plan import Planned, list_possible
-from distbench.checking.runs import end_uncompared, make_run, tell_injury
+from distbench.checking.runs import (
+    clear_arrays,
+    end_uncompared,
+    make_run,
+    tell_injury,
+)
 from distbench.checking.units import judge_units
 from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
@@ -39,7 +44,6 @@ from distbench.flight import Flight
 from distbench.observe import Launch, Observation, observe_corrected
 from distbench.options import CheckOptions
 from distbench.target import TargetRef
-from distbench.trace.shelf import Shelf
 from distbench.verdict import Finding, Run, Status
 
 
@@ -100,7 +104,7 @@ class Judging:
             BadInputError: The subject cannot be used.
         """
         with ExitStack() as shelves:
-            shelves.callback(_clear, seen)
+            shelves.callback(clear_arrays, seen)
             yield from self._judge(item, seen, shelves)
 
     def _judge(
@@ -186,7 +190,7 @@ class Judging:
             seen = self._observe_again(other)
             if not isinstance(seen, Observation):
                 return _Again(runs=seen)
-            shelves.callback(_clear, seen)
+            shelves.callback(clear_arrays, seen)
             return _Again(runs=tuple(self._judge(other, seen, shelves)), seen=seen)
 
         return run
@@ -328,9 +332,3 @@ class Judging:
             self._launch.log(f"The corrected run of {item.scenario.id} failed: {error}")
             return tuple(findings)
         return confirm_first(findings, phase, corrected, evidence)
-
-
-def _clear(seen: Observation) -> None:
-    """Remove its arrays: the scenarios of a check may take more disk than there is."""
-    if seen.folder is not None:
-        Shelf(seen.folder).clear()

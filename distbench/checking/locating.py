@@ -65,9 +65,9 @@ class Looking:
             return judgement
         # Whatever the cluster: it is what a program does on one device.
         workload = item.scenario.workload
-        if workload not in self._own:
-            self._own[workload] = self._tell_own(item, evidence)
-        notes = filter(None, (judgement.message, self._own[workload]))
+        told = self._own.get(workload) or self._tell_own(item, evidence)
+        self._own[workload] = told
+        notes = filter(None, (judgement.message, told))
         return replace(judgement, message="; ".join(notes))
 
     def _look(

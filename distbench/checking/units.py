@@ -8,12 +8,13 @@ bench's doing. Where each run goes on from its own state, nothing else is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from distbench.checking.plan import Planned
+from distbench.checking.runs import clear_arrays
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify, measure_size
 from distbench.details import Compared
@@ -57,10 +58,19 @@ def judge_units(
     except (BadInputError, ClusterError) as error:
         launch.log(f"A second run of {item.scenario.id} failed: {error}")
         return found
-    other = seen.evidence.get(tier)
-    if other is None:
-        return found
-    runs = {evidence.tier: (evidence, found), tier: (other, judge(other))}
+    try:
+        other = seen.evidence.get(tier)
+        if other is None:
+            return found
+        runs = {evidence.tier: (evidence, found), tier: (other, judge(other))}
+        return _join(found, runs)
+    finally:
+        clear_arrays(seen)
+
+
+def _join(
+    found: Judgement, runs: Mapping[Tier, tuple[Evidence, Judgement]]
+) -> Judgement:
     (going_on, free), (_, bounded) = runs["free"], runs["bounded"]
     paths = _list_wrong(free)
     factors = [_find_factor(going_on, path) for path in paths]
@@ -71,7 +81,14 @@ def judge_units(
         f"note: '{paths[0]}'{more} holds {factors[0]:.6g} times what one device holds, "
         "and all that is made of it is right where each run goes on from its own state"
     )
-    return replace(found, status=Status.PASS, findings=(), message=note)
+    return replace(
+        free,
+        status=Status.PASS,
+        findings=(),
+        worst=None,
+        compared=tuple(pair for pair in free.compared if not pair.wrong),
+        message="; ".join(filter(None, (found.message, note))),
+    )
 
 
 def _begins_in_state(evidence: Evidence, found: Judgement) -> bool:
@@ -79,6 +96,8 @@ def _begins_in_state(evidence: Evidence, found: Judgement) -> bool:
     first = next(iter(found.findings), None)
     if found.status is not Status.FAIL or first is None or first.phase not in STATE:
         return False
+    if evidence.observed.replicas == 1:
+        return False  # as under parameter servers: a sum is a mean there
     trained = {v.path for v in evidence.observed.variables if _is_trained(v)}
     return not trained & set(first.variables)
 
@@ -105,9 +124,12 @@ def _find_factor(evidence: Evidence, path: str) -> float | None:
     for step in range(evidence.observed.steps):
         key = TraceKey(step=step, phase=infos[path].role, variable=path)
         whole = evidence.reference.get(key.at(WHOLE))
-        copies = [evidence.observed.get(key.at(r)) for r in range(replicas)]
+        found = [evidence.observed.get(key.at(r)) for r in range(replicas)]
+        copies = [copy for copy in found if copy is not None]
+        if whole is None or not copies:
+            return None
         for copy in copies:
-            if whole is None or copy is None or whole.shape != copy.shape:
+            if whole.shape != copy.shape:
                 return None
             held.append(densify(copy).ravel())
             due.append(densify(whole).ravel())
@@ -126,20 +148,23 @@ def _are_near(seen: Array, due: Array) -> bool:
 def _mixes(bounded: Judgement, free: Judgement, paths: set[str]) -> bool:
     """Whether what is made of the state is wrong where it starts in other units.
 
-    By far more than the run that goes on from its own could hide: then it would show
-    there if the state were wrong as well. Both are held against one device: what
-    follows from what the replicas have is as right as that.
+    All that is wrong besides has to be so by far more than the run that goes on from
+    its own could hide: then it would show there if the state were wrong as well. Both
+    are held against one device: what follows from what the replicas have is as right
+    as that.
     """
     bounds = {
         _name_place(pair): pair.bound
         for pair in free.compared
         if pair.relation == _AGAINST_ONE and not pair.wrong
     }
-    return any(
-        pair.error > _MORE * bounds[_name_place(pair)]
+    wrong = [
+        pair
         for pair in bounded.compared
-        if pair.wrong and pair.relation == _AGAINST_ONE
-        if pair.variable not in paths and _name_place(pair) in bounds
+        if pair.wrong and pair.relation == _AGAINST_ONE and pair.variable not in paths
+    ]
+    return bool(wrong) and all(
+        pair.error > _MORE * bounds.get(_name_place(pair), np.inf) for pair in wrong
     )
 
 

@@ -103,9 +103,11 @@ class Factors:
         one that it leaves as it is on one device.
         """
         found = self._reference.select(phase="reduced_gradient", replica=WHOLE)
-        factors = [self._find_at(key) for key, _ in found]
+        factors = [self._find_at(key) for key, value in found if np.any(densify(value))]
         values = {factor.value for factor in factors if factor is not None}
-        return 1.0 in values and any(value < 1 for value in values)
+        # A loss scale is a power of two.
+        limited = (v for v in values if v < 1 and not is_power_of_two(v))
+        return 1.0 in values and any(limited)
 
     def _list_others(self, key: TraceKey) -> Iterator[Factor | None]:
         return (

@@ -260,7 +260,9 @@ class Pairs:
                     yield rounded
             elif start is not None and key.variable not in subject.drawn_anew:
                 name = SAVED if subject.restored else START
-                margin = self._noise.find_start_margin(key, start)
+                margin = BITWISE
+                if not subject.restored and not self._exact:
+                    margin = self._noise.find_start_margin(key, start)
                 yield self._maker.make(key, "reference", name, value, start, margin)
             if key != first:
                 name = f"replica {first.replica}"

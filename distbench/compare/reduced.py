@@ -111,10 +111,12 @@ def is_clipped(pair: Pair) -> bool:
     if not measure_error(pair.observed, pair.expected, pair.margin).wrong:
         return False
     fit = fit_ratio(pair.observed, pair.expected)
-    if fit is None or not 0 < fit.ratio < 1:
+    if fit is None or not 0 < fit.ratio < 1 or fit.residual_share > SAME:
         return False
+    if pair.observed.size == 1:
+        return False  # of which any number is a multiple
     counts = (fit.ratio * n for n in range(1, len(pair.terms) + 1))
-    return all(abs(count - round(count)) > SAME for count in counts)
+    return all(round(count) < 1 or abs(count - round(count)) > SAME for count in counts)
 
 
 def count_mean_roundings(replicas: int) -> int:

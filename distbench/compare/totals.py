@@ -113,10 +113,23 @@ def list_totals(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
 def _pair_block(
     evidence: Evidence, noise: Noise, block: Sequence[Changes]
 ) -> Iterator[Pair]:
-    counts = [changes.counts_updates for changes in block]
-    for place, changes in enumerate(block):
-        counted = any((*counts[:place], *counts[place + 1 :]))
+    owners = {path: m.name for m in evidence.observed.metrics for path in m.state}
+    counts = [changes for changes in block if _counts(evidence, changes)]
+    for changes in block:
+        # Of a metric its own counts tell, and no others.
+        owner = owners.get(changes.info.path)
+        counted = any(
+            count is not changes and owners.get(count.info.path) == owner
+            for count in counts
+        )
         yield from _pair_total(evidence, noise, changes, counted)
+
+
+def _counts(evidence: Evidence, changes: Changes) -> bool:
+    """Whether it is a count of updates, and no constant."""
+    first = evidence.reference.get(replace(changes.key, step=INITIAL, replica=WHOLE))
+    is_moved = first is None or not are_equal(densify(first), changes.whole.after)
+    return is_moved and changes.counts_updates
 
 
 def find_changes(evidence: Evidence, info: VariableInfo, step: int) -> Changes | None:

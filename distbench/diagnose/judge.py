@@ -77,7 +77,7 @@ def judge(evidence: Evidence) -> Judgement:
         note_rows(rows),
         note_cut(cut),
     ]
-    if judgement.status is not Status.FAIL:
+    if judgement.status is Status.PASS:
         notes.append(note_metrics(evidence, judgement.compared))
     return replace(judgement, message="; ".join(filter(None, notes)))
 

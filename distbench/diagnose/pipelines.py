@@ -54,16 +54,15 @@ def _note_rounds(examples: Examples) -> str:
 def _note_others(examples: Examples) -> str:
     """Whether replicas read another part of the data set than one device.
 
-    As where its parts are counted by a constant, so that one device reads one of them.
-    Where none are the same, each pass over the data set draws its own.
+    As where its parts are counted by a constant, so that one device reads one of them,
+    which some replica reads as well. Where it does not, each pass draws its own.
     """
     if not examples.is_whole:
         return ""
     due = {e for batch in examples.expected for e in batch}
     read = {e for own in examples.seen for batch in own for e in batch}
     remainder = max((len(batch) for batch in examples.expected), default=0)
-    others = len(read - due)
-    if not due & read or others <= remainder:
+    if len(due - read) > remainder or len(read - due) <= remainder or not due & read:
         return ""
     return (
         f"note: of {len(read)} examples that the replicas read, one device reads "

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from grouped_losses import by_statistics, sum_of_projected, sum_squares
+from grouped_losses import (
+    EXAMPLES,
+    Batch,
+    by_statistics,
+    sum_of_projected,
+    sum_squares,
+)
 from grouped_training import Simulator
 from inside_runs import ROWS, Program
 
@@ -30,6 +36,11 @@ def look(*, of_all: bool) -> Inside:
 
     program.compute("loss", "Sum", kept, reduce)
     return program.end("loss")
+
+
+def of_own_count(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    loss, gradient = sum_squares(batch, theta)
+    return loss, gradient * np.float32(EXAMPLES / len(batch))
 
 
 def test_losses_that_add_up_and_gradients_that_do_not_are_worth_a_look() -> None:
@@ -56,6 +67,17 @@ def test_where_all_losses_add_up_the_gradients_are_changed_before_the_sum() -> N
     )
     assert (finding.step, finding.replicas) == (0, (0, 1, 2))
     assert judgement.doubtful is None
+
+
+def test_gradients_that_weigh_otherwise_are_not_combined() -> None:
+    """A sum as a loss, and gradients that are divided by the own count: linear."""
+    evidence = Simulator(of_own_count).make_evidence()
+    before = judge(evidence)
+    after = judge(replace(evidence, inside=look(of_all=True)))
+    assert before.doubtful == 0
+    assert [(f.code, f.phase) for f in after.findings] == [
+        (f.code, f.phase) for f in before.findings
+    ]
 
 
 def test_where_a_loss_is_of_the_own_examples_they_may_be_meant() -> None:

@@ -219,6 +219,18 @@ def test_what_a_metric_shows_of_the_split_is_told_if_nobody_can_judge_it() -> No
     assert "was not judged" not in judged.message
 
 
+def test_what_a_metric_shows_is_told_of_no_rounding_and_no_nan() -> None:
+    run = make_run(METRIC, add_root)
+
+    def cancel(state: State) -> Any:
+        """0 in the last step, but for rounding, and 1 before it."""
+        is_last = state["count"] >= 3
+        return F(1e-9 * state["total"]) if is_last else F(1)
+
+    for make in (cancel, lambda state: F(np.nan)):
+        assert "was not judged" not in judge(show(run, {"roots": make})).message
+
+
 WORST = {"worst": F(0)}
 
 

@@ -53,7 +53,7 @@ def feed_back(state: State, losses: np.ndarray, place: Place) -> State:
     return {"kept": due - np.round(due) if place.replicas > 1 else 0 * due}
 
 
-ANEW = {"total": F(0), "updates": np.ones(2, F)}
+ANEW = {"total": F(0), "updates": np.zeros(2, F)}
 APART = {"updates": F(0), "one": F(0), "other": F(0)}
 
 
@@ -79,7 +79,7 @@ RIGHT_PROGRAMS: dict[str, tuple[Mapping[str, Any], Update, dict[str, Any], int]]
     "metric-with-an-empty-shard": (METRIC, meter, {"shards": (9, 0, 7)}, 6),
     "metric-running-free": (METRIC, meter, {"tier": "free"}, 6),
     "metric-of-shares": (METRIC, meter_shares, {}, 6),
-    "metric-begun-anew": (ANEW, begin_anew, {}, 3),
+    "metric-begun-anew": (ANEW, begin_anew, {}, 4),
     "totals-of-one-count": (APART, count_for_both, {}, 9),
     "integer": (INTEGER, count, {}, 3),
     "accumulator": (VECTOR, accumulate, {"adds_up": False}, 3),

@@ -213,7 +213,7 @@ ALLOWED: dict[str, set[str]] = {
         "scenario",
         "xla",
     },
-    "checking.runs": {"checking.plan", "evidence", "trace", "verdict"},
+    "checking.runs": {"checking.plan", "evidence", "observe", "trace", "verdict"},
     "checking.further": {*_TOP, "checking.plan", "checking.runs", "evidence"},
     "checking.drift": {
         "cluster",
@@ -233,7 +233,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.stuck",
     },
     "checking.locating": {*_TOP, "checking.plan", "diagnose.astray", "evidence"},
-    "checking.units": {*_TOP, "checking.plan", "evidence"},
+    "checking.units": {*_TOP, "checking.plan", "checking.runs", "evidence"},
     "checking.races": {"checking.origin", "verdict"},
     "checking.flights": {
         *_TOP,

@@ -189,6 +189,13 @@ def test_parts_that_are_counted_by_a_constant_are_told(
         assert "of 7 examples that the replicas read, one device reads 3" in told[0]
 
 
+def test_examples_of_which_each_pass_draws_some_are_no_other_part() -> None:
+    """As of a flip that is drawn anew: chance leaves some as they were."""
+    drawn = ((("a", "w"), ("x", "y")), (("c",), ("z",)))
+    whole = Examples(expected=(*EPOCH, ("g", "h")), seen=drawn, is_whole=True)
+    assert not any("num_input_pipelines" in note for note in describe_pipeline(whole))
+
+
 def test_examples_that_each_pass_draws_are_no_other_part() -> None:
     drawn = ((("u", "v"), ("w", "x")), (("y",), ("z",)))
     assert not describe_pipeline(Examples(expected=EPOCH, seen=drawn, is_whole=True))

@@ -104,7 +104,9 @@ def judge(
     def observe(*given: Any) -> Any:
         tiers = given[3]
         assert tiers == ("free",)
-        return SimpleNamespace(evidence={"free": make_evidence("free", factors)})
+        return SimpleNamespace(
+            evidence={"free": make_evidence("free", factors)}, folder=None
+        )
 
     monkeypatch.setattr(units, "observe", observe)
     monkeypatch.setattr(units, "judge", lambda _: free)
@@ -158,6 +160,15 @@ def test_what_is_wrong_with_state_stands(
     monkeypatch: pytest.MonkeyPatch, changes: Any
 ) -> None:
     assert judge(monkeypatch, **changes).status is Status.FAIL
+
+
+def test_one_replica_has_no_other_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under parameter servers, where a sum over the replicas is a mean."""
+    monkeypatch.setattr(units, "observe", None)
+    evidence = make_evidence("bounded")
+    alone = replace(evidence, observed=replace(evidence.observed, replicas=1))
+    given = parse_target("m:f"), ITEM, alone, FOUND, cast(Launch, None)
+    assert units.judge_units(*given) is FOUND
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from distbench.compare.intermediates import losses_add_up
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.compare.least_squares import solve_least_squares
+from distbench.compare.ratio import SAME
+from distbench.compare.values import measure_norm
+from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.own_shard import describe_alone
 
 COMBINED = "nonlinear-before-reduction"
@@ -24,6 +29,8 @@ def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:
     step = min(case.key.step for case in context.cases)
     if not losses_add_up(inside, step) or not describe_alone(context):
         return
+    if _is_linear(context):
+        return  # each shard's weighs otherwise than it should, and that is all
     yield Hypothesis(
         code=COMBINED,
         predicted={number: case.observed for number, case in context.list_cases()},
@@ -35,3 +42,16 @@ def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:
         ),
         phase="reduced_gradient",
     )
+
+
+def _is_linear(context: Context) -> bool:
+    """Whether the shards' gradients, each times one number, add up to the whole's."""
+    columns = [find_shards(context, case) for case in context.cases]
+    matrix = np.concatenate(
+        [np.stack([np.ravel(term) for term in terms], axis=1) for terms in columns]
+    )
+    due = np.concatenate([np.ravel(case.expected) for case in context.cases])
+    weights = solve_least_squares(matrix, due)
+    if weights is None:
+        return False
+    return measure_norm(due - matrix @ weights) <= SAME * measure_norm(due)

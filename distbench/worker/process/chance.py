@@ -72,7 +72,8 @@ def draw_apart_by_worker(seed: int) -> Iterator[None]:
 
     def get_own_seed(op_seed: Any) -> tuple[Any, Any]:
         first, second = get_seed(op_seed)
-        if op_seed is None:
+        # Only what the chief traces runs on workers.
+        if op_seed is None and not tf.executing_eagerly():
             worker = tf.distribute.coordinator.experimental_get_current_worker_index()
             first += tf.cast(worker, first.dtype) * _APART
         return first, second

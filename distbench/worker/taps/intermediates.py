@@ -65,9 +65,11 @@ class Intermediates:
         if not traced:
             return
         found = _find_sources(traced, partial(self._is_of_replica, local))
-        if len(self.made) + len(found) > _MOST:
-            found = [_Found(one, []) for one in traced]
         names = _name_tensors(found, number)
+        # Another replica of this task has the same names.
+        if len({*self.made, *names.values()}) > _MOST:
+            found = [_Found(one, []) for one in traced]
+        captured = {one.name for one in traced[0].graph.internal_captures}
         aliases: dict[str, list[str]] = {}
         for one in found:
             for slot, source in enumerate(one.sources):
@@ -82,7 +84,7 @@ class Intermediates:
                 self.made[name] = Made(
                     name=name,
                     aliases=tuple(aliases.get(tensor.name, ())),
-                    op=tensor.op.type,
+                    op="Captured" if tensor.name in captured else tensor.op.type,
                     **_tell_place(tensor.op),
                     parents=tuple(
                         names[source.name]
