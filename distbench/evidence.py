@@ -322,6 +322,11 @@ class Evidence:
             fed=self.fed.change_traces(change),
         )
 
+    @property
+    def narrowest(self) -> str:
+        """The dtype of the fewest digits in which a step computes; empty if unknown."""
+        return str(self.reference.notes.get("narrowest") or "")
+
     def get_before(self, step: int, phase: Phase, variable: str) -> Value | None:
         """The state before a step: what the step started from, as one device had it.
 

@@ -51,7 +51,7 @@ def is_settled(judgement: Judgement, evidence: Evidence) -> bool:
     """
     if judgement.status is not Status.PASS:
         return False
-    half = find_half(_name_narrowest(evidence) or "float32")
+    half = find_half(evidence.narrowest or "float32")
     sizes: dict[tuple[int, str], float] = {}
     for key, value in evidence.observed.values.items():
         if key.phase in GRADIENTS:
@@ -67,10 +67,6 @@ def is_settled(judgement: Judgement, evidence: Evidence) -> bool:
     )
 
 
-def _name_narrowest(evidence: Evidence) -> str | None:
-    return str(evidence.reference.notes.get("narrowest") or "") or None
-
-
 def find_roundings(seen: Evidence, steady: Evidence) -> tuple[Place, ...] | None:
     """Where two runs of one scenario differ, if it is by rounding alone.
 
@@ -84,7 +80,7 @@ def find_roundings(seen: Evidence, steady: Evidence) -> tuple[Place, ...] | None
     Returns:
         None where more than rounding differs, as where a collective returned garbage.
     """
-    narrow = _name_narrowest(seen)
+    narrow = seen.narrowest or None
     places = compare_traces(seen.observed, steady.observed, narrow=narrow).places
     apart = tuple(place for place in places if place.status != "equal")
     return apart if all(map(_is_rounding, apart)) else None

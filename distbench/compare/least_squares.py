@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distbench.compare.values import Array
+from distbench.compare.values import Array, measure_norm
 
 
 def solve_least_squares(
@@ -21,6 +21,15 @@ def solve_least_squares(
     if determined and rank < matrix.shape[1]:
         return None
     return np.asarray(weights, np.float64)
+
+
+def fit_all(matrix: Array, target: Array, share: float) -> Array | None:
+    """These weights, where they leave no more than a share of the target's norm."""
+    weights = solve_least_squares(matrix, target)
+    if weights is None:
+        return None
+    rest = measure_norm(target - matrix @ weights)
+    return weights if rest <= share * measure_norm(target) else None
 
 
 def find_standard_errors(

@@ -28,7 +28,7 @@ def measure_lost(evidence: Evidence) -> float:
     Half of that dtype's digits: twins that move the variables by one rounding of their
     own do not show it. 0 where all is computed in the variables' dtype.
     """
-    u = find_roundoff(str(evidence.reference.notes.get("narrowest")))
+    u = find_roundoff(evidence.narrowest)
     kept = [v.dtype for v in evidence.reference.variables if v.role == "variable"]
     own = max(map(find_roundoff, kept), default=u)
     return math.sqrt(u) if u > own else 0.0
@@ -50,7 +50,7 @@ def round_apart(
     A CPU's kernels add up both alike, so that one is twice the other in all bits. A GPU
     chooses a kernel by the size of what it is given.
     """
-    u = find_roundoff(str(evidence.reference.notes.get("narrowest")))
+    u = find_roundoff(evidence.narrowest)
     share = 2 * u if evidence.subject.other_kernels else 0.0
     return {
         place: max(margin, share * max(measure_size(shard[place]) for shard in shards))

@@ -80,16 +80,11 @@ class Noise:
         share = 0.0 if limits is None else limits[0]
         if key.phase in UPDATED or key.phase == "applied_gradient":
             share = max(share, self.kernels.get(key.variable, 0.0))
-        if not share:
-            return BITWISE
-        return Margin(bound=share * measure_finite(densify(expected)))
+        return _allow(share, expected)
 
     def find_start_margin(self, key: TraceKey, expected: Value) -> Margin:
         """Margin of state before the first step: bitwise where one kernel makes it."""
-        share = self.starts.get(key.variable, 0.0)
-        if not share:
-            return BITWISE
-        return Margin(bound=share * measure_finite(densify(expected)))
+        return _allow(self.starts.get(key.variable, 0.0), expected)
 
     def find_rounded_margin(
         self, key: TraceKey, expected: Value, *, is_fed: bool
@@ -181,3 +176,10 @@ def _pick_limit(
     if not pooled or (own is not None and not math.isfinite(own[0])):
         return own
     return limits.get((place, None))
+
+
+def _allow(share: float, expected: Value) -> Margin:
+    """Margin of a share of the largest element; bitwise where it is 0."""
+    if not share:
+        return BITWISE
+    return Margin(bound=share * measure_finite(densify(expected)))

@@ -19,10 +19,10 @@ from distbench.compare.doubled import (
     find_limit,
     take_gradients,
 )
-from distbench.compare.least_squares import solve_least_squares
+from distbench.compare.least_squares import fit_all
 from distbench.compare.lost import find_margins, measure_lost
 from distbench.compare.noise import Noise
-from distbench.compare.values import Array, densify, measure_norm, measure_size
+from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, Trace, Values
 
@@ -112,13 +112,8 @@ def _fit(seen: Places, parts: Sequence[Places]) -> list[float] | None:
     target = np.concatenate([value.ravel() for value in seen.values()])
     if len(target) < 4 * len(parts):
         return None
-    matrix = np.stack(columns, axis=1)
-    fitted = solve_least_squares(matrix, target)
-    if fitted is None:
-        return None
-    rest = measure_norm(target - matrix @ fitted)
-    is_left = rest > _SAME * measure_norm(target)
-    return None if is_left else [float(n) for n in fitted]
+    fitted = fit_all(np.stack(columns, axis=1), target, _SAME)
+    return None if fitted is None else [float(n) for n in fitted]
 
 
 def _list_terms(probes: Mapping[str, Trace]) -> list[Trace]:

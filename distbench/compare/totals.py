@@ -11,20 +11,27 @@ they reduced, must be that of one device. Other such state is not judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Literal
 
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
+from distbench.compare.changes import (
+    Changes,
+    Copy,
+    change_alike,
+    find_changes,
+    list_changes,
+)
 from distbench.compare.measure import BITWISE, Margin, measure_error
 from distbench.compare.noise import Noise
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, are_equal, densify, measure_size
 from distbench.evidence import Evidence
-from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
+from distbench.trace import INITIAL, WHOLE
 
 TOTAL = "one device, what the step adds for the global batch"
 
@@ -32,88 +39,28 @@ Way = Literal["sum", "mean", "each"]
 """How copies make up what one device adds: added up, on average, or each by itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Copy:
-    """One copy of a variable before and after a step."""
-
-    before: Array
-    after: Array
-
-    @property
-    def change(self) -> Array:
-        """What the step added."""
-        return self.after - self.before
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Changes:
-    """What a step does to a variable of which every replica has its own copy.
-
-    Attributes:
-        key: Step and variable; replica `WHOLE`.
-        info: The variable.
-        whole: On one device, for the global batch.
-        shards: On one device, for each shard alone, from what it left the step before.
-        replicas: On the cluster, from what each replica held itself.
-    """
-
-    key: TraceKey
-    info: VariableInfo
-    whole: Copy
-    shards: tuple[Copy, ...]
-    replicas: tuple[Copy, ...]
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether all replicas change it alike, although shards alone would not.
-
-        Then it is computed from something that was reduced before, and each copy has to
-        hold what one device has, unless the copies are read as their sum. If shards
-        alone change it alike as well, equal counts of equal shards may be the reason.
-        """
-        return (
-            not self.info.adds_up
-            and not _change_alike(self.shards)
-            and _change_alike(self.replicas)
-        )
-
-    @property
-    def counts_updates(self) -> bool:
-        """Whether every update adds the same to it, or leaves it as many from anew."""
-        copies = (*self.shards, *self.replicas)
-        return bool(np.any(self.whole.after)) and all(
-            are_equal(copy.change, self.whole.change)
-            and are_equal(copy.after, self.whole.after)
-            for copy in copies
-        )
-
-
-def _change_alike(copies: Sequence[Copy]) -> bool:
-    first = copies[0]
-    return all(
-        are_equal(copy.before, first.before) and are_equal(copy.after, first.after)
-        for copy in copies
-    )
-
-
 def list_totals(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
     """A pair for each step and variable of which one device tells the total."""
     infos = evidence.observed.variables
     if all(info.synchronised for info in infos):
         return
+    owners = {path: m.name for m in evidence.observed.metrics for path in m.state}
     for step in range(evidence.observed.steps):
         found = [find_changes(evidence, info, step) for info in infos]
         for is_own, group in groupby(found, key=lambda changes: changes is not None):
             # State that every replica has for itself, one beside the other.
             block = [changes for changes in group if changes is not None]
             if is_own:
-                yield from _pair_block(evidence, noise, block)
+                yield from _pair_block(evidence, noise, block, owners)
 
 
 def _pair_block(
-    evidence: Evidence, noise: Noise, block: Sequence[Changes]
+    evidence: Evidence,
+    noise: Noise,
+    block: Sequence[Changes],
+    owners: Mapping[str, str],
 ) -> Iterator[Pair]:
-    owners = {path: m.name for m in evidence.observed.metrics for path in m.state}
+    """A pair for each of some state; `owners` are metrics, by paths of theirs."""
     counts = [changes for changes in block if _counts(evidence, changes)]
     for changes in block:
         # Of a metric its own counts tell, and no others.
@@ -132,51 +79,12 @@ def _counts(evidence: Evidence, changes: Changes) -> bool:
     return is_moved and changes.counts_updates
 
 
-def find_changes(evidence: Evidence, info: VariableInfo, step: int) -> Changes | None:
-    """What a step does to each copy; None where it is shared or not all are known."""
-    if info.synchronised:
-        return None
-    key = TraceKey(step=step, phase=info.role, variable=info.path)
-    reference, everyone = evidence.reference, range(evidence.observed.replicas)
-    keys = [replace(key, replica=r) for r in everyone]
-    found = [
-        _find_copy(reference, key),
-        *(_find_copy(reference, k) for k in keys),
-        *(_find_copy(evidence.observed, k) for k in keys),
-    ]
-    copies = [copy for copy in found if copy is not None]
-    shapes = {array.shape for c in copies for array in (c.before, c.after)}
-    if len(copies) < len(found) or len(shapes) > 1:
-        return None
-    return Changes(
-        key=key,
-        info=info,
-        whole=copies[0],
-        shards=tuple(copies[1 : 1 + len(everyone)]),
-        replicas=tuple(copies[1 + len(everyone) :]),
-    )
-
-
-def _find_copy(trace: Trace, key: TraceKey) -> Copy | None:
-    start = trace.get(replace(key, step=key.step - 1 if key.step > 0 else INITIAL))
-    if start is None and key.step == 0:  # on one device all shards start alike
-        start = trace.get(replace(key, step=INITIAL, replica=WHOLE))
-    end = trace.get(key)
-    if start is None or end is None:
-        return None
-    return Copy(before=densify(start), after=densify(end))
-
-
 def list_idle(evidence: Evidence) -> Iterator[tuple[int, str]]:
     """Steps and variables that nobody changes, on one device or on the cluster."""
-    for info in evidence.observed.variables:
-        for step in range(evidence.observed.steps):
-            changes = find_changes(evidence, info, step)
-            if changes is None:
-                continue
-            copies = (changes.whole, *changes.shards, *changes.replicas)
-            if not any(np.any(copy.change) for copy in copies):
-                yield step, info.path
+    for changes in list_changes(evidence):
+        copies = (changes.whole, *changes.shards, *changes.replicas)
+        if not any(np.any(copy.change) for copy in copies):
+            yield changes.key.step, changes.info.path
 
 
 def list_extremes(evidence: Evidence, noise: Noise) -> Iterator[tuple[int, str]]:
@@ -185,21 +93,15 @@ def list_extremes(evidence: Evidence, noise: Noise) -> Iterator[tuple[int, str]]
     On one device it is that of what the shards leave, which neither adds up nor has a
     mean; on the cluster it is right if it is that of the copies, or their sum.
     """
-    for info in evidence.observed.variables:
-        if not info.adds_up:
-            continue
-        for step in range(evidence.observed.steps):
-            changes = find_changes(evidence, info, step)
-            if changes is None or _find_way(evidence, noise, changes) is not None:
-                continue
-            allowed = _find_noise(noise, changes)
-            parts = _measure_rounding(changes, changes.shards)
-            copies = _measure_rounding(changes, changes.replicas)
-            if is_extreme(changes, changes.shards, allowed + parts) and (
-                is_extreme(changes, changes.replicas, allowed + copies)
-                or _is_sum(changes, allowed + copies)
-            ):
-                yield step, info.path
+    for changes in _list_without_way(evidence, noise):
+        allowed = _find_noise(noise, changes)
+        parts = _measure_rounding(changes, changes.shards)
+        copies = _measure_rounding(changes, changes.replicas)
+        if is_extreme(changes, changes.shards, allowed + parts) and (
+            is_extreme(changes, changes.replicas, allowed + copies)
+            or _is_sum(changes, allowed + copies)
+        ):
+            yield changes.key.step, changes.info.path
 
 
 def list_given_alike(evidence: Evidence, noise: Noise) -> Iterator[tuple[int, str]]:
@@ -208,18 +110,20 @@ def list_given_alike(evidence: Evidence, noise: Noise) -> Iterator[tuple[int, st
     Nobody can tell from the shards whether that is one addend too many, or one that a
     count beside it divides by: what is made of it tells.
     """
-    for info in evidence.observed.variables:
-        if not info.adds_up:
+    for changes in _list_without_way(evidence, noise):
+        if not change_alike(changes.replicas):
             continue
-        for step in range(evidence.observed.steps):
-            changes = find_changes(evidence, info, step)
-            if changes is None or not _change_alike(changes.replicas):
-                continue
-            own = changes.replicas[:1]
-            allowed = _find_noise(noise, changes) + _measure_rounding(changes, own)
-            apart = np.abs(own[0].change - changes.whole.change)
-            if np.all(apart <= allowed) and _find_way(evidence, noise, changes) is None:
-                yield step, info.path
+        own = changes.replicas[:1]
+        allowed = _find_noise(noise, changes) + _measure_rounding(changes, own)
+        if np.all(np.abs(own[0].change - changes.whole.change) <= allowed):
+            yield changes.key.step, changes.info.path
+
+
+def _list_without_way(evidence: Evidence, noise: Noise) -> Iterator[Changes]:
+    """State that is read as the sum of its copies, of which shards do not tell."""
+    for changes in list_changes(evidence):
+        if changes.info.adds_up and _find_way(evidence, noise, changes) is None:
+            yield changes
 
 
 def is_extreme(

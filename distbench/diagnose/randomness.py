@@ -42,8 +42,7 @@ def find_shared_randomness(evidence: Evidence, noise: Noise) -> Finding | None:
         return None
     if evidence.measure.shards_known or not noise.ordered or not repeats(evidence):
         return None
-    narrowest = str(evidence.reference.notes.get("narrowest"))
-    bound = math.sqrt(find_roundoff(narrowest))
+    bound = math.sqrt(find_roundoff(evidence.narrowest))
     sizes = evidence.reference.shards
     replicas = tuple(replica for replica, size in enumerate(sizes) if size)
     rests = [_measure_rest(evidence, replica) for replica in replicas]

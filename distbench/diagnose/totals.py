@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.changes import Changes, find_changes
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, are_same_factors
-from distbench.compare.totals import Changes, find_changes, is_extreme
+from distbench.compare.totals import is_extreme
 from distbench.compare.values import Array, are_equal, densify, measure_size
 from distbench.diagnose.context import Context
 from distbench.diagnose.explain import Explained, is_vague

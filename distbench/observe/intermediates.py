@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Inside, Tier
@@ -46,13 +49,9 @@ def observe_intermediates(
         ClusterError: A task failed.
     """
     deadline = launch.give_time(scenario.timeout_s)
-    folder = launch.directory.make_folder(f"inside-{time.monotonic_ns()}")
+    folder = _make_folder(launch)
     scenario = replace(scenario, steps=last_step + 1)
-    payload = {
-        **make_payload(target, scenario, spec, folder),
-        "tiers": [_TIER],
-        "inside": True,
-    }
+    payload = _make_payload(target, scenario, spec, folder)
     with start_both(launch, scenario, spec, deadline) as (one, trainers):
         answer, wait_prepared = prepare_both(one, trainers, scenario, payload, target)
         wait_prepared()
@@ -76,15 +75,25 @@ def observe_own_intermediates(
         What was seen, with what it has of a shard alone in the replicas' place.
     """
     deadline = launch.give_time(scenario.timeout_s)
-    folder = launch.directory.make_folder(f"inside-{time.monotonic_ns()}")
+    folder = _make_folder(launch)
     scenario = replace(scenario, steps=1)
-    payload = {
-        **make_payload(target, scenario, spec, folder),
-        "tiers": [_TIER],
-        "inside": True,
-    }
+    payload = _make_payload(target, scenario, spec, folder)
     opening = make_opening(scenario, deadline)
     with closing(OneDevice(launch)) as one, one.serve(opening, launch.find_one(spec)):
         one.make_reference(payload, target, deadline)
     reference = read_trace(folder, f"reference-{_TIER}")
     return Inside(reference=reference, observed=reference)
+
+
+def _make_folder(launch: Launch) -> Path:
+    return launch.directory.make_folder(f"inside-{time.monotonic_ns()}")
+
+
+def _make_payload(
+    target: TargetRef, scenario: Scenario, spec: ClusterSpec, folder: Path
+) -> Mapping[str, Any]:
+    return {
+        **make_payload(target, scenario, spec, folder),
+        "tiers": [_TIER],
+        "inside": True,
+    }

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.intermediates import losses_add_up
-from distbench.compare.least_squares import solve_least_squares
+from distbench.compare.least_squares import fit_all
 from distbench.compare.ratio import SAME
-from distbench.compare.values import measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.own_shard import describe_alone
 
@@ -51,7 +50,4 @@ def _is_linear(context: Context) -> bool:
         [np.stack([np.ravel(term) for term in terms], axis=1) for terms in columns]
     )
     due = np.concatenate([np.ravel(case.expected) for case in context.cases])
-    weights = solve_least_squares(matrix, due)
-    if weights is None:
-        return False
-    return measure_norm(due - matrix @ weights) <= SAME * measure_norm(due)
+    return fit_all(matrix, due, SAME) is not None

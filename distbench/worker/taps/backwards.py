@@ -35,10 +35,7 @@ class Backwards:
         """What a tensor of a graph is computed of; of an outer graph, if captured."""
         op = tensor.op
         graph = op.graph
-        captured = self._captured.get(id(graph))
-        if captured is None:
-            captured = {i.name: o for o, i in getattr(graph, "captures", ())}
-            self._captured[id(graph)] = captured
+        captured = self._list_captured(graph)
         if tensor.name in captured:
             return [captured[tensor.name]]
         if op.type == "IdentityN":
@@ -50,6 +47,17 @@ class Backwards:
         if id(graph) not in self._writes:
             self._writes[id(graph)] = Writes(graph, self._unread)
         return [*op.inputs, *self._writes[id(graph)].list_read(op)]
+
+    def is_captured(self, tensor: Any) -> bool:
+        """Whether a tensor of a graph stands for one from outside of it."""
+        return tensor.name in self._list_captured(tensor.graph)
+
+    def _list_captured(self, graph: Any) -> dict[str, Any]:
+        """What a graph has from outside, by the names that stand for it there."""
+        if id(graph) not in self._captured:
+            captures = getattr(graph, "captures", ())
+            self._captured[id(graph)] = {i.name: o for o, i in captures}
+        return self._captured[id(graph)]
 
 
 def is_communicated(tensor: Any) -> bool:

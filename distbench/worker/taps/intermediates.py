@@ -68,8 +68,7 @@ class Intermediates:
         names = _name_tensors(found, number)
         # Another replica of this task has the same names.
         if len({*self.made, *names.values()}) > _MOST:
-            found = [_Found(one, []) for one in traced]
-        captured = {one.name for one in traced[0].graph.internal_captures}
+            found = [_Found(one, one.op.type, []) for one in traced]
         aliases: dict[str, list[str]] = {}
         for one in found:
             for slot, source in enumerate(one.sources):
@@ -84,7 +83,7 @@ class Intermediates:
                 self.made[name] = Made(
                     name=name,
                     aliases=tuple(aliases.get(tensor.name, ())),
-                    op="Captured" if tensor.name in captured else tensor.op.type,
+                    op=one.op,
                     **_tell_place(tensor.op),
                     parents=tuple(
                         names[source.name]
@@ -115,9 +114,13 @@ class Intermediates:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A tensor on the way to a loss, and what it is computed of."""
+    """A tensor on the way to a loss: by which op, and what it is computed of.
+
+    What is captured from outside of the graph is a placeholder there as an input is.
+    """
 
     tensor: Any
+    op: str
     sources: list[Any]
 
 
@@ -150,7 +153,8 @@ def _find_sources(
         ]
         waiting += [(source, own) for source in sources]
         if own:
-            found[tensor.name] = _Found(tensor, sources)
+            kind = "Captured" if backwards.is_captured(tensor) else tensor.op.type
+            found[tensor.name] = _Found(tensor, kind, sources)
         else:
             foreign.add(tensor.name)
     order = {op.name: place for place, op in enumerate(graph.get_operations())}
