@@ -206,6 +206,7 @@ class Checker:
         if not isinstance(seen, Observation):
             yield from seen
             return
+        self._environments.setdefault(item.number, {}).update(seen.environment)
         runs: Iterable[Run] = self._judging.judge(item, seen)
         if further:
             unseen = list_further(scenario, seen, self._options)
@@ -235,7 +236,6 @@ class Checker:
                     detail=error.detail,
                 )
             )
-        self._environments.setdefault(item.number, {}).update(seen.environment)
         return seen
 
     def _observe_again(self, item: Planned) -> Observation | tuple[Run, ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from distbench.checking.confirm import confirm_first, find_correction
 from distbench.checking.controls import Controls
@@ -47,19 +47,15 @@ from distbench.target import TargetRef
 from distbench.verdict import Finding, Run, Status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Again:
-    """A scenario that was run otherwise: its runs, and what was seen, if anything."""
+class _Judged(NamedTuple):
+    """A run, and what it was judged by, if anything was compared."""
 
-    runs: tuple[Run, ...]
-    seen: Observation | None = None
+    run: Run
+    evidence: Evidence | None = None
 
-    def get_run(self, tier: Tier) -> Run:
-        (run,) = (run for run in self.runs if run.tier == tier)
-        return run
 
-    def get_evidence(self, tier: Tier) -> Evidence | None:
-        return None if self.seen is None else self.seen.evidence.get(tier)
+_Again = Mapping[str, _Judged]
+"""What a scenario comes to that was run otherwise, by tier."""
 
 
 class Judging:
@@ -105,17 +101,20 @@ class Judging:
         """
         with ExitStack() as shelves:
             shelves.callback(clear_arrays, seen)
-            yield from self._judge(item, seen, shelves)
+            for judged in self._judge(item, seen, shelves):
+                if self._options.keep is not None and judged.evidence is not None:
+                    keep_traces(self._options.keep, item.scenario.id, judged.evidence)
+                yield judged.run
 
     def _judge(
         self, item: Planned, seen: Observation, shelves: ExitStack
-    ) -> Iterator[Run]:
-        yield from self._skip_lacking(item, seen)
+    ) -> Iterator[_Judged]:
+        yield from map(_Judged, self._skip_lacking(item, seen))
         if seen.failure is not None:
             for run in self._failing.judge(item, seen, seen.failure):
-                yield replace(run, details=self._keep(seen))
+                yield _Judged(replace(run, details=self._keep(seen)))
         elif seen.flight is not None:
-            yield self._judge_flight(item, seen, seen.flight)
+            yield _Judged(self._judge_flight(item, seen, seen.flight))
         else:
             yield from self._judge_evidence(item, seen, shelves)
 
@@ -137,26 +136,24 @@ class Judging:
 
     def _judge_evidence(
         self, item: Planned, seen: Observation, shelves: ExitStack
-    ) -> Iterator[Run]:
+    ) -> Iterator[_Judged]:
         plain = self._defer(item, shelves, jit=False)
         steady = self._defer(item, shelves, op_determinism=True)
         for tier, evidence in seen.evidence.items():
-            if self._options.keep is not None:
-                keep_traces(self._options.keep, item.scenario.id, evidence)
             judgement = judge(evidence)
             is_wrong = judgement.status is Status.FAIL
             if is_wrong and evidence.subject.compiled:
-                run = plain().get_run(tier)
-                yield self._judge_uncompiled(item, seen, tier, run, judgement)
+                again = plain()[tier]
+                yield self._judge_uncompiled(item, seen, tier, again, judgement)
                 continue
             may_be_drift = may_drift(item.spec, seen.environment)
             if may_be_drift and not is_settled(judgement, evidence):
-                again = self._judge_steady(seen, tier, steady)
-                if again is not None:
-                    yield again
+                steadied = self._judge_steady(seen, tier, steady)
+                if steadied is not None:
+                    yield steadied
                     continue
             judgement = judge_units(
-                self._target, item, evidence, judgement, self._launch
+                self._target, item, seen.evidence, tier, judgement, self._launch
             )
             judgement = self._looking.judge(item, evidence, judgement)
             is_wrong = judgement.status is Status.FAIL
@@ -164,7 +161,7 @@ class Judging:
             if is_wrong:
                 findings = self._find_origins(item, seen, tier, findings)
                 findings = self._confirm(item, seen, tier, findings)
-            yield make_run(
+            run = make_run(
                 item,
                 tier,
                 judgement.status,
@@ -178,6 +175,7 @@ class Judging:
                 disk_bytes=seen.disk_bytes // len(seen.evidence),
                 details=self._keep(seen, evidence, judgement.compared),
             )
+            yield _Judged(run, evidence)
 
     def _defer(
         self, item: Planned, shelves: ExitStack, **changes: Any
@@ -189,22 +187,29 @@ class Judging:
         def run() -> _Again:
             seen = self._observe_again(other)
             if not isinstance(seen, Observation):
-                return _Again(runs=seen)
+                return {run.tier: _Judged(run) for run in seen}
             shelves.callback(clear_arrays, seen)
-            return _Again(runs=tuple(self._judge(other, seen, shelves)), seen=seen)
+            judged = self._judge(other, seen, shelves)
+            return {each.run.tier: each for each in judged}
 
         return run
 
     def _judge_uncompiled(
-        self, item: Planned, seen: Observation, tier: Tier, run: Run, found: Judgement
-    ) -> Run:
+        self,
+        item: Planned,
+        seen: Observation,
+        tier: Tier,
+        again: _Judged,
+        found: Judgement,
+    ) -> _Judged:
         """Name what is wrong with a step that XLA compiles by the step without XLA.
 
         Of what is wrong in the end alone, many causes may be the first one.
         """
+        run = again.run
         if run.status is Status.FAIL:
             message = "note: found without XLA; with it the step leaves wrong state too"
-            return replace(run, message=message)
+            return again._replace(run=replace(run, message=message))
         first = found.findings[0]
         text = (
             f"Step {first.step}, {first.phase} of '{first.variable}': wrong where XLA "
@@ -212,36 +217,38 @@ class Judging:
         )
         # A script that shows a number leaves XLA out.
         shown = replace(first, code="unexplained", explanation=text, outcome=None)
-        return make_run(
+        evidence = seen.evidence[tier]
+        compiled = make_run(
             item,
             tier,
             found.status,
             seen.seconds + run.seconds,
-            reference=seen.evidence[tier].reference,
+            reference=evidence.reference,
             checked=found.checked,
             worst=found.worst,
             findings=self._find_origins(item, seen, tier, [shown]),
             references=found.references,
-            details=self._keep(seen, seen.evidence[tier], found.compared),
+            details=self._keep(seen, evidence, found.compared),
         )
+        return _Judged(compiled, evidence)
 
     def _judge_steady(
         self,
         seen: Observation,
         tier: Tier,
         run_steady: Callable[[], _Again],
-    ) -> Run | None:
+    ) -> _Judged | None:
         """What is left where ops repeat their bits; None if the first run stands."""
         try:
-            steady = run_steady()
+            run, other = run_steady()[tier]
         except BadInputError:
             return None  # one device has an op that cannot
-        other = steady.get_evidence(tier)
-        return tell_drift(
-            steady.get_run(tier),
+        told = tell_drift(
+            run,
             seconds=seen.seconds / len(seen.evidence),
             apart=None if other is None else find_roundings(seen.evidence[tier], other),
         )
+        return None if told is None else _Judged(told, other)
 
     def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:
         judgement = judge_flight(flight)

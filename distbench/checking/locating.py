@@ -65,8 +65,9 @@ class Looking:
             return judgement
         # Whatever the cluster: it is what a program does on one device.
         workload = item.scenario.workload
-        told = self._own.get(workload) or self._tell_own(item, evidence)
-        self._own[workload] = told
+        if workload not in self._own and _shows_own(item, evidence):
+            self._own[workload] = self._tell_own(item, evidence)
+        told = self._own.get(workload)
         notes = filter(None, (judgement.message, told))
         return replace(judgement, message="; ".join(notes))
 
@@ -96,15 +97,8 @@ class Looking:
     def _tell_own(self, item: Planned, evidence: Evidence) -> str:
         """A note of where a program takes what is of the own shard alone.
 
-        Empty where that does not show in the first step, or may be random numbers.
+        Empty where that does not show in the first step.
         """
-        scenario = item.scenario
-        is_drawn = bool(evidence.reference.notes.get("draws"))
-        is_other = scenario.faults or scenario.restore_from
-        # Of a pipeline one device trains on what the replicas got.
-        is_read = scenario.workload == PIPELINE
-        if is_drawn or is_other or is_read or evidence.subject.compiled:
-            return ""
         look: Look = observe_own_intermediates
         if evidence.observed.notes.get("exchange"):
             look = partial(observe_intermediates, last_step=0)
@@ -118,6 +112,16 @@ class Looking:
         except (BadInputError, ClusterError) as error:
             self._launch.log(f"A look inside of {scenario.id} failed: {error}")
             return None
+
+
+def _shows_own(item: Planned, evidence: Evidence) -> bool:
+    """Whether one device alone may show what is taken of the own shard."""
+    scenario = item.scenario
+    is_drawn = bool(evidence.reference.notes.get("draws"))
+    is_other = bool(scenario.faults or scenario.restore_from)
+    # Of a pipeline one device trains on what the replicas got.
+    is_read = scenario.workload == PIPELINE
+    return not (is_drawn or is_other or is_read or evidence.subject.compiled)
 
 
 def _find_open(judgement: Judgement) -> int | None:

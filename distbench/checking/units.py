@@ -37,7 +37,8 @@ _MORE = 4.0
 def judge_units(
     target: TargetRef,
     item: Planned,
-    evidence: Evidence,
+    evidence: Mapping[Tier, Evidence],
+    tier: Tier,
     found: Judgement,
     launch: Launch,
 ) -> Judgement:
@@ -46,34 +47,35 @@ def judge_units(
     Args:
         target: The subject.
         item: The scenario.
-        evidence: What was seen of it.
+        evidence: What was seen of it, in each tier.
+        tier: The one to judge.
         found: What that came to.
         launch: How tasks are started.
     """
-    tier = _OTHER.get(evidence.tier)
-    if tier is None or not _begins_in_state(evidence, found):
+    other = _OTHER.get(tier)
+    if other is None or not _begins_in_state(evidence[tier], found):
         return found
+    if other in evidence:
+        return _join(tier, found, evidence)
     try:
-        seen = observe(target, item.scenario, item.spec, (tier,), launch)
+        seen = observe(target, item.scenario, item.spec, (other,), launch)
     except (BadInputError, ClusterError) as error:
         launch.log(f"A second run of {item.scenario.id} failed: {error}")
         return found
     try:
-        other = seen.evidence.get(tier)
-        if other is None:
-            return found
-        runs = {evidence.tier: (evidence, found), tier: (other, judge(other))}
-        return _join(found, runs)
+        return _join(tier, found, {**evidence, **seen.evidence})
     finally:
         clear_arrays(seen)
 
 
-def _join(
-    found: Judgement, runs: Mapping[Tier, tuple[Evidence, Judgement]]
-) -> Judgement:
-    (going_on, free), (_, bounded) = runs["free"], runs["bounded"]
+def _join(tier: Tier, found: Judgement, seen: Mapping[Tier, Evidence]) -> Judgement:
+    if not {*_OTHER} <= {*seen}:
+        return found
+    free, bounded = (
+        found if each == tier else judge(seen[each]) for each in ("free", "bounded")
+    )
     paths = _list_wrong(free)
-    factors = [_find_factor(going_on, path) for path in paths]
+    factors = [_find_factor(seen["free"], path) for path in paths]
     if not paths or None in factors or not _mixes(bounded, free, set(paths)):
         return found
     more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""

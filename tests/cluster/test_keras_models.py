@@ -8,6 +8,7 @@ import pytest
 
 import distbench
 from distbench.errors import BadInputError
+from distbench.trace.files import read_trace
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
@@ -234,12 +235,15 @@ def test_no_fault_is_asked_for_that_xla_leaves_no_room_for() -> None:
     ],
 )
 def test_what_is_wrong_with_it_is_looked_for_without_xla(
-    name: str, code: str, words: str
+    name: str, code: str, words: str, tmp_path: Path
 ) -> None:
-    (run,) = _check(name, "central:2").runs
+    (run,) = distbench.check(f"{FOLDER / name}", "central:2", keep=tmp_path).runs
     assert run.findings[0].code == code
     assert words in run.findings[0].explanation
     assert run.setup["jit"] == (None if code == "unexplained" else False)
+    (kept,) = tmp_path.rglob("observed/trace.json")
+    phases = {key.phase for key in read_trace(kept.parent, "trace").values}
+    assert ("loss" in phases) == (code != "unexplained")  # of the run that is told
 
 
 @LONG

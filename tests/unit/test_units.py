@@ -110,8 +110,18 @@ def judge(
 
     monkeypatch.setattr(units, "observe", observe)
     monkeypatch.setattr(units, "judge", lambda _: free)
+    return judge_units(make_evidence("bounded"), found=found)
+
+
+def judge_units(
+    *evidence: Evidence,
+    found: Judgement = FOUND,
+    launch: object = None,
+) -> Judgement:
+    """What the first of these comes to, beside the others."""
+    seen = {each.tier: each for each in evidence}
     return units.judge_units(
-        parse_target("m:f"), ITEM, make_evidence("bounded"), found, cast(Launch, None)
+        parse_target("m:f"), ITEM, seen, evidence[0].tier, found, cast(Launch, launch)
     )
 
 
@@ -167,8 +177,19 @@ def test_one_replica_has_no_other_units(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(units, "observe", None)
     evidence = make_evidence("bounded")
     alone = replace(evidence, observed=replace(evidence.observed, replicas=1))
-    given = parse_target("m:f"), ITEM, alone, FOUND, cast(Launch, None)
-    assert units.judge_units(*given) is FOUND
+    assert judge_units(alone) is FOUND
+
+
+@pytest.mark.parametrize("tier", ["bounded", "free"])
+def test_a_run_that_was_asked_for_is_not_made_again(
+    monkeypatch: pytest.MonkeyPatch, tier: Tier
+) -> None:
+    monkeypatch.setattr(units, "observe", None)
+    found, other = (FOUND, GOING_ON) if tier == "bounded" else (GOING_ON, FOUND)
+    found = replace(found, findings=FOUND.findings)
+    monkeypatch.setattr(units, "judge", lambda _: other)
+    both = sorted(map(make_evidence, ("bounded", "free")), key=lambda e: e.tier != tier)
+    assert judge_units(*both, found=found).status is Status.PASS
 
 
 @pytest.mark.parametrize(
@@ -191,10 +212,7 @@ def test_nothing_is_run_again_where_no_such_state_is_wrong_first(
     monkeypatch: pytest.MonkeyPatch, found: Judgement
 ) -> None:
     monkeypatch.setattr(units, "observe", None)
-    launch = cast(Launch, None)
-    evidence = make_evidence("bounded")
-    target = parse_target("m:f")
-    assert units.judge_units(target, ITEM, evidence, found, launch) is found
+    assert judge_units(make_evidence("bounded"), found=found) is found
 
 
 def test_a_second_run_that_breaks_takes_nothing_back(
@@ -205,9 +223,6 @@ def test_a_second_run_that_breaks_takes_nothing_back(
 
     told: list[str] = []
     monkeypatch.setattr(units, "observe", fail)
-    launch = cast(Launch, SimpleNamespace(log=told.append))
-    evidence = make_evidence("bounded")
-    assert (
-        units.judge_units(parse_target("m:f"), ITEM, evidence, FOUND, launch) is FOUND
-    )
+    launch = SimpleNamespace(log=told.append)
+    assert judge_units(make_evidence("bounded"), launch=launch) is FOUND
     assert "a task was killed" in told[0]
