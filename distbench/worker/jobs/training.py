@@ -100,6 +100,7 @@ class TrainingJobs:
         initial = session.read_state()
         for tier in payload["tiers"]:
             session.restore_state(initial)
+            session.program.turn_to(tier, anew=True)
             self._spoilt = {}
             reference = read_reference(payload, tier)
             with session.guard("data"):

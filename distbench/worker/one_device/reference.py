@@ -149,6 +149,7 @@ class Reference:
 
         To run the steps once more, from there or from elsewhere.
         """
+        self.session.program.turn_to(tier)
         for step, before in enumerate(self.starts[tier]):
             yield step, self.draw(step), before
 
@@ -204,6 +205,7 @@ class Reference:
         own_starts = self._own_starts[tier] = []
         own: list[State] = [{} for _ in self.shards]
         digests: list[str] = []
+        session.program.turn_to(tier, anew=True)
         for step in range(self.scenario.steps):
             before = self.start_of(tier, step, state)
             starts.append(self._put_away(before))

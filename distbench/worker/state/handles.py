@@ -35,16 +35,20 @@ class Handles:
         Args:
             handle: Of a graph, or of the body of a function, a condition or a loop.
         """
-        if id(handle) in self._infos:
-            return self._infos[id(handle)]
         if handle.dtype.name != "resource":
             return None  # a graph has thousands of these
-        # A variable of no table ends in a tensor that lies in no graph.
-        graph = getattr(handle, "graph", None)
-        for outer, inner in getattr(graph, "captures", ()):
-            if inner is handle:
-                return self.find(outer)
-        return None
+        return self._infos.get(id(find_outermost(handle)))
+
+
+def find_outermost(tensor: Any) -> Any:
+    """What a tensor stands for in the body of a function, a condition or a loop.
+
+    A variable's handle lies in no graph.
+    """
+    for outer, inner in getattr(getattr(tensor, "graph", None), "captures", ()):
+        if inner is tensor:
+            return find_outermost(outer)
+    return tensor
 
 
 def find_written(graph: Any, table: VariableTable) -> frozenset[str]:

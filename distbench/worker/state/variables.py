@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -143,29 +143,6 @@ def list_state(
             owner = owners.find(variable, name)
             _register(variable, name, role, owner, known, names, found)
     return tuple(found)
-
-
-def list_unlisted(
-    held: Iterable[Any], graph: tf.Graph, known: Iterable[Any]
-) -> Iterator[Any]:
-    """Variables that a step uses, and that nobody has named.
-
-    What a step counts, say, leads the next one whether it is listed or not.
-
-    Args:
-        held: Where to look for them.
-        graph: The traced step.
-        known: Variables that belong to somebody else.
-    """
-    used = {id(outer) for outer, _ in graph.captures}
-    seen = {id(part) for variable in known for part in list_components(variable)}
-    for variable in list_shards(held):
-        parts = list_components(variable)
-        if not any(id(part) in seen for part in parts) and any(
-            id(part.handle) in used for part in parts
-        ):
-            seen.update(map(id, parts))
-            yield variable
 
 
 def _register(

@@ -58,6 +58,9 @@ class Program:
     def before_step(self, step: int) -> None:
         """What happens between two steps, outside of any replica; often nothing."""
 
+    def turn_to(self, tier: str, *, anew: bool = False) -> None:
+        """See `Between`: what a program keeps in Python goes with its steps."""
+
     def replica_step(self, batch: Any) -> Any:
         """One replica's step; returns its loss."""
         raise NotImplementedError

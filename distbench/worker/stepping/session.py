@@ -29,8 +29,9 @@ from distbench.worker.process.intercept import hide_from_autograph
 from distbench.worker.state.components import list_shards, write_component
 from distbench.worker.state.metrics import name_metrics, name_state, read_result
 from distbench.worker.state.reachable import find_held, walk_variables
+from distbench.worker.state.unlisted import list_unlisted
 from distbench.worker.state.values import are_equal
-from distbench.worker.state.variables import VariableTable, list_state, list_unlisted
+from distbench.worker.state.variables import VariableTable, list_state
 from distbench.worker.stepping.program import Program
 from distbench.worker.stepping.refused import (
     check_listed,

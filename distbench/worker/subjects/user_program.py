@@ -11,6 +11,7 @@ import tensorflow as tf
 from distbench.errors import BadInputError
 from distbench.worker.process.failures import blame_subject
 from distbench.worker.process.intercept import call_converted
+from distbench.worker.state.between import Between
 from distbench.worker.state.components import is_variable
 from distbench.worker.state.metrics import is_metric
 from distbench.worker.state.places import name_nameless
@@ -35,6 +36,7 @@ class UserProgram(Program):
             )
         self.loss_reduction = declared
         self._batches = Batches(self._draw, self.name)
+        self._between = Between(self._subject)
 
     def build(self, strategy: tf.distribute.Strategy) -> None:
         """Let the user's program make variables and optimizer."""
@@ -57,7 +59,12 @@ class UserProgram(Program):
     def before_step(self, step: int) -> None:
         """Call the user's, if there is one."""
         if self.acts_between_steps:
-            self._subject.before_step(step)
+            with self._between.begin(step):
+                self._subject.before_step(step)
+
+    def turn_to(self, tier: str, *, anew: bool = False) -> None:
+        """See `Program`."""
+        self._between.turn_to(tier, anew=anew)
 
     def replica_step(self, batch: Any) -> Any:
         """Run the user's step.

@@ -1,0 +1,130 @@
+"""What a program keeps in Python from one step to the next, as the state it is."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from distbench.worker.state.components import is_variable
+from distbench.worker.state.reachable import get_attributes, walk
+
+_FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
+_NUMBERS = (str, bytes, int, float, complex, bool, type(None), np.generic)
+_LARGE = 4096
+"""So many elements are data, which no step changes."""
+_FIRST = "", 0
+"""Where all tiers begin."""
+
+
+_Held = list[tuple[dict[str, Any], dict[str, Any]]]
+"""Dictionaries, attributes or not, and copies of what each had."""
+
+
+class Between:
+    """Puts back what a program keeps in Python, where a step is run once more.
+
+    The least loss so far, or how many steps it has not fallen for, say: numbers and
+    small arrays, and containers of these, that the program or an object of a class of
+    the user's has. Variables are the business of others.
+
+    Args:
+        root: The program.
+    """
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._kept: dict[tuple[str, int], _Held] = {}
+        self._tier = ""
+        self._next = 0
+
+    def turn_to(self, tier: str, *, anew: bool = False) -> None:
+        """Say to which steps those that are begun from now on belong.
+
+        Args:
+            tier: In which they start, and so lead, elsewhere than in others.
+            anew: Whether they are run for the first time, and go on from each other.
+        """
+        self._tier = tier
+        if anew:
+            self._next = 0
+
+    @contextmanager
+    def begin(self, step: int) -> Iterator[None]:
+        """Inside, a program does what it does between two steps, from what it kept."""
+        if step == 0:
+            self._put_back(self._kept.setdefault(_FIRST, self._take()))
+        else:
+            self._put_back(self._kept.get((self._tier, step), []))
+        yield
+        if step == self._next:
+            self._next = step + 1
+            self._kept[self._tier, self._next] = self._take()
+
+    def _take(self) -> _Held:
+        return [
+            (held, copy.deepcopy(_find_plain(held)))
+            for held in map(_find_held, walk(self._root, _list_children))
+        ]
+
+    def _put_back(self, kept: _Held) -> None:
+        for held, values in kept:
+            for name, value in values.items():
+                _put(held, name, copy.deepcopy(value))
+
+
+def _find_held(item: Any) -> dict[str, Any]:
+    return item if isinstance(item, dict) else get_attributes(item)
+
+
+def _find_plain(held: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in held.items() if _is_plain(value)}
+
+
+def _is_plain(value: Any, depth: int = 8) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.size < _LARGE and not value.dtype.hasobject
+    parts: Iterable[Any] = ()
+    if type(value) is dict:
+        parts = [*value.keys(), *value.values()]
+    elif type(value) in (list, tuple, set, frozenset, deque):
+        parts = value
+    elif not isinstance(value, _NUMBERS):
+        return False
+    return (
+        depth > 0
+        and len(list(parts)) < _LARGE
+        and all(_is_plain(part, depth - 1) for part in parts)
+    )
+
+
+def _put(held: dict[str, Any], name: str, value: Any) -> None:
+    """Set it, in place where others may hold it too."""
+    current: Any = held.get(name)
+    if not _is_plain(current):
+        return  # by now it is something else, as a model is that was None
+    if type(current) is not type(value):
+        held[name] = value
+    elif isinstance(current, (dict, set)):
+        current.clear()
+        current.update(value)
+    elif isinstance(current, (list, deque)):
+        current.clear()
+        current.extend(value)
+    else:
+        held[name] = value
+
+
+def _list_children(item: Any) -> list[Any]:
+    if isinstance(item, Mapping):
+        return list(item.values())
+    if isinstance(item, (list, tuple)):
+        return list(item)
+    modules = {kind.__module__.partition(".")[0] for kind in type(item).__mro__}
+    if is_variable(item) or modules & {*_FRAMEWORKS}:
+        return []
+    return list(get_attributes(item).values())

@@ -1,0 +1,60 @@
+"""Variables that a step uses, and that nobody has named."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from distbench.worker.state.components import list_components, list_shards
+from distbench.worker.state.graphs import list_ops
+from distbench.worker.state.handles import find_outermost
+
+_DRAWS = "Rng"
+"""How the type of an op begins that moves a generator of random numbers on."""
+
+
+def list_unlisted(
+    held: Iterable[Any], graph: tf.Graph, known: Iterable[Any]
+) -> list[Any]:
+    """Variables that a step uses, and that nobody has named.
+
+    What a step counts, say, leads the next one whether it is listed or not, and whoever
+    holds it: a program, a module or nobody but the function. But for the state of
+    generators of random numbers: a strategy gives each replica another one, and a state
+    of its own.
+
+    Args:
+        held: Where to look for them first.
+        graph: The traced step.
+        known: Variables that belong to somebody else.
+    """
+    used = {id(outer) for outer, _ in graph.captures}
+    seen = {id(part) for variable in known for part in list_components(variable)}
+    found = {}
+    for variable in itertools.chain(list_shards(held), _list_accessed(graph)):
+        parts = list_components(variable)
+        handles = {id(part.handle) for part in parts} & used
+        if handles and seen.isdisjoint(map(id, parts)):
+            seen.update(map(id, parts))
+            found[frozenset(handles)] = variable
+    if not found:
+        return []  # to look through all ops takes long
+    drawn = {
+        id(find_outermost(op.inputs[0]))
+        for op in list_ops(graph)
+        if op.type.startswith(_DRAWS)
+    }
+    return [variable for handles, variable in found.items() if not handles & drawn]
+
+
+def _list_accessed(graph: Any) -> Iterator[Any]:
+    """What a graph has read or written, in the order in which it came to it."""
+    accessed = {id(variable.handle): variable for variable in graph.variables}
+    for outer, _ in graph.captures:
+        if id(outer) in accessed:
+            find_whole = getattr(outer, "_distributed_container", lambda: None)
+            whole = find_whole()
+            yield accessed[id(outer)] if whole is None else whole

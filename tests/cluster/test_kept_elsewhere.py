@@ -1,0 +1,88 @@
+"""State of a program that it keeps in Python, or that its module has."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from one_run import check_one
+
+import distbench
+from distbench.verdict import describe_verdict
+from distbench.worker.state.between import Between
+
+pytestmark = pytest.mark.cluster
+
+_PROGRAMS = Path(__file__).with_name("kept_programs.py")
+LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
+
+
+@pytest.mark.parametrize("name", ["Centred", pytest.param("Drawing", marks=LONG)])
+def test_it_is_right(name: str) -> None:
+    run = check_one(f"{_PROGRAMS}:{name}")
+    assert run.status == "pass", run
+
+
+def test_steps_that_are_run_again_do_not_wait_for_longer() -> None:
+    run = check_one(f"{_PROGRAMS}:Plateau")
+    assert run.status == "pass", run
+    assert "'rate' first changes in step 5, so 8 steps were taken" in run.message
+
+
+@pytest.mark.parametrize("tier", [pytest.param("bounded", marks=LONG), "free"])
+def test_each_task_keeps_its_own(tier: str) -> None:
+    verdict = distbench.check(f"{_PROGRAMS}:Plateau", "mwms:2", tier=tier)
+    assert verdict.status == "pass", describe_verdict(verdict)
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"), [("PlateauOfOne", "last"), ("CentredByOne", "mean")]
+)
+def test_it_is_wrong(name: str, variable: str) -> None:
+    run = check_one(f"{_PROGRAMS}:{name}")
+    first = run.findings[0]
+    assert (first.code, first.variable) == ("statistics-not-synchronized", variable)
+
+
+def test_a_step_that_is_run_again_has_what_it_had() -> None:
+    inner = SimpleNamespace(best=9.0, seen=deque([1], maxlen=3), parts={"a": {2}})
+    shared = inner.seen
+    root = SimpleNamespace(inner=[inner, object()], few=np.zeros(2), text=None)
+    between = Between(root)
+
+    def run(step: int) -> tuple[object, ...]:
+        with between.begin(step):
+            inner.best -= 1
+            inner.seen.append(step)
+            inner.parts["a"].add(10 + step)
+            root.few[step] += 1
+            root.text = f"{root.text}{step}"
+        return inner.best, [*inner.seen], inner.parts["a"], [*root.few], root.text
+
+    between.turn_to("bounded", anew=True)
+    first = [run(0), run(0), run(1)]
+    assert first[0] == (8.0, [1, 0], {2, 10}, [1, 0], "None0")
+    assert first[1] == first[0]
+    assert first[2] == (7.0, [1, 0, 1], {2, 10, 11}, [1, 1], "None01")
+    assert inner.seen is shared
+    # A tier goes on from its own steps, and leaves those of the others.
+    between.turn_to("free", anew=True)
+    assert run(0) == first[0]
+    inner.best = 100.0
+    assert run(1) == first[2]
+    between.turn_to("bounded")
+    assert [run(1), run(0)] == [first[2], first[0]]
+
+
+def test_what_is_no_plain_value_is_left_as_it_is() -> None:
+    root = SimpleNamespace(model=None, data=np.zeros(10_000), text="a")
+    between = Between(root)
+    with between.begin(0):
+        root.model, root.text = object(), "b"
+        root.data[0] = 1.0
+    model = root.model
+    with between.begin(0):
+        assert (root.model, root.text, root.data[0]) == (model, "a", 1.0)
