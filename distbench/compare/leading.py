@@ -86,10 +86,12 @@ def is_number(info: VariableInfo) -> bool:
     return not info.of and not info.shape
 
 
-def find_counts(evidence: Evidence) -> set[str]:
+def find_counts(evidence: Evidence) -> frozenset[str]:
     """Numbers that neither gradients nor examples lead, such as a count of steps."""
-    infos = {info.path: info for info in evidence.observed.variables}
-    return {path for path in find_unled(evidence) if is_number(infos[path])}
+    # One device may have state that the cluster lacks, and the reverse.
+    known = (*evidence.observed.variables, *evidence.reference.variables)
+    numbers = {info.path for info in known if is_number(info)}
+    return find_unled(evidence) & numbers
 
 
 def _find_set_numbers(evidence: Evidence) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,7 +51,10 @@ def test_it_is_wrong(name: str, variable: str) -> None:
 def test_a_step_that_is_run_again_has_what_it_had() -> None:
     inner = SimpleNamespace(best=9.0, seen=deque([1], maxlen=3), parts={"a": {2}})
     shared = inner.seen
-    root = SimpleNamespace(inner=[inner, object()], few=np.zeros(2), text=None)
+    chance = [np.random.default_rng(1), random.Random(1)]
+    root = SimpleNamespace(
+        inner=[inner, object()], few=np.zeros(2), text=None, chance=chance
+    )
     between = Between(root)
 
     def run(step: int) -> tuple[object, ...]:
@@ -60,14 +64,17 @@ def test_a_step_that_is_run_again_has_what_it_had() -> None:
             inner.parts["a"].add(10 + step)
             root.few[step] += 1
             root.text = f"{root.text}{step}"
+            drawn.append([generator.random() for generator in chance])
         return inner.best, [*inner.seen], inner.parts["a"], [*root.few], root.text
 
+    drawn: list[list[float]] = []
     between.turn_to("bounded", anew=True)
     first = [run(0), run(0), run(1)]
     assert first[0] == (8.0, [1, 0], {2, 10}, [1, 0], "None0")
     assert first[1] == first[0]
     assert first[2] == (7.0, [1, 0, 1], {2, 10, 11}, [1, 1], "None01")
     assert inner.seen is shared
+    assert drawn[0] == drawn[1] != drawn[2]
     # A tier goes on from its own steps, and leaves those of the others.
     between.turn_to("free", anew=True)
     assert run(0) == first[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,17 +21,17 @@ _LARGE = 4096
 _FIRST = "", 0
 """Where all tiers begin."""
 
-
-_Held = list[tuple[dict[str, Any], dict[str, Any]]]
-"""Dictionaries, attributes or not, and copies of what each had."""
+_Held = list[tuple[Any, Any]]
+"""Objects, dictionaries and generators, and copies of what each had."""
 
 
 class Between:
     """Puts back what a program keeps in Python, where a step is run once more.
 
     The least loss so far, or how many steps it has not fallen for, say: numbers and
-    small arrays, and containers of these, that the program or an object of a class of
-    the user's has. Variables are the business of others.
+    small arrays, containers of these, and generators of random numbers, that the
+    program or an object of a class of the user's has. Variables are the business of
+    others.
 
     Args:
         root: The program.
@@ -66,23 +67,35 @@ class Between:
             self._kept[self._tier, self._next] = self._take()
 
     def _take(self) -> _Held:
-        return [
-            (held, copy.deepcopy(_find_plain(held)))
-            for held in map(_find_held, walk(self._root, _list_children))
-        ]
+        items = walk(self._root, _list_children)
+        return [(item, copy.deepcopy(_read(item))) for item in items]
 
     def _put_back(self, kept: _Held) -> None:
-        for held, values in kept:
-            for name, value in values.items():
-                _put(held, name, copy.deepcopy(value))
+        for item, values in kept:
+            _write(item, copy.deepcopy(values))
+
+
+def _read(item: Any) -> Any:
+    if isinstance(item, np.random.Generator):
+        return item.bit_generator.state
+    if isinstance(item, random.Random):
+        return item.getstate()
+    held = _find_held(item)
+    return {name: value for name, value in held.items() if _is_plain(value)}
+
+
+def _write(item: Any, values: Any) -> None:
+    if isinstance(item, np.random.Generator):
+        item.bit_generator.state = values
+    elif isinstance(item, random.Random):
+        item.setstate(values)
+    else:
+        for name, value in values.items():
+            _put(_find_held(item), name, value)
 
 
 def _find_held(item: Any) -> dict[str, Any]:
     return item if isinstance(item, dict) else get_attributes(item)
-
-
-def _find_plain(held: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in held.items() if _is_plain(value)}
 
 
 def _is_plain(value: Any, depth: int = 8) -> bool:

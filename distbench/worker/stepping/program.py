@@ -94,6 +94,10 @@ class Program:
         """What the step may read and write, whether `variables` lists it or not."""
         return ()
 
+    def bookkeeping(self) -> Sequence[Any]:
+        """Variables in which a framework counts for itself, and trains nothing."""
+        return ()
+
     def names(self) -> Mapping[int, str]:
         """What to call variables, by identity, whose own names do not tell enough."""
         return {}

@@ -206,7 +206,9 @@ class Session:
         """
         listed, metrics = list(self.program.variables()), self.program.metrics()
         others = (walk_variables(part) for part in (*self.optimizers, *metrics))
-        known = list_shards(itertools.chain(listed, *others))
+        known = list_shards(
+            itertools.chain(listed, self.program.bookkeeping(), *others)
+        )
         listed += list_unlisted(self.program.held_variables(), graph, known)
         more = name_state(metrics, listed)
         shown = [v for metric in metrics for v in metric.variables if id(v) in more]

@@ -27,8 +27,9 @@ from distbench.worker.families.model_controls import (
     keeps_statistics,
 )
 from distbench.worker.process.intercept import call_converted, intercept
+from distbench.worker.state.components import is_variable
 from distbench.worker.state.metrics import is_metric
-from distbench.worker.state.reachable import find_held
+from distbench.worker.state.reachable import find_held, get_attributes
 from distbench.worker.stepping.program import (
     LossReduction,
     Program,
@@ -178,6 +179,12 @@ class KerasModelProgram(Program):
         kept = self._model.variables
         metrics = [v for metric in self._model.metrics for v in metric.variables]
         return list({id(v): v for v in [*kept, *metrics]}.values())
+
+    def bookkeeping(self) -> Sequence[Any]:
+        """See `Program`: Keras 2 names what a model has that is no part of it."""
+        names = getattr(type(self._model), "_TF_MODULE_IGNORED_PROPERTIES", ())
+        held = get_attributes(self._model)
+        return [held[name] for name in names if is_variable(held.get(name))]
 
     def names(self) -> Mapping[int, str]:
         """Names of the metrics' variables: `total` alone would not tell which."""
