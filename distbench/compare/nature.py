@@ -24,6 +24,7 @@ from distbench.compare.doubled import (
     find_terms,
     take_gradients,
 )
+from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.lost import find_margins, measure_lost, round_apart, widen
 from distbench.compare.noise import Noise
 from distbench.compare.parts import join_parts, split_parts
@@ -312,7 +313,7 @@ def _fit(whole: Places, shards: list[Places]) -> list[float] | None:
     if not columns:
         return None
     matrix, target = np.concatenate(columns), np.concatenate(targets)
-    if matrix.shape[0] < 4 * matrix.shape[1] or not np.all(np.isfinite(matrix)):
+    if matrix.shape[0] < 4 * matrix.shape[1]:
         return None
-    weights, *_ = np.linalg.lstsq(matrix, target, rcond=None)
-    return [float(weight) for weight in weights]
+    weights = solve_least_squares(matrix, target, determined=False)
+    return None if weights is None else list(map(float, weights))

@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.compare.doubled import Places, take_gradients
 from distbench.compare.factor import Factors
+from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.nature import Nature
 from distbench.compare.parts import split_parts
 from distbench.compare.past_sum import find_settled, measure_slack
@@ -147,9 +148,11 @@ def find_shares(evidence: Evidence) -> Shares | None:
         # Not scaled: of what has no gradient there is rounding alone.
         matrix = np.stack([_join(part, seen[0]) for part in shards], axis=1)
         total = np.sum([_join(part, seen[0]) for part in seen], axis=0)
-        if len(total) < 4 * len(shards) or not np.all(np.isfinite(matrix)):
+        if len(total) < 4 * len(shards):
             return None
-        fitted, *_ = np.linalg.lstsq(matrix, total, rcond=None)
+        fitted = solve_least_squares(matrix, total, determined=False)
+        if fitted is None:
+            return None
         rest = measure_norm(total - matrix @ fitted)
         if rest > _NEAR * measure_norm(total) or min(fitted) < 0 or not any(fitted):
             return None
