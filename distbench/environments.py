@@ -194,18 +194,25 @@ def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
     try:
         _, said = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=_GRACE_S)
         raise ClusterError(
             f"'{command[0]}' has not ended within {timeout_s:g} s. Give it more time "
             "(--timeout), or fewer steps."
         ) from None
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        _end(process)
     return process.returncode, said.strip()[-_SHOWN:]
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Have a check end its own tasks, and end it if it does not."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=_GRACE_S)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _make_variables() -> dict[str, str]:

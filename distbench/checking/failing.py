@@ -16,10 +16,12 @@ from distbench.checking.stuck import (
     never_meet,
     read_parts,
 )
+from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
 from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.observe import Observation
+from distbench.scenario import Scenario
 from distbench.verdict import Finding, Run, Status
 from distbench.xla import tell_compiled
 
@@ -80,13 +82,15 @@ class Failing:
                 detail=failure.detail,
             )
             return
-        control = self._controls.run(item.scenario, item.spec, seen.control)
+        scenario, spec = _find_cluster(item, failure)
+        control = self._controls.run(scenario, spec, seen.control)
         alike = control is not None and are_alike(control.failure, failure)
         # A program may do what its control does not: there the type must tell.
         is_known = alike or failure.exception == "NotImplementedError"
         if is_known and is_deliberate(failure.traceback):
-            words = [f"{failure.exception}: {failure.message}"]
-            device = item.spec.device or "cpu"
+            who = "" if spec == item.spec else f"'{spec}', which trains before: "
+            words = [f"{who}{failure.exception}: {failure.message}"]
+            device = spec.device or "cpu"
             words.append(tell_compiled(item.scenario.jit, device, seen.environment))
             yield from end_uncompared(
                 item,
@@ -122,13 +126,22 @@ class Failing:
         return replace(finding, origin="framework" if alike else "subject")
 
 
+def _find_cluster(
+    item: Planned, failure: TaskFailedError
+) -> tuple[Scenario, ClusterSpec]:
+    """What failed, and on which cluster: it may be what trains before a restore."""
+    scenario = item.scenario
+    if failure.cluster in ("", str(item.spec)) or not scenario.restore_from:
+        return scenario, item.spec
+    return scenario.trained_before, ClusterSpec.parse(failure.cluster)
+
+
 def _make_raises(
     item: Planned, failure: TaskFailedError, origin: Literal["subject", "framework"]
 ) -> Finding:
     replicas = () if failure.replica is None else (failure.replica,)
     who = f"replica {failure.replica}" if replicas else f"task {failure.task}"
-    # The one that trained before a restore may have failed.
-    cluster = failure.cluster or item.spec
+    _, cluster = _find_cluster(item, failure)
     step = failure.step or 0
     where, advice = "", "No line of the traceback is yours: the framework raised it."
     if failure.frame:

@@ -73,8 +73,9 @@ def make_mismatch(
         error=float("inf"),
         bound=0.0,
         explanation=(
-            f"Step {step} on '{spec}': the {who} wait for each other for ever. "
-            f"{where} (collective-mismatch). {CODES['collective-mismatch'].fix}"
+            f"Step {step} on '{spec}': the {who} come to other collectives, and would "
+            f"wait for each other for ever. {where} (collective-mismatch). "
+            f"{CODES['collective-mismatch'].fix}"
         ),
         confidence=1.0,
     )

@@ -102,6 +102,14 @@ def observe(
         except TaskFailedError as raised:
             one.give_up()
             clusters.close()
+            if scenario.restore_from and "restored" not in payload:
+                # Nothing is known of one device yet, which may fail alike.
+                earlier = ClusterSpec.parse(scenario.restore_from)
+                before = observe(
+                    target, scenario.trained_before, earlier, tiers, launch
+                )
+                if before.failure is not None:
+                    return before
             error = find_own_failure(raised, launch, scenario, spec, payload, deadline)
             return Observation(
                 failure=error,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +26,7 @@ def train_before(
 ) -> dict[str, Any]:
     """Train on another cluster and save; returns what the payload has to say of it."""
     spec = ClusterSpec.parse(scenario.restore_from)
-    before = replace(
-        scenario,
-        cluster=scenario.restore_from,
-        partitioner=scenario.restore_partitioner,
-        restore_from="",
-        restore_partitioner="",
-        restore_after=0,
-        split=(),
-    )
+    before = scenario.trained_before
     place = folder / SAVED
     place.mkdir(mode=0o700)
     payload = make_payload(target, before, spec, place)

@@ -24,6 +24,13 @@ class Sighting:
     runs: tuple[Run, ...]
 
 
+_NUMBERLESS = {
+    "raises": "an exception",
+    "collective-mismatch": "a wait without an end",
+}
+"""Codes of what ended a run before it could compare a number."""
+
+
 def collect_findings(verdict: Verdict) -> tuple[Sighting, ...]:
     """The findings of all runs, each kind once, in causal order for each subject.
 
@@ -135,8 +142,8 @@ def name_place(finding: Finding) -> str:
 def name_origin(finding: Finding) -> str:
     """How much of the error the cause explains, and whose it is."""
     text = f"{100 * finding.confidence:.0f} % of the error is explained by this cause"
-    if finding.code == "raises":
-        text = "an exception, and no number to explain"
+    if finding.code in _NUMBERLESS:
+        text = f"{_NUMBERLESS[finding.code]}, and no number to explain"
     if finding.code == "unexplained":
         text = "none that is known explains the error"
     if finding.confirmed is not None:

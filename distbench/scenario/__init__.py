@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from distbench.cluster import ClusterSpec
@@ -192,6 +192,19 @@ class Scenario:
             )
         examples = self.examples or 1 << (4 * replicas - 1).bit_length()
         return split_unevenly(examples, replicas)
+
+    @property
+    def trained_before(self) -> Scenario:
+        """What the cluster trains that saves what this scenario restores."""
+        return replace(
+            self,
+            cluster=self.restore_from,
+            partitioner=self.restore_partitioner,
+            restore_from="",
+            restore_partitioner="",
+            restore_after=0,
+            split=(),
+        )
 
     @property
     def may_go_on(self) -> bool:

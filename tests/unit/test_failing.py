@@ -5,8 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from distbench.checking.controls import Controls
 from distbench.checking.failing import Failing
+from distbench.checking.origin import Control
 from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec, Task
 from distbench.launch.failure import TaskFailedError
@@ -60,6 +63,37 @@ def test_who_raised_is_named_with_the_cluster_that_it_is_of() -> None:
         failing = Failing(("bounded",), cast(Controls, controls))
         [run] = failing.judge(item, Observation(failure=failure), failure)
         assert f"task worker-0 of {words} raised" in run.findings[0].explanation
+
+
+@pytest.mark.parametrize(("where", "status"), [("mwms:2", "refused"), ("", "fail")])
+def test_what_a_cluster_that_trains_before_is_refused_is_refused(
+    where: str, status: str
+) -> None:
+    """Its control is a stock optimizer on that same cluster."""
+    scenario = Scenario(target="m:f", cluster="ps:2+1", restore_from="mwms:2")
+    spec = ClusterSpec.parse("ps:2+1@cpu")
+    item = Planned(scenario=scenario, spec=spec, optional=False)
+    failure = TaskFailedError(
+        "worker-0 raised",
+        task=Task(role="worker", index=0),
+        kind="subject",
+        cluster="mwms:2@cpu",
+        exception="InternalError",
+        message="Multiple CPU devices",
+        traceback='  File "/site-packages/tensorflow/python/eager/a.py", line 1, in f\n'
+        "    raise InternalError(message)\n",
+    )
+
+    def run(scenario: Scenario, spec: ClusterSpec, _: object) -> Control | None:
+        is_it = scenario.cluster == where and not scenario.restore_from
+        return Control(failure=failure) if is_it and str(spec) == "mwms:2@cpu" else None
+
+    controls = cast(Controls, SimpleNamespace(run=run))
+    failing = Failing(("bounded",), controls)
+    [run_] = failing.judge(item, Observation(failure=failure), failure)
+    assert run_.status == status
+    if status == "refused":
+        assert "'mwms:2@cpu', which trains before: InternalError" in run_.message
 
 
 def test_words_that_do_not_say_what_is_meant_are_explained() -> None:

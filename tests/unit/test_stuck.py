@@ -72,7 +72,7 @@ def test_replicas_of_one_task_never_meet_if_their_shapes_differ(mismatch):
     failure = fail({FIRST: wait_in(7, mismatch=mismatch)}, waiting=(FIRST,))
     assert never_meet(failure, spec) is mismatch
     told = make_mismatch(failure, spec, (None,)).explanation
-    assert "the replicas wait for each other" in told
+    assert "the replicas come to other collectives" in told
 
 
 def test_who_has_ended_is_told_apart_from_who_waits():

@@ -109,12 +109,18 @@ def find_wait(error: BaseException) -> Mapping[str, Any] | None:
         if collective and (given, record.group) == (number, collective.group)
     ]
     return {
-        "words": _name(number, *here) if here else f"'{node}'",
+        "words": _name(number, *here) if here else _name_node(node),
         "number": number,
         "node": node,
         "shape": collective.shape if collective else "",
         "mismatch": mismatch is not None,
     }
+
+
+def _name_node(node: str) -> str:
+    # A strategy has workers agree on the first value of a variable by itself.
+    unnamed = "a collective without a name, such as that of a variable that is made"
+    return f"'{node}'" if node else unnamed
 
 
 def _find_record(node: str) -> tuple[int | None, Collective | None]:
