@@ -115,7 +115,8 @@ def make_failure(
         why = ", its connection to the bench among them, so what it said last is lost."
     else:
         is_logged = bool(read_tail(culprit.log).strip())
-        what, why = str(ended), f". {ended.reason or _LOGGED[is_logged]}"
+        reason = ended.explain(alone=len(members) == 1)
+        what, why = str(ended), f". {reason or _LOGGED[is_logged]}"
     return TaskFailedError(
         f"Task {culprit.task} of '{name}' {what} in job {job!r}{place}{why}",
         task=culprit.task,

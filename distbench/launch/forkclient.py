@@ -275,7 +275,7 @@ class ForkServer:
         ended = ExitStatus.from_returncode(self._popen.returncode)
         return ServerDiedError(
             f"The fork server (pid {self.pid}), which starts the tasks, {ended}. "
-            f"{ended.reason}".rstrip(),
+            f"{ended.explain()}".rstrip(),
             detail=output,
         )
 

@@ -23,15 +23,18 @@ _KILL_S = 5.0
 _ENDED_BY: Mapping[int | None, str] = {
     signal.SIGKILL: "Linux does so when memory runs out: see 'dmesg' and use fewer "
     "tasks. It does so too where a process may take no more processor time "
-    "('ulimit -t').",
+    "('ulimit -t'). Else somebody sent it.",
     signal.SIGABRT: "Its log shows why. TensorFlow does so where it may start no "
     "more threads ('ulimit -u') or take no more memory ('ulimit -v').",
-    signal.SIGSEGV: "Its log shows what it did last. TensorFlow does so between CPUs "
-    "where workers gather nothing: an all_gather, or the sum of a sparse gradient, of "
-    "no rows on any of them.",
+    signal.SIGSEGV: "Its log shows what it did last.",
     signal.SIGXCPU: "It has used the processor time that it may take ('ulimit -t').",
 }
 """Why a process was ended, by the signal that did it."""
+_AMONG_PEERS: Mapping[int | None, str] = {
+    signal.SIGSEGV: " TensorFlow does so between CPUs where workers gather nothing: an "
+    "all_gather, or the sum of a sparse gradient, of no rows on any of them.",
+}
+"""What may be the reason besides where there are others."""
 _MORE_PROCESSES = "There may be no more processes: raise the limit ('ulimit -u')."
 
 
@@ -68,12 +71,16 @@ class ExitStatus:
             return cls()
         return cls(signal=-code) if code < 0 else cls(code=code)
 
-    @property
-    def reason(self) -> str:
-        """Why it may have ended, in sentences; `""` if nothing more can be said."""
+    def explain(self, *, alone: bool = True) -> str:
+        """Why it may have ended, in sentences; `""` if nothing more can be said.
+
+        Args:
+            alone: Whether it had no peers.
+        """
         if self.server is not None:
-            return self.server.reason
-        return _ENDED_BY.get(self.signal, "")
+            return self.server.explain()
+        peers = "" if alone else _AMONG_PEERS.get(self.signal, "")
+        return _ENDED_BY.get(self.signal, "") + peers
 
     def __str__(self) -> str:
         if self.signal is not None:

@@ -62,6 +62,7 @@ class ReferenceJobs:
         session.shelf = Shelf(folder)
         self._task.read_data(session, payload, scenario, "one")
         self._task.take_data(session, payload, scenario)
+        self._task.report_progress(phase="first step")
         reference = Reference(session, scenario, payload["replicas"])
         if restored := payload.get("restored"):
             saved = f"saved-{payload['saved_by']}"
@@ -73,6 +74,7 @@ class ReferenceJobs:
         for tier in payload["tiers"]:
             if tier == "exact" and not proved:
                 continue
+            self._task.report_progress(phase=tier)
             trace = reference.record(tier)
             if tier == "exact" and not reference.sums_exactly(trace):
                 continue

@@ -103,6 +103,7 @@ class Task:
     def describe(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Say what kind of subject a target is, and which Keras it wants."""
         before = find_keras_setting()
+        self.report_progress(phase="load")
         try:
             subject = _load_subject(payload)
             # A property of the user's may raise wherever the subject is looked at.
@@ -135,6 +136,7 @@ class Task:
         """Build the subject under the strategy."""
         if self._strategy is None:
             raise RuntimeError("a job was given before the task was opened")
+        self.report_progress(phase="build")
         name = target_from_json(payload["target"]).describe()
         subject = _load_subject(payload)
         with blame_subject("build"):

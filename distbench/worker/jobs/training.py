@@ -47,15 +47,14 @@ class TrainingJobs:
     def read(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Read the input pipeline of the subject, as its cluster does."""
         scenario = scenario_from_json(payload["scenario"])
-        self._task.report_progress(phase="data")
         self._session = self._task.make_session(payload, scenario)
+        self._task.report_progress(phase="data")
         self._task.read_data(self._session, payload, scenario, self._task.name)
         return {}
 
     def prepare(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Build the subject on the cluster and trace its first step."""
         scenario = scenario_from_json(payload["scenario"])
-        self._task.report_progress(phase="build")
         session = self._session or self._task.make_session(payload, scenario)
         self._task.take_data(session, payload, scenario)
         with session.guard("data"):
