@@ -27,6 +27,7 @@ from distbench.diagnose.notes import (
     note_cut,
     note_left_out,
     note_metrics,
+    note_packed,
     note_reshaped,
     note_rows,
     note_sizes,
@@ -74,6 +75,7 @@ def judge(evidence: Evidence) -> Judgement:
         note_left_out(evidence.reference),
         *describe_pipeline(evidence.examples),
         note_reshaped(evidence.observed),
+        note_packed(evidence.observed),
         note_rows(rows),
         note_cut(cut),
     ]

@@ -15,6 +15,7 @@ from distbench.diagnose.links import Chain
 from distbench.diagnose.readings import Reading
 from distbench.evidence import Evidence
 from distbench.trace import Trace, TraceKey
+from distbench.trace.packed import PACKED
 from distbench.trace.reshaped import RESHAPED
 
 _TOLD = 1e-4
@@ -119,6 +120,18 @@ def note_reshaped(observed: Trace) -> str:
     return (
         f"note: '{path}' has the shape {list(seen)} on the cluster and {list(due)} on "
         f"one device, so it is not compared{more}"
+    )
+
+
+def note_packed(observed: Trace) -> str:
+    """Names a variable for which an optimizer is handed more than its gradient."""
+    found = cast(Sequence[str], observed.notes.get(PACKED, ()))
+    if not found:
+        return ""
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return (
+        f"note: what the optimizer is handed for '{found[0]}'{more} is no gradient of "
+        "its shape, and is judged by what becomes of it"
     )
 
 

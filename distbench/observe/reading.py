@@ -14,6 +14,7 @@ from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
 from distbench.trace import Trace, merge_traces
 from distbench.trace.files import list_files, read_trace
+from distbench.trace.packed import PACKED, find_packed, shape_gradients
 from distbench.trace.reshaped import RESHAPED, find_reshaped, leave_out_variables
 
 
@@ -103,12 +104,23 @@ def read_evidence(
         ),
         examples=examples,
     )
+    evidence = _shape_gradients(evidence)
     reshaped = find_reshaped(evidence.observed, evidence.reference)
     if not reshaped:
         return evidence
     evidence = evidence.change_traces(lambda t: leave_out_variables(t, reshaped))
     notes = {**evidence.observed.notes, RESHAPED: reshaped}
     return replace(evidence, observed=replace(evidence.observed, notes=notes))
+
+
+def _shape_gradients(evidence: Evidence) -> Evidence:
+    """With gradients alone where gradients are, in the shapes of their variables."""
+    packed = find_packed((evidence.observed, evidence.reference))
+    shaped = evidence.change_traces(lambda trace: shape_gradients(trace, packed))
+    probes = {n: shape_gradients(p, packed) for n, p in evidence.probes.items()}
+    notes = {**shaped.observed.notes, **({PACKED: list(packed)} if packed else {})}
+    observed = replace(shaped.observed, notes=notes)
+    return replace(shaped, observed=observed, probes=probes)
 
 
 def list_reads(payload: Mapping[str, Any], tiers: Iterable[str]) -> list[str]:
