@@ -13,7 +13,7 @@ from distbench.samples.replicas import (
     find_copy,
     find_replica,
 )
-from distbench.unusual.keras3 import Keras3Layers
+from distbench.unusual.keras3 import Keras3Layers, Keras3OfLists
 
 _EMBEDDING = ("table", "kernel", "bias")
 
@@ -40,6 +40,18 @@ class Keras3NobodySums:
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
         return grads_and_vars
+
+
+@fault(
+    "missing-reduction",
+    "applied_gradient",
+    TRAINED,
+    like="keras-team/keras#19308",
+)
+class Keras3ListsNobodySums(Keras3OfLists):
+    """A rule of all variables at once goes round the method that sums."""
+
+    sums = False
 
 
 @fault(

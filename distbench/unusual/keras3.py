@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import keras3, keras3_base, tf
 from distbench.samples.program import Program
-from distbench.samples.replicas import count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.program import unusual
 
 
@@ -93,5 +93,29 @@ class Keras3CounterInShares(Program):
                 return super().apply(grads, trainable_variables)
 
         optimizer = Counting(0.05, momentum=0.9)
+        optimizer.build(self.trained())
+        return optimizer
+
+
+@unusual()
+class Keras3OfLists(Program):
+    """A rule is given all gradients and variables at once; it sums by itself."""
+
+    sums = True
+
+    def make_optimizer(self):
+        sums = self.sums
+
+        class OfLists(keras3.SGD):
+            def _backend_update_step(self, grads, trainable_variables, learning_rate):
+                grads = all_reduce("sum", grads) if sums else grads
+                self.update_step(grads, trainable_variables, learning_rate)
+
+            def update_step(self, gradient, variable, learning_rate):
+                length = tf.linalg.global_norm(gradient)
+                for part, one in zip(gradient, variable, strict=True):
+                    one.assign_sub(learning_rate * part / (1.0 + length))
+
+        optimizer = OfLists(0.05)
         optimizer.build(self.trained())
         return optimizer

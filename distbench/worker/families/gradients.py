@@ -39,12 +39,23 @@ class GradientTaps:
     def update_step(
         self, original: Any, gradient: Any, variable: Any, *args: Any, **kw: Any
     ) -> Any:
-        """In front of a rule that is given gradient and variable, on one copy."""
+        """In front of a rule that is given gradient and variable, on one copy.
+
+        A rule of all variables at once is given lists of them.
+        """
         with self._board.enter_once("applied_gradient") as outermost:
-            if outermost:
-                path = self._table.find_path(variable)
-                gradient = self._board.tap("applied_gradient", path, gradient)
+            if outermost and isinstance(variable, (list, tuple)):
+                gradient = [
+                    g if g is None else self._tap_applied(g, v)
+                    for g, v in zip(gradient, variable, strict=True)
+                ]
+            elif outermost:
+                gradient = self._tap_applied(gradient, variable)
             return original(gradient, variable, *args, **kw)
+
+    def _tap_applied(self, gradient: Any, variable: Any) -> Any:
+        path = self._table.find_path(variable)
+        return self._board.tap("applied_gradient", path, gradient)
 
     def tap_pairs(self, pairs: Any) -> Pairs:
         """Record and feed the reduced gradient of each variable that has one."""
