@@ -14,7 +14,7 @@ import numpy as np
 
 from distbench.compare.bounds import find_t_quantile
 from distbench.compare.noise import Noise
-from distbench.compare.pull import Pull, apply_pull, fit_pull
+from distbench.compare.pull import Pull, apply_pull, fit_pull, tells_pull
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey
@@ -69,6 +69,27 @@ def find_loss_kind(evidence: Evidence, noise: Noise, lost: float) -> Kind | None
     margins = {place: max(margin, lost * measure_size(value))}
     doubles = _doubles({place: value}, {place: densify(twice)}, margins)
     return None if doubles is None else "sum" if doubles else "mean"
+
+
+def grows_alike(evidence: Evidence, noise: Noise, lost: float) -> bool:
+    """Whether the returned loss grows alike with each repetition of the examples.
+
+    That of in-batch negatives, log Σ exp, has log k more with every example k times,
+    which is neither a sum nor a mean, and leaves no trace in its gradients. Such a loss
+    cannot be taken apart into what adds up and what is there whatever the examples are.
+    """
+    replica = int(np.argmax(evidence.reference.shards))
+    key = TraceKey(step=0, phase="loss", variable="", replica=replica)
+    probes = [evidence.probes.get(name) for name in ("doubled", "tripled")]
+    traces = [evidence.reference, *filter(None, probes)]
+    found = [value for trace in traces if (value := trace.get(key)) is not None]
+    if "once" in evidence.probes or len(found) < 3:
+        return True
+    repeated = [{("", 0): densify(value)} for value in found]
+    once = repeated[0]["", 0]
+    margin = noise.find_margin(key.at(WHOLE), once).widest
+    margins = {("", 0): max(margin, lost * measure_size(repeated[-1]["", 0]))}
+    return _are_terms(repeated, margins)
 
 
 def _doubles(once: Places, twice: Places, margins: Margins) -> bool | None:
@@ -253,8 +274,30 @@ def find_pulls(
         if state is None or densify(state).shape != rest.shape:
             return None
         theta = densify(state)
+        if not tells_pull(theta):
+            theta, rest = _join_steps(evidence, replica, place, theta, rest)
         pull = fit_pull(theta, rest)
         if pull is None or measure_size(rest - apply_pull(pull, theta)) > 4 * margin:
             return None
         found[place[0]] = pull
     return found or None
+
+
+def _join_steps(
+    evidence: Evidence,
+    replica: int,
+    place: tuple[str, int],
+    theta: Array,
+    rest: Array,
+) -> tuple[Array, Array]:
+    """A variable, and what its gradient does not double, in all steps: the first's."""
+    reference, doubled = evidence.reference, evidence.probes["doubled"]
+    thetas, rests = [theta.ravel()], [rest.ravel()]
+    for step in range(1, reference.steps):
+        once = take_gradients(reference, replica, step).get(place)
+        twice = take_gradients(doubled, replica, step).get(place)
+        state = evidence.get_before(step, "variable", place[0])
+        if once is not None and twice is not None and state is not None:
+            thetas.append(densify(state).ravel())
+            rests.append((2 * once - twice).ravel())
+    return np.concatenate(thetas), np.concatenate(rests)

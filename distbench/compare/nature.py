@@ -22,6 +22,7 @@ from distbench.compare.doubled import (
     find_loss_kind,
     find_pulls,
     find_terms,
+    grows_alike,
     take_gradients,
 )
 from distbench.compare.least_squares import solve_least_squares
@@ -46,6 +47,7 @@ class Nature:
             divide by a constant, their `mean`, or `terms` of both kinds. None where
             that is unknown, as of a mean over something else than examples.
         of_loss: The same of the loss that it returns, where that is a sum or a mean.
+        splits: Whether that can be taken apart as its gradients can; see `grows_alike`.
         pulls: Of each variable the numbers a, b of a penalty with the gradient
             a θ + b sign(θ), which every shard alone has in full.
         lost: Share of a value that it loses where it computes in a narrower dtype than
@@ -57,6 +59,7 @@ class Nature:
     pulls: Mapping[str, Pull] = field(default_factory=dict)
     kind: Kind | None = None
     of_loss: Kind | None = None
+    splits: bool = True
 
     def get_kind(self, phase: Phase) -> Kind | None:
         """What is taken of the examples for a loss, or for its gradients."""
@@ -109,6 +112,7 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         kind=kind if pulls is None else "sum",
         pulls=pulls or {},
         of_loss=find_loss_kind(evidence, noise, lost),
+        splits=grows_alike(evidence, noise, lost),
     )
     if grouped:
         return _ask_later_kinds(evidence, noise, nature)
@@ -121,6 +125,16 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     else:
         nature = replace(nature, kind=None)  # shards count words or weights
     return nature
+
+
+def name_terms(evidence: Evidence, noise: Noise, nature: Nature) -> Nature:
+    """With terms of both kinds, where shards have these and make up the whole batch."""
+    reference = evidence.reference
+    shards = [take_gradients(reference, r) for r in range(reference.replicas)]
+    if nature.kind is not None or nature.lost or not all(shards):
+        return nature
+    margins = find_margins(noise, shards[0], 0)
+    return replace(nature, kind=find_terms(evidence, margins, shards))
 
 
 def _ask_later_steps(evidence: Evidence, noise: Noise, nature: Nature) -> Nature:

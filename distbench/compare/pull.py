@@ -5,10 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.compare.least_squares import solve_least_squares
-from distbench.compare.values import Array
+from distbench.compare.ratio import SAME
+from distbench.compare.values import Array, measure_size
 
 Pull = tuple[float, float]
 """The numbers a and b."""
+
+
+def tells_pull(theta: Array) -> bool:
+    """Whether a gradient may tell a from b: where all |θ| are alike any pair will do.
+
+    What a pull adds to the loss, a θ²/2 + b |θ|, is known then alone.
+    """
+    return bool(np.ptp(np.abs(theta)) > SAME * measure_size(theta))
 
 
 def fit_pull(theta: Array, gradient: Array) -> Pull | None:

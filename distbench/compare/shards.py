@@ -13,8 +13,8 @@ from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.nature import Nature
 from distbench.compare.parts import split_parts
 from distbench.compare.past_sum import find_settled, measure_slack
-from distbench.compare.pull import apply_pull
-from distbench.compare.values import Array, densify, measure_norm
+from distbench.compare.pull import apply_pull, tells_pull
+from distbench.compare.values import Array, densify, measure_norm, measure_size
 from distbench.evidence import Evidence, Measure
 from distbench.trace import (
     COMPUTED,
@@ -30,7 +30,8 @@ from distbench.trace import (
 Shares = Mapping[int, tuple[float, ...]]
 """What each shard counts, by step."""
 _NEAR = 1e-4
-"""Only asks whether shards are weighed by one number each; the comparison decides."""
+"""Asks whether one number stands for each shard, or a term is that of all shards; the
+comparison decides."""
 
 
 def weigh_shards(
@@ -50,8 +51,9 @@ def weigh_shards(
     values = Values(reference.values)
     sums: dict[TraceKey, list[Array]] = {}
     times = _count_loss(evidence, nature)
+    known = COMPUTED if judges_losses(evidence, nature) else COMPUTED[1:]
     alone = Values(reference.values).keep(
-        lambda key: key.phase in COMPUTED and key.replica != WHOLE
+        lambda key: key.phase in known and key.replica != WHOLE
     )
     if evidence.fed.resumed is not None:
         # After an update that the shards lead, and not the global batch.
@@ -74,7 +76,6 @@ def weigh_shards(
     settled = find_settled(evidence, handed)
     made = Factors(reference)
     factors = {key: made.find(key) for key in handed if key.step not in settled}
-    known = COMPUTED
     if not (nature.grouped or nature.lost):
         known = (*known, "applied_gradient", *STATE)
     slack: Mapping[TraceKey, float] = {}
@@ -103,6 +104,16 @@ def weigh_shards(
             lost=0.0 if nature.grouped else nature.lost,
         ),
     )
+
+
+def judges_losses(evidence: Evidence, nature: Nature) -> bool:
+    """Whether the loss of a shard alone says what its replica has to return."""
+    if nature.kind == "terms":
+        return nature.splits
+    if not nature.pulls or (nature.splits and "once" not in evidence.probes):
+        return True
+    thetas = (_find_theta(evidence, variable, 0) for variable in nature.pulls)
+    return all(map(tells_pull, thetas))
 
 
 def _weigh_probes(
@@ -187,13 +198,20 @@ def _weigh(
 
 
 def _weigh_terms(evidence: Evidence, key: TraceKey, value: Value) -> Value:
-    """A replica's terms: a sum as it is, and a mean's share n_r/G of all examples."""
+    """A replica's terms: a sum as it is, and a mean's share n_r/G of all examples.
+
+    What is the same whatever the examples are, such as a penalty, is shared evenly.
+    """
     parts = split_parts(evidence, key)
     if not parts:
         return value
     sizes = evidence.reference.get_shards(key.step)
     own = parts[key.replica]
-    return np.asarray(own.total + sizes[key.replica] / max(1, sum(sizes)) * own.mean)
+    apart = max(measure_size(part.mean - own.mean) for part in parts)
+    share = sizes[key.replica] / max(1, sum(sizes))
+    if apart <= _NEAR * measure_size(own.mean):
+        share = 1 / len(parts)
+    return np.asarray(own.total + share * own.mean)
 
 
 def _find_penalty(evidence: Evidence, nature: Nature, key: TraceKey) -> Array | float:
@@ -207,7 +225,9 @@ def _find_penalty(evidence: Evidence, nature: Nature, key: TraceKey) -> Array | 
         made: Array | float = _measure_penalty(evidence, nature, key.step)
     else:
         made = _pull(evidence, nature, key.variable, key.step)
-    parts = () if "once" in evidence.probes else split_parts(evidence, key)
+    is_split = key.phase != "loss" or nature.splits
+    is_split = is_split and "once" not in evidence.probes
+    parts = split_parts(evidence, key) if is_split else ()
     if not parts:
         return made
     kept = parts[key.replica].mean

@@ -9,10 +9,15 @@ from distbench.compare.given import give_exchanged, makes_whole_exchanged
 from distbench.compare.led import find_own_statistic
 from distbench.compare.measured_noise import measure_noise, measure_rounded
 from distbench.compare.met import goes_on_from_gradients, take_met
-from distbench.compare.nature import Nature, find_nature, is_grouped_throughout
+from distbench.compare.nature import (
+    Nature,
+    find_nature,
+    is_grouped_throughout,
+    name_terms,
+)
 from distbench.compare.noise import Noise
 from distbench.compare.own_losses import has_own_losses
-from distbench.compare.shards import find_shares, weigh_shards
+from distbench.compare.shards import find_shares, judges_losses, weigh_shards
 from distbench.diagnose.exchange import (
     OWN_LOSSES,
     UPDATED_BETWEEN,
@@ -96,6 +101,8 @@ def _list_others(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
             "a batch, so"
         )
     place = find_own_draws(evidence)
+    if place:
+        nature = name_terms(evidence, noise, nature)
     if evidence.tier != "free":  # which has left the reference behind after a step
         yield from _list_shards(evidence, nature, words, place)
     if nature.lost:
@@ -248,12 +255,17 @@ def _weigh(evidence: Evidence, nature: Nature, words: str) -> Iterator[Reading]:
     """Each replica's own shard, by its size or by what all of them count."""
     counted = nature.kind == "mean" and exchanges(evidence, "data")
     weighed = weigh_shards(evidence, nature, find_shares(evidence) if counted else None)
-    note = f"{words} each replica is compared with its own shard on one device"
+    but = (
+        ""
+        if judges_losses(evidence, nature)
+        else ", but for the losses that they return"
+    )
+    note = f"{words} each replica is compared with its own shard on one device{but}"
     yield Reading(evidence=weighed, note=note, decides=True, of_own=nature.grouped)
     yield Reading(
         evidence=replace(weighed, measure=replace(weighed.measure, summed=True)),
         note=f"{words} the replicas are compared with the sum of their shards on "
-        "one device",
+        f"one device{but}",
         of_own=nature.grouped,
     )
 
@@ -270,11 +282,12 @@ def _weigh_first(evidence: Evidence, nature: Nature, place: str) -> Reading:
         for key, value in weighed.reference.values.items()
         if key.phase not in COMPUTED or key.replica == 0
     }
+    known = tuple(phase for phase in weighed.measure.known if phase in COMPUTED)
     return Reading(
         evidence=replace(
             weighed,
             reference=replace(weighed.reference, values=kept),
-            measure=replace(weighed.measure, known=COMPUTED),
+            measure=replace(weighed.measure, known=known),
         ),
         note=f"{_tell_draws(place)} the first one alone is compared with its own shard "
         "on one device, and of the others what follows from their loss and local "

@@ -15,16 +15,19 @@ from distbench.samples.program import (
 from distbench.samples.replicas import all_reduce, clear_last, count_replicas
 from distbench.unusual.exchange import ClippedAfterSumUnderStatistics
 from distbench.unusual.grouping import (
-    ApartFromTheOthers,
     BatchStatistics,
     BatchStatisticsUnderMean,
     ClassesCountedUnderStatistics,
     Dropout,
     Keras3Dropout,
     Keras3DropoutAndStatistics,
-    NegativesInTheBatch,
     PenalisedStatistics,
     WeightsMaskedByReplica,
+)
+from distbench.unusual.negatives import (
+    ApartFromTheOthers,
+    NegativesInTheBatch,
+    PenalisedNegatives,
 )
 from distbench.unusual.reducing import MeanAggregator
 
@@ -143,6 +146,20 @@ class MeanOfContrastiveShares(NegativesInTheBatch, OwnReduction):
 )
 class WholePenaltyUnderStatistics(PenalisedStatistics):
     """Batch statistics, and every replica adds the whole penalty."""
+
+    def share_penalty(self, penalty):
+        return penalty
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    (SECOND, HEAD),
+    like="keras-team/keras#19891",
+    clusters=WIDE,
+)
+class WholePenaltyBesideNegatives(PenalisedNegatives):
+    """A contrastive loss over the shard, beside which each adds the whole penalty."""
 
     def share_penalty(self, penalty):
         return penalty

@@ -155,28 +155,6 @@ class ClassesCountedUnderStatistics(BatchStatistics):
 
 
 @unusual()
-class NegativesInTheBatch(Program):
-    """A contrastive loss: the other examples of the shard are the wrong answers."""
-
-    def compute_losses(self, batch):
-        scores = self.predict(batch) @ tf.transpose(batch[2])
-        own = tf.range(tf.shape(scores)[0])
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(own, scores)
-
-
-@unusual()
-class ApartFromTheOthers(BatchStatisticsUnderMean):
-    """Each example is held against all others of the shard, and not against itself."""
-
-    def compute_losses(self, batch):
-        outputs = tf.math.l2_normalize(self.predict(batch), axis=1)
-        scores = outputs @ tf.transpose(outputs)
-        others = tf.reduce_sum(tf.exp(scores), axis=1) - tf.exp(1.0)
-        near = tf.reduce_sum((outputs - batch[2]) ** 2, axis=1)
-        return tf.math.log(others) + near
-
-
-@unusual()
 class Dropout(Program):
     """Keras' Dropout: other random numbers in every run and on every replica."""
 
@@ -258,6 +236,34 @@ class WeightsMaskedByReplica(Program):
         second = self.second * tf.cast(kept > 0.3, self.dtype)
         hidden = embedded @ self.first + features @ second + self.bias
         return tf.tanh(hidden) @ self.head
+
+
+@unusual()
+class WeightsDrawnByReplica(Program):
+    """Bayes by backprop: each replica draws weights by its own number.
+
+    Their spread is trained; each takes an equal share of the divergence.
+    """
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.spread = tf.Variable(tf.fill([FEATURES, HIDDEN], -2.0), name="spread")
+
+    def trained(self):
+        return [*super().trained(), self.spread]
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        drawn = tf.random.stateless_normal([FEATURES, HIDDEN], [7, find_replica()])
+        second = self.second + tf.nn.softplus(self.spread) * drawn
+        hidden = embedded @ self.first + features @ second + self.bias
+        return tf.tanh(hidden) @ self.head
+
+    def compute_penalty(self):
+        spread = tf.nn.softplus(self.spread)
+        sizes = self.second**2 + spread**2
+        return 0.01 * tf.reduce_sum(0.5 * sizes - tf.math.log(spread))
 
 
 @unusual()
