@@ -104,10 +104,15 @@ def pytest_configure(config: pytest.Config) -> None:
         path = config.getoption(name)
         if path is None:
             continue
-        from distbench.report.files import check_folder, check_place
+        from distbench.report.earlier import PAGE, VERDICT, check_report
+        from distbench.report.files import check_folder
 
         try:
-            (check_folder if name in _FOLDERS else check_place)(path)
+            if name in _FOLDERS:
+                check_folder(path)
+            else:
+                kind = PAGE if name == "distbench_html" else VERDICT
+                check_report(path, kind, {})
         except BadInputError as error:
             raise pytest.UsageError(f"--{name.replace('_', '-')}: {error}") from None
     if settings := _read_settings(config):
