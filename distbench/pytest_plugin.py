@@ -29,6 +29,12 @@ _FILES = ("distbench_json", "distbench_html", "distbench_tests")
 _FOLDERS = ("distbench_tensorboard",)
 _DETAILED = ("distbench_html", "distbench_tensorboard")
 """Reports that show more of a run than its verdict."""
+_SET = {
+    "distbench_timeout": "timeout_s",
+    "distbench_require_gpus": "require_gpus",
+    "distbench_engine": "engine",
+}
+"""Fields of the options of all checks."""
 
 
 @pytest.fixture
@@ -117,9 +123,12 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"--{name.replace('_', '-')}: {error}") from None
     if settings := _read_settings(config):
         from distbench.options import CheckOptions
+        from distbench.spelling import spelled
 
+        options = {field: f"--{name.replace('_', '-')}" for name, field in _SET.items()}
         try:
-            CheckOptions(**settings)
+            with spelled(lambda field: options.get(field, field)):
+                CheckOptions(**settings)
         except BadInputError as error:
             raise pytest.UsageError(str(error)) from None
     config.pluginmanager.register(Collector(config), "distbench-collector")
@@ -329,12 +338,7 @@ def _find_verdicts(
 
 
 def _read_settings(config: pytest.Config) -> dict[str, Any]:
-    names = {
-        "distbench_timeout": "timeout_s",
-        "distbench_require_gpus": "require_gpus",
-        "distbench_engine": "engine",
-    }
-    given = {field: config.getoption(name) for name, field in names.items()}
+    given = {field: config.getoption(name) for name, field in _SET.items()}
     settings = {field: value for field, value in given.items() if value is not None}
     if any(config.getoption(name) for name in _DETAILED):
         settings["details"] = True

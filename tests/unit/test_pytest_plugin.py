@@ -245,7 +245,7 @@ def test_tests_that_are_only_listed_leave_earlier_verdicts_alone(
     [
         ("--distbench-tensorboard=", "--distbench-tensorboard: it is empty"),
         ("--distbench-engine=rai", "Engine 'rai' is not known"),
-        ("--distbench-timeout=0", "timeout_s must be"),
+        ("--distbench-timeout=0", "--distbench-timeout must be"),
     ],
 )
 def test_an_option_that_no_check_takes_is_refused_at_once(
