@@ -226,8 +226,11 @@ def count_batch(batch: Any) -> int:
         shapes = [str(array.shape) for array in arrays]
         if len(shapes) > _SHAPES_SHOWN:
             shapes[_SHAPES_SHOWN:] = ["..."]
+        hint = " Lists are taken as a structure: use np.array."
+        is_listed = sum(isinstance(x, bool | int | float | str) for x in leaves) > 1
         raise BadInputError(
             f"{wanted}. Received, as arrays, the shapes [{', '.join(shapes)}]."
+            f"{hint if is_listed else ''}"
         )
     return lengths.pop()
 
