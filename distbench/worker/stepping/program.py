@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, count_things
 from distbench.scenario import Scenario
 from distbench.split import split_alike, split_unevenly
 from distbench.worker.families import describe_control, find_counter
@@ -154,8 +154,9 @@ class Program:
             return first if sum(first) == examples else split_alike(first, examples)
         if scenario.split and sum(scenario.split) != examples:
             raise BadInputError(
-                f"The split of '{self.name}' must add up to the {examples} examples of "
-                f"data(0). Received: {', '.join(map(str, scenario.split))}, which is "
+                f"The split of '{self.name}' must add up to the "
+                f"{count_things(examples, 'example')} of data(0). Received: "
+                f"{', '.join(map(str, scenario.split))}, which is "
                 f"{sum(scenario.split)}."
             )
         return scenario.split or split_unevenly(examples, replicas)
