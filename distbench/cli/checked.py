@@ -92,7 +92,10 @@ def _check(
         raise  # nothing that a check came to
     except BaseException as error:
         (verdict,) = judged or [_end_early(ref, options, error)]
-        is_shown = any(run.status is not Status.ERROR for run in verdict.runs)
+        # An error that left nothing judged is told by itself, with all its detail.
+        is_shown = not isinstance(error, Exception) or any(
+            run.status is not Status.ERROR for run in verdict.runs
+        )
         try:
             _publish(verdict, options, known, reports, is_shown=is_shown)
         except (ClusterError, OSError) as unwritten:
