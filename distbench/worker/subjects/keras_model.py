@@ -213,8 +213,8 @@ class KerasModelProgram(Program):
         if not kept:
             raise BadInputError(
                 f"data({step}) of '{self.name}' must return at least one example per "
-                f"replica. Expected: {self._even} or more. Received: {examples}. With "
-                "--split a replica may get none."
+                f"replica. Expected: {self._even} or more. Received: {examples}. Where "
+                "a split is asked for, a replica may get none."
             )
         return tf.nest.map_structure(lambda array: array[:kept], batch)
 
